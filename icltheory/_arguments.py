@@ -27,10 +27,6 @@ def real_numbers(name: str, value: Any) -> Any:
     """Returns the value, converted to an array if it is a list of numbers.
 
     Arrays in another byte order are converted to that of the machine.
-
-    Raises:
-        ValueError: If it holds complex numbers, rows of different lengths, or arrays of
-            a kind that JAX does not have.
     """
     if isinstance(value, list) and _is_numeric(value):
         value = stacked(name, value)
@@ -55,11 +51,7 @@ def _native(leaf):
 
 
 def stacked(name: str, value: Any) -> Any:
-    """Converts nested lists or tuples of numbers and arrays to one array.
-
-    Raises:
-        ValueError: If a part is no number or the rows differ in length.
-    """
+    """Converts nested lists or tuples of numbers and arrays to one array."""
     if not _is_numeric(value):
         raise ValueError(f"{name}: expected numbers, got {shown(value)}")
     on_device = any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(value))
@@ -107,12 +99,7 @@ class ArgumentReader:
         self.classes = options if all(map(_is_plain, options)) else ()
 
     def __call__(self, value: Any) -> Any:
-        """Returns the converted argument.
-
-        Raises:
-            ValueError: If it is complex, text where numbers are meant, or an array
-                where one number is meant, or not a key where a key is.
-        """
+        """Returns the converted argument."""
         if self.array and is_sequence(value):
             value = stacked(self.name, value)
         value = real_numbers(self.name, value)

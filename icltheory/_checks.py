@@ -1,11 +1,12 @@
 """Argument checks, whose messages say what was expected and what was received.
 
-Shapes are known while tracing and are always checked. A value that is concrete raises
-an error; whether a traced value is in range is noted, and the calculator that checks it
-returns NaN where it is not (:mod:`icltheory._calculators`).
+Shapes are known while tracing and are always checked. A wrong value raises where it is
+known; where it is traced a check returns whether it holds, and the calculator that
+makes the check returns NaN where it does not (:func:`icltheory._core.calculator`). In
+the middle of a function, :func:`checked` puts NaN in the value's own place.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -15,6 +16,184 @@ import numpy as np
 from icltheory._arguments import check_key as check_key
 from icltheory._arguments import is_sequence, real_numbers, shown, stacked
 from icltheory._calculators import given_value, note_validity
+
+
+def is_tracer(value: Any) -> bool:
+    """Whether a value is being traced."""
+    return isinstance(value, jax.core.Tracer)
+
+
+def one_line(value: Any) -> str:
+    """Formats a value for an error message."""
+    if is_tracer(value):
+        return "a traced value"
+    if hasattr(value, "dtype") and np.shape(value):
+        return f"an array of {value.dtype}, shape {np.shape(value)}"
+    text = repr(value)
+    short = len(text) < 60 and "\n" not in text
+    return text if short else f"a value of type {type(value).__name__}"
+
+
+class Check:
+    """A condition on a value, elementwise; ``check(name, value)`` tests it.
+
+    Attributes:
+        holds: Whether an entry of a NumPy or JAX array is right.
+        expected: Completes "expected ..." in the error.
+    """
+
+    def __init__(self, holds: Callable[[Any], Any], expected: str):
+        self.holds, self.expected = holds, expected
+
+    def __call__(
+        self, name: str, value: Any, given: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Returns ``True``, or a traced flag for a traced value; raises for others."""
+        known = value if is_tracer(value) else np.asarray(value)
+        right = self.holds(known)
+        if is_tracer(right):
+            return jnp.all(right)
+        if not np.all(right):
+            wrong = known[~np.broadcast_to(right, np.shape(known))]
+            got = one_line(wrong.flat[0].item())
+            raise ValueError(f"{name}: expected {self.expected}, got {got}")
+        return True
+
+    def __and__(self, other: "Check") -> "Check":
+        """Returns the check that makes both, this one first."""
+        return _Both(self, other)
+
+
+class _Both(Check):
+    def __init__(self, *parts: Check):
+        self.parts = parts
+
+    def __call__(self, name, value, given=None):
+        flags = [part(name, value, given) for part in self.parts]
+        traced = [flag for flag in flags if flag is not True]
+        return jnp.all(jnp.stack(traced)) if traced else True
+
+
+class _Scalar(Check):
+    def __init__(self):
+        pass
+
+    def __call__(self, name, value, given=None):
+        check_shape(name, value, ())
+        return True
+
+
+def _module(entry):
+    return jnp if is_tracer(entry) else np
+
+
+finite = Check(lambda x: _module(x).isfinite(x), "finite entries")
+positive = finite & Check(lambda x: x > 0, "a finite value > 0")
+nonnegative = finite & Check(lambda x: x >= 0, "a value >= 0")
+unit = Check(lambda x: (x >= 0) & (x <= 1), "a value in [0, 1]")
+scalar = _Scalar()
+# Marks an argument of integers, which are not converted to floats.
+whole = Check(lambda x: x == x // 1, "whole numbers")
+
+
+def within(low: Any, high: Any) -> Check:
+    """Returns the check that entries lie in [low, high]."""
+    return Check(lambda x: (x >= low) & (x <= high), f"a value in [{low}, {high}]")
+
+
+def count(least: int = 0) -> Check:
+    """Returns the check of one whole number that is at least ``least``."""
+    words = f"a whole number >= {least}"
+    return scalar & Check(lambda x: (x >= least) & (x == x // 1), words)
+
+
+def checked(name: str, value: Any, check: Check) -> Any:
+    """Returns the value, with NaN in its place where it is traced and wrong.
+
+    It raises where the value is known to be wrong.
+    """
+    flag = check(name, value)
+    if flag is True:
+        return value
+    return jnp.where(flag, value, jnp.nan).astype(jnp.result_type(float, value))
+
+
+def typed_key(name: str, value: Any) -> bool:
+    """Raises unless ``value`` is one typed random key."""
+    check_key(name, value)
+    return True
+
+
+def real(name: str, value: Any, keep: bool = False) -> Any:
+    """Converts numbers, nested lists of them, and trees of arrays; raises for others.
+
+    Integers and booleans become floats, unless ``keep``. In a tree, such as a record,
+    arrays are left as they are.
+    """
+    if isinstance(value, jax.Array):
+        kind = value.dtype
+    elif isinstance(value, float):
+        return value
+    elif isinstance(value, int):
+        return value if keep else _as_float(name, value)
+    elif isinstance(value, np.ndarray | np.generic):
+        _refuse(name, value)
+        kind = value.dtype
+        value = value if kind.isnative else value.astype(kind.newbyteorder("="))
+    elif isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        array = _stacked(name, value)
+        return real(name, array, keep) if hasattr(array, "dtype") else array
+    else:
+        for leaf in jax.tree.leaves(value):
+            _refuse(name, leaf)
+        return value
+    if keep or kind.kind not in "biu" or not isinstance(kind, np.dtype):
+        if kind.kind == "c":
+            raise ValueError(f"{name}: expected real numbers, got complex")
+        return value
+    return value.astype(jnp.result_type(float))
+
+
+def _as_float(name, value) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        got = f"an integer of {value.bit_length()} bits"
+        raise ValueError(f"{name}: expected a number, got {got}") from None
+
+
+def _stacked(name, value):
+    """Nested lists of numbers as one array; a list of unlike arrays stays a tree."""
+    leaves = jax.tree.leaves(value)
+    for leaf in leaves:
+        _refuse(name, leaf)
+    try:
+        on_device = any(isinstance(leaf, jax.Array) for leaf in leaves)
+        return jnp.asarray(value) if on_device else np.asarray(value)
+    except (TypeError, ValueError):
+        if any(map(np.ndim, leaves)):
+            return value
+        expected = "numbers in rows of one length"
+        raise ValueError(
+            f"{name}: expected {expected}, got {one_line(value)}"
+        ) from None
+
+
+def _refuse(name, leaf) -> None:
+    """Raises unless a leaf is a real number, an array of them, or a key."""
+    if isinstance(leaf, bool | int | float | jax.Array):
+        return
+    if isinstance(leaf, np.ma.MaskedArray):
+        raise ValueError(f"{name}: expected an array without a mask, got a mask")
+    if isinstance(leaf, complex) or np.iscomplexobj(leaf):
+        raise ValueError(f"{name}: expected real numbers, got complex")
+    expected, kind = "numbers", getattr(leaf, "dtype", np.dtype(object))
+    if isinstance(leaf, np.ndarray | np.generic):
+        half = kind.kind == "V" and kind.type is not np.void  # such as bfloat16
+        if half or (kind.kind in "biuf" and kind.itemsize <= 8):
+            return
+        expected += " of at most 64 bits" if kind.kind == "f" else ""
+    raise ValueError(f"{name}: expected {expected}, got {one_line(leaf)}")
 
 
 def check_shape(name: str, array: Any, expected: tuple[int | str, ...]) -> None:

@@ -25,9 +25,6 @@ class Condition:
         >>> from icltheory.patterns import Condition
         >>> print(Condition("length", "l alpha >= C", 16.0, 2.0, True))
         length: l alpha >= C (16 against 2): holds
-
-    References:
-        Verified by ``tests/patterns/test_conditions.py``.
     """
 
     name: str = static_field()
@@ -57,9 +54,6 @@ class Conditions:
         >>> got = Conditions((Condition("length", "l alpha >= C", 1.0, 2.0, False),))
         >>> got.holds, got.failing
         (False, ('length',))
-
-    References:
-        Verified by ``tests/patterns/test_conditions.py``.
     """
 
     each: tuple[Condition, ...]

@@ -76,19 +76,11 @@ def batched(
     Returns:
         A function of the same arguments; results have a leading axis.
 
-    Raises:
-        ValueError: If the batch size is not a positive integer or an axis is neither 0
-            nor ``None``; on the call, if no argument is mapped or the leading axes
-            differ.
-
     Example:
         >>> import jax.numpy as jnp
         >>> norms = batched(jnp.linalg.norm, 2)
         >>> norms(jnp.array([[3.0, 4.0], [0.0, 1.0], [2.0, 0.0]])).tolist()
         [5.0, 1.0, 2.0]
-
-    References:
-        Verified by ``tests/test_batching.py``.
     """
     check_positive_int("batch_size", batch_size)
     for axis in in_axes if isinstance(in_axes, tuple) else (in_axes,):
@@ -171,9 +163,6 @@ def print_progress(
         ...     show(done, 60, "validation, rates 0, 0.5" if done else "")
         validation, rates 0, 0.5: 30 of 60, 3 s left
         validation, rates 0, 0.5: 60 of 60, 6 s
-
-    References:
-        Verified by ``tests/test_batching.py``.
     """
     now = time.monotonic if clock is None else clock
     began, last = now(), -math.inf

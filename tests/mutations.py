@@ -1,16 +1,14 @@
 """A check of the tests: do they notice a wrong formula?
 
 ``python -m tests.mutations`` changes one operator, sign, index or constant of a
-function at a time, runs the tests that the function names, and reports which changes
-no test noticed. It is no part of the test command; 120 changes take about half an
-hour on two cores.
+function at a time, runs the test files that use the function most, and reports which
+changes no test noticed. It is no part of the test command; 120 changes take about
+half an hour on two cores.
 """
 
 import argparse
 import ast
-import collections
 import concurrent.futures
-import dataclasses
 import functools
 import os
 import queue
@@ -21,10 +19,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-
-from tests.equivalent import EQUIVALENT
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "icltheory"
@@ -35,7 +33,8 @@ THEORY = ("linalg", "attention", "trajectory", "noise", "constructions", "bounds
     "induction",
     "chain_of_thought",
 )
-TEST_FILE = re.compile(r"``(tests/[\w/]+\.py)``")
+# Test files that are run for a change.
+FILES = 4
 OPERATORS = {
     ast.Add: ("+", "-"),
     ast.Sub: ("-", "+"),
@@ -58,19 +57,10 @@ TIMEOUT = 900
 PASSED = (0, 5)
 
 
-@dataclasses.dataclass(frozen=True)
-class Mutation:
-    """One change of one function.
+class Mutation(NamedTuple):
+    """A change: its file, function and line, the positions it replaces and by what.
 
-    Attributes:
-        path: File, relative to the repository.
-        function: Qualified name of the changed function.
-        line: Line of the change.
-        start: Position in the file where the change begins.
-        end: Position where it ends.
-        text: What stands there instead.
-        context: The changed line before and after.
-        tests: Test files that the function names.
+    ``context`` is the changed line before and after, ``tests`` are the files to run.
     """
 
     path: str
@@ -87,12 +77,11 @@ class Mutation:
         return source[: self.start] + self.text + source[self.end :]
 
 
-@dataclasses.dataclass(frozen=True)
-class Outcome:
-    """What the tests made of a change: ``noticed``, ``survived`` or ``equivalent``."""
+class Outcome(NamedTuple):
+    """Whether the tests noticed a change, which did, and how long it took."""
 
     mutation: Mutation
-    verdict: str
+    noticed: bool
     detail: str
     seconds: float
 
@@ -179,66 +168,55 @@ class Sites(ast.NodeVisitor):
             self.visit(part)
 
 
-def functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef, str]]:
-    """Functions and methods, with their names and the docstrings that hold for them."""
+def functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
+    """Functions and methods with their names."""
     for node in tree.body:
         if isinstance(node, ast.FunctionDef):
-            yield node.name, node, ast.get_docstring(node) or ""
+            yield node.name, node
         elif isinstance(node, ast.ClassDef):
-            shared = ast.get_docstring(node) or ""
             for part in node.body:
                 if isinstance(part, ast.FunctionDef):
-                    text = ast.get_docstring(part) or ""
-                    text = text if TEST_FILE.search(_joined(text)) else shared
-                    yield f"{node.name}.{part.name}", part, text
-
-
-def _joined(text: str) -> str:
-    return re.sub(r"\s+", " ", text)
-
-
-def _tests_of(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(TEST_FILE.findall(_joined(text))))
+                    yield f"{node.name}.{part.name}", part
 
 
 @functools.cache
-def _importers(path: Path) -> tuple[Path, ...]:
-    """Modules that import this one: any of a private one, else of the same package."""
-    name = "icltheory." + ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
-    parent, _, last = name.rpartition(".")
-    forms = rf"\b{re.escape(name)}\b|from {re.escape(parent)} import [^\n]*\b{last}\b"
-    folder = PACKAGE if path.name.startswith("_") else path.parent
-    return tuple(
-        other
-        for other in sorted(folder.rglob("*.py"))
-        if other != path and re.search(forms, other.read_text())
-    )
-
-
-@functools.cache
-def named_tests(path: Path, seen: frozenset[Path]) -> tuple[str, ...]:
-    """Tests that a file names, or those of the files that import it."""
-    found = _tests_of(path.read_text())
-    if found or path in seen:
-        return found
-    others = (named_tests(p, seen | {path}) for p in _importers(path))
-    return tuple(dict.fromkeys(test for tests in others for test in tests))
-
-
-def _tests_of_users(path: Path) -> tuple[str, ...]:
-    """Tests that a file and its importers name, and those called after its package."""
-    files = [path, *_importers(path)]
-    found = [named_tests(one, frozenset()) for one in files]
-    found.append(_tests_called_after(path))
-    return tuple(dict.fromkeys(test for tests in found for test in tests))
-
-
-def _tests_called_after(path: Path) -> tuple[str, ...]:
-    """Test files with the name of a module or of a package around it."""
-    parts = path.relative_to(PACKAGE).with_suffix("").parts
+def _texts() -> dict[str, str]:
+    """Texts of all test files."""
     files = sorted((ROOT / "tests").rglob("test_*.py"))
-    names = {f"test_{part.lstrip('_')}.py" for part in parts}
-    return tuple(f.relative_to(ROOT).as_posix() for f in files if f.name in names)
+    return {f.relative_to(ROOT).as_posix(): f.read_text() for f in files}
+
+
+def _mentions(names: Iterable[str], least: int = 1) -> Counter[str]:
+    """Counts how often each test file uses any of these names."""
+    word = re.compile(rf"\b(?:{'|'.join(map(re.escape, names))})\b")
+    found = {file: len(word.findall(text)) for file, text in _texts().items()}
+    return Counter({file: count for file, count in found.items() if count >= least})
+
+
+@functools.cache
+def _public_names(path: Path) -> tuple[str, ...]:
+    """Public names of a module, or of the modules that import a private one."""
+    own = re.findall(r"^(?:def|class) ([A-Za-z]\w*)", path.read_text(), re.MULTILINE)
+    if not path.name.startswith("_"):
+        return tuple(own)
+    name = path.stem
+    users = [p for p in sorted(path.parent.rglob("*.py")) if p != path]
+    users = [p for p in users if re.search(rf"\b{name}\b", p.read_text())]
+    return tuple(n for p in users if p.name[0] != "_" for n in _public_names(p))
+
+
+@functools.cache
+def tests_of(path: Path, function: str) -> tuple[str, ...]:
+    """The test files that use a function most, or its module's public names."""
+    name = function.split(".")[0]
+    found = _mentions([name]) if name[0] != "_" else Counter()
+    if len(found) < FILES:
+        found += _mentions(_public_names(path)) if _public_names(path) else Counter()
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    named = {f"test_{part.lstrip('_')}.py" for part in parts}
+    for file in _texts():
+        found[file] += 1000 * (file.rpartition("/")[2] in named)
+    return tuple(file for file, count in found.most_common(FILES) if count)
 
 
 def mutations_of(path: Path) -> dict[str, list[Mutation]]:
@@ -246,8 +224,8 @@ def mutations_of(path: Path) -> dict[str, list[Mutation]]:
     source = path.read_text()
     lines = source.splitlines()
     found: dict[str, list[Mutation]] = {}
-    for name, node, text in functions(ast.parse(source)):
-        tests = _tests_of(text) or _tests_of_users(path)
+    for name, node in functions(ast.parse(source)):
+        tests = tests_of(path, name)
         sites = Sites(source)
         sites.visit(node)
         for line, start, end, new in sites.found:
@@ -285,7 +263,7 @@ def draw(count: int, seed: int, packages: Sequence[str] = THEORY) -> list[Mutati
 # --- what the tests make of it
 
 
-def _run(tree: Path, tests: Sequence[str], slow: bool) -> tuple[int, str]:
+def _run(tree: Path, tests: Sequence[str]) -> tuple[int, str]:
     command = [
         sys.executable,
         "-m",
@@ -296,7 +274,6 @@ def _run(tree: Path, tests: Sequence[str], slow: bool) -> tuple[int, str]:
         "--numprocesses=0",
     ]
     command += ["-p", "no:cacheprovider", "--durations=0", "--durations-min=1e9"]
-    command += ["-m", "slow"] if slow else []
     try:
         done = subprocess.run(
             [*command, *tests],
@@ -313,28 +290,21 @@ def _run(tree: Path, tests: Sequence[str], slow: bool) -> tuple[int, str]:
     return done.returncode, failed[0] if failed else done.stdout[-400:]
 
 
-def examine(mutation: Mutation, tree: Path, slow: bool = False) -> Outcome:
-    """Runs the quick or the slow tests of a changed function in a copy."""
-    reason = EQUIVALENT.get((mutation.path, mutation.function, *mutation.context))
+def examine(mutation: Mutation, tree: Path) -> Outcome:
+    """Runs the quick tests of a changed function in a copy."""
     start = time.perf_counter()
-    if reason is not None:
-        return Outcome(mutation, "equivalent", reason, 0.0)
     path = tree / mutation.path
     source = path.read_text()
     try:
         path.write_text(mutation.apply(source))
-        code, detail = _run(tree, mutation.tests, slow)
+        code, detail = _run(tree, mutation.tests)
     finally:
         path.write_text(source)
     if code not in PASSED + (1, 2):
         raise RuntimeError(f"{mutation.path}:{mutation.line}: {detail}")
     seen = code not in PASSED
-    return Outcome(
-        mutation,
-        "noticed" if seen else "survived",
-        detail if seen else "",
-        time.perf_counter() - start,
-    )
+    seconds = time.perf_counter() - start
+    return Outcome(mutation, seen, detail if seen else "", seconds)
 
 
 def _copy(folder: Path, number: int) -> Path:
@@ -353,13 +323,8 @@ def _copy(folder: Path, number: int) -> Path:
     return tree
 
 
-def check_all(
-    chosen: Sequence[Mutation], jobs: int, everything: bool = False
-) -> Iterator[Outcome]:
-    """Outcomes as they come; refuses to start where the unchanged tests fail.
-
-    The slow tests run only for changes that the quick ones do not notice.
-    """
+def check_all(chosen: Sequence[Mutation], jobs: int) -> Iterator[Outcome]:
+    """Outcomes as they come; refuses to start where the unchanged tests fail."""
     with tempfile.TemporaryDirectory(prefix="mutations-") as folder:
         trees: queue.Queue[Path] = queue.Queue()
         for number in range(jobs):
@@ -372,67 +337,22 @@ def check_all(
             finally:
                 trees.put(tree)
 
-        def check_unchanged(pool, mutations, slow):
-            def plain(test):
-                return lambda tree: (test, *_run(tree, [test], slow))
+        def plain(test):
+            return lambda tree: (test, *_run(tree, [test]))
 
-            tests = dict.fromkeys(t for m in mutations for t in m.tests)
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            tests = dict.fromkeys(t for m in chosen for t in m.tests)
             for test, code, detail in pool.map(one, map(plain, tests)):
                 if code not in PASSED:
                     raise RuntimeError(f"{test} fails without any change: {detail}")
-
-        def outcomes(pool, mutations, slow):
-            tasks = [lambda tree, m=m: examine(m, tree, slow) for m in mutations]
+            tasks = [lambda tree, m=m: examine(m, tree) for m in chosen]
             waiting = [pool.submit(one, task) for task in tasks]
             for done in concurrent.futures.as_completed(waiting):
                 yield done.result()
 
-        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-            check_unchanged(pool, chosen, slow=False)
-            missed = []
-            for outcome in outcomes(pool, chosen, slow=False):
-                if everything and outcome.verdict == "survived":
-                    missed.append(outcome.mutation)
-                else:
-                    yield outcome
-            check_unchanged(pool, missed, slow=True)
-            yield from outcomes(pool, missed, slow=True)
-
-
-# --- the report
-
-
-def table(outcomes: Sequence[Outcome]) -> str:
-    """Counts by package, then every change that was not noticed."""
-    lines = [
-        "| package | changes | noticed | equivalent | survived |",
-        "|---|---|---|---|---|",
-    ]
-    counts: dict[str, collections.Counter] = {}
-    for outcome in outcomes:
-        package = outcome.mutation.path.split("/")[1].removesuffix(".py")
-        counts.setdefault(package, collections.Counter())[outcome.verdict] += 1
-    for package, count in [
-        *sorted(counts.items()),
-        ("all", sum(counts.values(), collections.Counter())),
-    ]:
-        cells = (count[v] for v in ("noticed", "equivalent", "survived"))
-        lines.append(f"| {package} | {count.total()} | {' | '.join(map(str, cells))} |")
-    lines += ["", "| place | function | change | verdict |", "|---|---|---|---|"]
-    for outcome in sorted(outcomes, key=lambda o: (o.mutation.path, o.mutation.line)):
-        m = outcome.mutation
-        if outcome.verdict != "noticed":
-            before, after = (text.replace("|", "\\|") for text in m.context)
-            why = f"{outcome.verdict}: {outcome.detail}".rstrip(": ")
-            lines.append(
-                f"| {m.path}:{m.line} | {m.function} | "
-                f"`{before}` to `{after}` | {why} |"
-            )
-    return "\n".join(lines)
-
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Draws, runs and reports; 0 where at least 95 % were noticed or are equivalent."""
+    """Draws, runs and reports; 0 where at least 95 % were noticed."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.mutations", description=__doc__
     )
@@ -441,35 +361,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--seed", type=int, default=0, help="fixes which (0)")
     add("--jobs", type=int, default=2, help="how many at a time (2)")
     add("--packages", nargs="+", default=THEORY, help="packages or modules to change")
-    add(
-        "--everything",
-        action="store_true",
-        help="run the slow tests on what the quick ones miss",
-    )
-    add("--list", action="store_true", help="print the changes and run nothing")
-    add("--output", type=Path, help="file for the table")
     options = parser.parse_args(argv)
     chosen = draw(options.count, options.seed, options.packages)
-    if options.list:
-        for m in chosen:
-            print(f"{m.path}:{m.line} {m.function}: {' -> '.join(m.context)} {m.tests}")
-        return 0
-    outcomes = []
-    for outcome in check_all(chosen, options.jobs, options.everything):
-        outcomes.append(outcome)
+    survived = []
+    for number, outcome in enumerate(check_all(chosen, options.jobs), 1):
         m = outcome.mutation
-        print(
-            f"[{len(outcomes)}/{len(chosen)}] {outcome.verdict} in "
-            f"{outcome.seconds:.0f} s: {m.path}:{m.line} "
-            f"{' -> '.join(m.context)}  {outcome.detail}",
-            flush=True,
-        )
-    text = table(outcomes)
-    print(text)
-    if options.output is not None:
-        options.output.write_text(text + "\n")
-    missed = sum(outcome.verdict == "survived" for outcome in outcomes)
-    return int(missed > 0.05 * len(outcomes))
+        verdict = "noticed" if outcome.noticed else "SURVIVED"
+        place = f"{m.path}:{m.line} {m.function}: {' -> '.join(m.context)}"
+        took = f"{outcome.seconds:.0f} s"
+        print(f"[{number}/{len(chosen)}] {verdict}, {took}: {place}", flush=True)
+        print(f"    {outcome.detail or ' '.join(m.tests)}", flush=True)
+        survived += [] if outcome.noticed else [place]
+    noticed = len(chosen) - len(survived)
+    print(f"\n{noticed} of {len(chosen)} noticed; the others, to be read:", *survived)
+    return int(len(survived) > 0.05 * len(chosen))
 
 
 if __name__ == "__main__":

@@ -15,9 +15,7 @@ class LayerOutput(NamedTuple):
         H: Demonstrations, ``(N, n)``.
         h_query: Query token, ``(n,)``.
 
-    References:
-        Yao et al. (2024), equation (1). Verified by
-        ``tests/attention/test_attention.py``.
+    Source: Yao et al. (2024), equation (1).
     """
 
     H: Float[Array, "N n"]

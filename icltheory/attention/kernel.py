@@ -58,9 +58,7 @@ class KernelView:
             \varphi(W_Q h_{N+1})`, over N + 1 keys.
         h_query: The updated query token, ``(n,)``.
 
-    References:
-        Yao et al. (2024), equation (12).
-        Verified by ``tests/identities/test_yao_softmax_and_mlp.py``.
+    Source: Yao et al. (2024), equation (12).
     """
 
     operator: Float[Array, "n F"]
@@ -117,10 +115,6 @@ def softmax_kernel_view(
     Returns:
         The operator, the features of the query, the normaliser D' and the new token.
 
-    Raises:
-        ValueError: If shapes do not fit, a name is unknown, ``d_scale`` is not > 0 or
-            the key of the random features is missing.
-
     Example:
         >>> import jax.numpy as jnp
         >>> I, H, h = jnp.eye(2), jnp.eye(2), jnp.array([0.5, 0.0])
@@ -135,9 +129,7 @@ def softmax_kernel_view(
         >>> round(float(exact.h_query[0]), 6)
         0.893677
 
-    References:
-        Yao et al. (2024), equations (10) to (12); Choromanski et al. (2021).
-        Verified by ``tests/identities/test_yao_softmax_and_mlp.py``.
+    Source: Yao et al. (2024), equations (10) to (12); Choromanski et al. (2021).
     """
     W_V, W_K, W_Q = as_projections(W_V, W_K, W_Q)
     check_choice("features", features, FEATURE_MAPS)
@@ -179,17 +171,12 @@ def taylor_features(x: Float[ArrayLike, " n"], degree: int) -> Float[Array, " F"
     Returns:
         Features of length 1 + n + ... + n^K.
 
-    Raises:
-        ValueError: If ``degree`` is not a positive integer.
-
     Example:
         >>> import jax.numpy as jnp
         >>> taylor_features(jnp.array([1.0, 2.0]), 1).tolist()
         [1.0, 1.0, 2.0]
 
-    References:
-        Yao et al. (2024), equation (11).
-        Verified by ``tests/identities/test_yao_softmax_and_mlp.py``.
+    Source: Yao et al. (2024), equation (11).
     """
     check_positive_int("degree", degree)
     x = jnp.asarray(x)
@@ -225,9 +212,7 @@ def positive_features(
         >>> positive_features(jnp.zeros(2), jnp.ones((4, 2))).tolist()
         [0.5, 0.5, 0.5, 0.5]
 
-    References:
-        Choromanski et al. (2021), lemma 1.
-        Verified by ``tests/identities/test_yao_softmax_and_mlp.py``.
+    Source: Choromanski et al. (2021), lemma 1.
     """
     x, w = jnp.asarray(x), jnp.asarray(directions)
     check_shape("x", x, ("n",))

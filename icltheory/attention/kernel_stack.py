@@ -29,9 +29,6 @@ class KernelAttentionStack(AttentionStack):
         kernel: A name in ``KERNELS`` or a function of two vectors; part of the tree
             structure, so that one function object is one program.
 
-    Raises:
-        ValueError: If shapes do not fit, L = 0 or the kernel is unknown.
-
     Example:
         >>> import jax.numpy as jnp
         >>> I = jnp.eye(1)[None]
@@ -39,8 +36,7 @@ class KernelAttentionStack(AttentionStack):
         >>> stack.apply(jnp.ones((2, 1)), jnp.ones(1)).h_query.tolist()
         [[1.0], [3.0]]
 
-    References:
-        Cheng et al. (2024). Verified by ``tests/attention/test_nonlinear.py``.
+    Source: Cheng et al. (2024).
     """
 
     W_V: Weights

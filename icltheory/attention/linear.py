@@ -55,9 +55,6 @@ def linear_attention(
     Returns:
         Demonstrations and query after the layer.
 
-    Raises:
-        ValueError: If shapes do not fit or the mask is unknown.
-
     Example:
         >>> import jax.numpy as jnp
         >>> I = jnp.eye(2)
@@ -65,9 +62,7 @@ def linear_attention(
         >>> out.h_query.tolist()
         [2.0, 1.0]
 
-    References:
-        Yao et al. (2024), equation (3). Verified by
-        ``tests/attention/test_attention.py``.
+    Source: Yao et al. (2024), equation (3).
     """
     W_V, W_K, W_Q = as_projections(W_V, W_K, W_Q)
     check_choice("mask", mask, MASKS)
@@ -116,9 +111,6 @@ def mlp_attention(
     Returns:
         Demonstrations and query after the block.
 
-    Raises:
-        ValueError: If shapes do not fit or a name is unknown.
-
     Example:
         >>> import jax.numpy as jnp
         >>> I, H = jnp.eye(1), jnp.ones((1, 1))
@@ -129,10 +121,7 @@ def mlp_attention(
         half [1.5]
         gated [1.0]
 
-    References:
-        Yao et al. (2024), Appendix B.3.
-        Verified by ``tests/identities/test_yao_softmax_and_mlp.py`` and
-        ``tests/attention/test_attention.py``.
+    Source: Yao et al. (2024), Appendix B.3.
     """
     V, K, Q, W_1, W_2 = as_mlp(W_V, W_K, W_Q, W_in, W_out)
     check_choice("mask", mask, MASKS)

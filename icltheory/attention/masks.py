@@ -35,16 +35,11 @@ def attended_keys(mask: Mask, num_demos: int) -> Bool[Array, "P P"]:
     Returns:
         Boolean matrix of shape (N + 1, N + 1); rows are queries, columns are keys.
 
-    Raises:
-        ValueError: If ``mask`` is not one of the three names.
-
     Example:
         >>> attended_keys("causal", 2).astype(int).tolist()
         [[1, 0, 0], [1, 1, 0], [1, 1, 0]]
 
-    References:
-        Yao et al. (2024), equation (1), the matrix M.
-        Verified by ``tests/attention/test_attention.py``.
+    Source: Yao et al. (2024), equation (1), the matrix M.
     """
     keys = normalized_keys(mask, num_demos)
     return keys if mask == "none" else keys.at[:, -1].set(False)
@@ -66,16 +61,11 @@ def normalized_keys(mask: Mask, num_demos: int) -> Bool[Array, "P P"]:
     Returns:
         Boolean matrix of shape (N + 1, N + 1); rows are queries, columns are keys.
 
-    Raises:
-        ValueError: If ``mask`` is not one of the three names.
-
     Example:
         >>> normalized_keys("demos", 1).astype(int).tolist()
         [[1, 1], [1, 1]]
 
-    References:
-        Yao et al. (2024), equations (1) and (2).
-        Verified by ``tests/attention/test_attention.py``.
+    Source: Yao et al. (2024), equations (1) and (2).
     """
     check_choice("mask", mask, MASKS)
     check_nonnegative_int("num_demos", num_demos)

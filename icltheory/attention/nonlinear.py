@@ -51,9 +51,6 @@ def kernel_matrix(
     Returns:
         The matrix, ``(A, B)``.
 
-    Raises:
-        ValueError: If the name is unknown or the widths differ.
-
     Example:
         >>> import jax.numpy as jnp
         >>> kernel_matrix("relu", jnp.array([[1.0], [-1.0]]), jnp.ones((1, 1))).tolist()
@@ -63,9 +60,7 @@ def kernel_matrix(
         >>> float(square[0, 0])
         9.0
 
-    References:
-        Cheng et al. (2024), the nonlinearity of an attention layer.
-        Verified by ``tests/attention/test_nonlinear.py``.
+    Source: Cheng et al. (2024), the nonlinearity of an attention layer.
     """
     value = check_kernel(kernel)
     X, Z = jnp.asarray(X), jnp.asarray(Z)
@@ -99,18 +94,13 @@ def kernel_weights(
     Returns:
         Weights ``(N + 1, N + 1)``; rows are queries, the last is the query token's.
 
-    Raises:
-        ValueError: If shapes do not fit, or a name is unknown.
-
     Example:
         >>> import jax.numpy as jnp
         >>> I = jnp.eye(1)
         >>> kernel_weights(I, I, jnp.array([[2.0]]), jnp.ones(1)).tolist()
         [[4.0, 0.0], [2.0, 0.0]]
 
-    References:
-        Cheng et al. (2024); Yao et al. (2024), equation (3).
-        Verified by ``tests/attention/test_nonlinear.py``.
+    Source: Cheng et al. (2024); Yao et al. (2024), equation (3).
     """
     check_shape("W_K", W_K, ("d", "n"))
     check_shape("W_Q", W_Q, jnp.shape(W_K))
@@ -158,9 +148,6 @@ def kernel_attention(
     Returns:
         Demonstrations and query after the layer.
 
-    Raises:
-        ValueError: If shapes do not fit, or a name is unknown.
-
     Example:
         >>> import jax.numpy as jnp
         >>> I = jnp.eye(1)
@@ -169,8 +156,7 @@ def kernel_attention(
         >>> out.H.tolist(), out.h_query.tolist()
         ([[3.0], [3.0]], [-1.0])
 
-    References:
-        Cheng et al. (2024). Verified by ``tests/attention/test_nonlinear.py``.
+    Source: Cheng et al. (2024).
     """
     n = jnp.shape(W_K)[-1]
     check_shape("W_V", W_V, (n, n))

@@ -60,9 +60,6 @@ def softmax_attention(
     Returns:
         Demonstrations and query after the layer.
 
-    Raises:
-        ValueError: If shapes do not fit, the mask is unknown or ``d_scale`` is not > 0.
-
     Example:
         >>> import jax.numpy as jnp
         >>> W, O = jnp.eye(1), jnp.zeros((1, 1))
@@ -70,9 +67,7 @@ def softmax_attention(
         >>> float(out.h_query[0])  # three of four equal weights stay
         1.75
 
-    References:
-        Yao et al. (2024), equations (1) and (2).
-        Verified by ``tests/attention/test_attention.py``.
+    Source: Yao et al. (2024), equations (1) and (2).
     """
     W_V, W_K, W_Q = as_projections(W_V, W_K, W_Q)
     H, h_query = as_tokens(H, h_query, W_V.shape[1])
@@ -114,19 +109,13 @@ def softmax_weights(
     Returns:
         Weights of shape (N + 1, N + 1); the last row and column are the query's.
 
-    Raises:
-        ValueError: If shapes do not fit, the mask is unknown or ``d_scale`` is not > 0.
-
     Example:
         >>> import jax.numpy as jnp
         >>> O = jnp.zeros((1, 1))
         >>> softmax_weights(O, O, jnp.ones((1, 1)), jnp.ones(1), d_scale=1).tolist()
         [[0.5, 0.0], [0.5, 0.0]]
 
-    References:
-        Yao et al. (2024), equations (1), (2) and (9), corrected.
-        Verified by ``tests/identities/test_yao_softmax_and_mlp.py`` and
-        ``tests/attention/test_attention.py``.
+    Source: Yao et al. (2024), equations (1), (2) and (9), corrected.
     """
     check_shape("W_K", W_K, ("d", "n"))
     check_shape("W_Q", W_Q, jnp.shape(W_K))

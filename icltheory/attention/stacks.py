@@ -38,8 +38,7 @@ class StackOutput:
         H: Demonstrations, ``(L + 1, N, n)``.
         h_query: Query token, ``(L + 1, n)``.
 
-    References:
-        Yao et al. (2024), Theorem 1. Verified by ``tests/attention/test_attention.py``.
+    Source: Yao et al. (2024), Theorem 1.
     """
 
     H: Float[Array, "depths N n"]
@@ -53,9 +52,7 @@ class AttentionStack(abc.ABC):
     weight matrices with their groups and says how one layer acts, given a stack whose
     leaves have lost that axis.
 
-    References:
-        Yao et al. (2024), section 3.1. Verified by
-        ``tests/attention/test_attention.py``.
+    Source: Yao et al. (2024), section 3.1.
     """
 
     groups: ClassVar[dict[str, str]] = {}
@@ -91,13 +88,7 @@ class AttentionStack(abc.ABC):
         Returns:
             Demonstrations and query after the layer.
 
-        Raises:
-            ValueError: If shapes do not fit, the mask is unknown or there is no such
-                layer.
-
-        References:
-            Yao et al. (2024), equations (1) to (3).
-            Verified by ``tests/attention/test_attention.py``.
+        Source: Yao et al. (2024), equations (1) to (3).
         """
         return self._one(index)._act(H, h_query, mask, scale)
 
@@ -120,13 +111,7 @@ class AttentionStack(abc.ABC):
             Weights ``(N + 1, N + 1)``, rows are queries, zero where the mask forbids;
             they sum to 1 or less in a softmax layer and to anything elsewhere.
 
-        Raises:
-            ValueError: If shapes do not fit, the mask is unknown or there is no such
-                layer.
-
-        References:
-            Yao et al. (2024), equation (1).
-            Verified by ``tests/attention/test_nonlinear.py``.
+        Source: Yao et al. (2024), equation (1).
         """
         return self._one(index)._weights(H, h_query, mask)
 
@@ -149,12 +134,7 @@ class AttentionStack(abc.ABC):
         Returns:
             Demonstrations and query at the depths 0, ..., L.
 
-        Raises:
-            ValueError: If shapes do not fit or the mask is unknown.
-
-        References:
-            Yao et al. (2024), section 3.1. Verified by
-            ``tests/attention/test_attention.py``.
+        Source: Yao et al. (2024), section 3.1.
         """
         check_choice("mask", mask, MASKS)
         stack, start = self._prepare(H, h_query)
@@ -216,9 +196,6 @@ class LinearAttentionStack(AttentionStack):
         W_K: Key matrices, ``(L, n, n)``.
         W_Q: Query matrices, ``(L, n, n)``.
 
-    Raises:
-        ValueError: If a matrix is not square, shapes differ, or L = 0.
-
     Example:
         >>> import jax.numpy as jnp
         >>> I = jnp.eye(2)[None]
@@ -226,9 +203,7 @@ class LinearAttentionStack(AttentionStack):
         >>> stack.apply(jnp.array([[1.0, 0.0]]), jnp.ones(2)).h_query.tolist()
         [[1.0, 1.0], [2.0, 1.0]]
 
-    References:
-        Yao et al. (2024), equation (3) and Theorem 1.
-        Verified by ``tests/attention/test_attention.py``.
+    Source: Yao et al. (2024), equation (3) and Theorem 1.
     """
 
     W_V: Weights
@@ -256,10 +231,6 @@ class SoftmaxAttentionStack(AttentionStack):
         W_Q: Query matrices, ``(L, n, n)``.
         d_scale: The number under the root, part of the tree structure.
 
-    Raises:
-        ValueError: If a matrix is not square, shapes differ, L = 0 or ``d_scale`` is
-            not > 0.
-
     Example:
         >>> import jax.numpy as jnp
         >>> W, O = jnp.eye(1)[None], jnp.zeros((1, 1, 1))
@@ -267,9 +238,7 @@ class SoftmaxAttentionStack(AttentionStack):
         >>> stack.apply(jnp.ones((3, 1)), jnp.ones(1)).h_query.tolist()
         [[1.0], [1.75]]
 
-    References:
-        Yao et al. (2024), equations (1) and (2).
-        Verified by ``tests/attention/test_attention.py``.
+    Source: Yao et al. (2024), equations (1) and (2).
     """
 
     W_V: Weights
@@ -313,9 +282,6 @@ class MLPAttentionStack(AttentionStack):
         W_out: Second MLP matrices, ``(L, n, dim2)``.
         mlp: ``"gated"`` (the exact relu), ``"linear"`` or ``"half"``.
 
-    Raises:
-        ValueError: If shapes do not fit, L = 0 or ``mlp`` is unknown.
-
     Example:
         >>> import jax.numpy as jnp
         >>> I = jnp.eye(1)[None]
@@ -323,10 +289,7 @@ class MLPAttentionStack(AttentionStack):
         >>> stack.apply(jnp.ones((2, 1)), jnp.ones(1)).h_query.tolist()
         [[1.0], [3.0]]
 
-    References:
-        Yao et al. (2024), Appendix B.3. Verified by
-        ``tests/identities/test_yao_softmax_and_mlp.py`` and
-        ``tests/attention/test_attention.py``.
+    Source: Yao et al. (2024), Appendix B.3.
     """
 
     W_V: Weights

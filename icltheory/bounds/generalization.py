@@ -157,11 +157,6 @@ def generalization_bound(
         The estimate with its standard error, a confidence limit, every term, ranks,
         whether it is vacuous, why it is infinite, and which assumptions hold.
 
-    Raises:
-        ValueError: If shapes do not fit, a number is out of range, a weight is not
-            finite, a name is unknown, choices contradict each other, or some C_t has a
-            larger rank than the given ``support_dims`` allow.
-
     Example:
         >>> import jax, jax.numpy as jnp
         >>> from icltheory.constructions import gradient_descent
@@ -182,10 +177,8 @@ def generalization_bound(
         >>> generalization_bound(stack, H, 20, 1.0, scale=1 / 40, **AS_PRINTED).reason
         'layer 0: C_t is singular in the ambient space: rank 2 < d = 9'
 
-    References:
-        Yao et al. (2024), Theorem 2 and Lemma 6; Negrea et al. (2019) for the prior
-        that holds out. Verified by ``tests/identities/test_yao_theorem2.py`` and
-        ``tests/bounds/test_statement.py``.
+    Source: Yao et al. (2024), Theorem 2 and Lemma 6; Negrea et al. (2019) for the prior
+    that holds out.
     """
     prompts = _as_prompts(H)
     _check_choices(dim, jitter, numerator, center, prior, log, held_out)

@@ -37,17 +37,12 @@ def planned_bound(
     Returns:
         The planned value; inf where N - 1 < m_t for some layer, or b = N.
 
-    Raises:
-        ValueError: If an argument is not positive.
-
     Example:
         >>> import jax.numpy as jnp
         >>> round(float(planned_bound(1000, 20, jnp.array([5, 5]), 1.0)), 4)
         0.0152
 
-    References:
-        An expansion of Theorem 2 of Yao et al. (2024) with the best Gaussian prior.
-        Verified by ``tests/bounds/test_planning.py``.
+    Source: An expansion of Theorem 2 of Yao et al. (2024) with the best Gaussian prior.
     """
     for name, value in (
         ("num_samples", num_samples),
@@ -93,17 +88,12 @@ def required_samples(
     Returns:
         N.
 
-    Raises:
-        ValueError: If an argument is not positive or the fraction is not below 1.
-
     Example:
         >>> import jax.numpy as jnp
         >>> required_samples(0.1, 0.5, jnp.array([5, 5]), 1.0)
         698
 
-    References:
-        An expansion of Theorem 2 of Yao et al. (2024) with the best Gaussian prior.
-        Verified by ``tests/bounds/test_planning.py``.
+    Source: An expansion of Theorem 2 of Yao et al. (2024) with the best Gaussian prior.
     """
     check_positive("target", target)
     check_positive("support_dims", support_dims)

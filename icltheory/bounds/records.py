@@ -41,9 +41,6 @@ class Assumption(NamedTuple):
     Attributes:
         text: What is assumed.
         holds: Whether it does; ``None`` where it is the user's word.
-
-    References:
-        Verified by ``tests/bounds/test_statement.py``.
     """
 
     text: str
@@ -97,10 +94,7 @@ class Bound:
         num_prompts: Number B of prompts.
         held_out: Number M of demonstrations that the prior has seen, or ``None``.
 
-    References:
-        Yao et al. (2024), Theorem 2.
-        Verified by ``tests/identities/test_yao_theorem2.py`` and
-        ``tests/bounds/test_statement.py``.
+    Source: Yao et al. (2024), Theorem 2.
     """
 
     value: Scalar
@@ -131,11 +125,7 @@ class Bound:
         return not self.failing
 
     def summary(self) -> str:
-        """Describes the bound in a few lines of text.
-
-        Raises:
-            ValueError: While the record is traced or batched; index it first.
-        """
+        """Describes the bound in a few lines of text."""
         why = self.reason  # raises for a batch
         lines = [f"bound {float(self.value):.4g}{', vacuous' * bool(self.vacuous)}"]
         if why:
@@ -175,11 +165,7 @@ class Bound:
 
     @property
     def reason(self) -> str:
-        """Explains in words why the value is infinite; empty if it is finite.
-
-        Raises:
-            ValueError: While the record is traced or batched; index it first.
-        """
+        """Explains in words why the value is infinite; empty if it is finite."""
         codes = concrete(self.reason_code)
         if codes is None or codes.ndim != 1:
             got = "a traced one" if codes is None else "a batch"

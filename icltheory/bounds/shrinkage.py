@@ -43,9 +43,7 @@ def ledoit_wolf_intensity(
         >>> float(ledoit_wolf_intensity(values, jnp.sum(z**2, 1), 2))
         0.0
 
-    References:
-        Ledoit and Wolf (2004), lemmas 3.2 to 3.4.
-        Verified by ``tests/bounds/test_shrinkage.py``.
+    Source: Ledoit and Wolf (2004), lemmas 3.2 to 3.4.
     """
     values, deviations = jnp.asarray(sample_eigenvalues), jnp.asarray(deviations)
     d, N = jnp.asarray(dim), deviations.shape[-1]

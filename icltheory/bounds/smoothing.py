@@ -24,9 +24,6 @@ class SmoothingBound:
         smoothed: Error bound of the learner with perturbed weights.
         residual: What the perturbation changes in the two losses.
         variance: :math:`\sigma^2` of the perturbation.
-
-    References:
-        Verified by ``tests/identities/test_yao_true_error.py``.
     """
 
     value: Float[Array, "*batch"]
@@ -71,20 +68,14 @@ def smoothing_bound(
     Returns:
         The bound and its parts.
 
-    Raises:
-        ValueError: If shapes do not fit, fewer than two draws came, one of them is not
-            finite, or a variance, N or R is not positive.
-
     Example:
         >>> import jax.numpy as jnp
         >>> bound = smoothing_bound(jnp.array([[-1.0], [1.0]]), 0.0, 0.0, 1.0, 10, 1.0)
         >>> round(float(bound.information), 6) == round(0.5 * float(jnp.log(3.0)), 6)
         True
 
-    References:
-        Xu and Raginsky (2017), theorem 1, applied to the perturbed weights; Neu et al.
-        (2021) use the same device for stochastic gradient descent.
-        Verified by ``tests/identities/test_yao_true_error.py``.
+    Source: Xu and Raginsky (2017), theorem 1, applied to the perturbed weights; Neu et
+    al. (2021) use the same device for stochastic gradient descent.
     """
     weights = widened(weights)
     check_shape("weights", weights, ("B", "p"))

@@ -27,9 +27,6 @@ def cutter_of(
         sizes: What will be asked for; the full size leaves the matrix as it is.
         layer: Layer of the matrix, for errors; ``None`` outside of the layers.
         name: Its name.
-
-    Raises:
-        ValueError: If the store gives fewer singular values than a size needs.
     """
     full = cutting.kept(W.shape, 0)
     smaller = [size for size in sizes if size < full]

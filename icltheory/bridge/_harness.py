@@ -102,11 +102,7 @@ class HarnessModel(TemplateLM):
     def generate_until(
         self, requests: list[Instance], disable_tqdm: bool = False
     ) -> list[str]:
-        """Generates greedy continuations, each up to the first of the stop strings.
-
-        Raises:
-            ValueError: If a task asks for sampling or beams.
-        """
+        """Generates greedy continuations, each up to the first of the stop strings."""
         groups: dict[tuple, list[int]] = {}
         for number, request in enumerate(requests):
             groups.setdefault(_wanted(request.args[1], self.max_gen_toks), []).append(

@@ -53,8 +53,7 @@ class Algorithm1Result:
             where there is nothing to choose from. Its ``rate`` is as above.
         evaluations: How many answers the search looked at.
 
-    References:
-        Yao et al. (2024), Algorithm 1. Verified by ``tests/bridge/test_algorithm1.py``.
+    Source: Yao et al. (2024), Algorithm 1.
     """
 
     layer: int

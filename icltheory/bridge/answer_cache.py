@@ -32,9 +32,6 @@ class TaskFacts(NamedTuple):
         labels: Label words.
         sizes: Number of examples of each split.
         digest: Digest of all texts and labels; another draw has another.
-
-    References:
-        Verified by ``tests/bridge/test_algorithm1.py``.
     """
 
     name: str
@@ -60,9 +57,6 @@ def facts_of(task: LanguageTask) -> TaskFacts:
 
     Returns:
         Its facts; those of two tasks are equal exactly if all their prompts are.
-
-    References:
-        Verified by ``tests/bridge/test_algorithm1.py``.
     """
     text = repr(dataclasses.replace(task, sources=()))
     return TaskFacts(
@@ -92,9 +86,6 @@ class AnswerCache:
         **fields: What else is in the key, such as ``task``, ``shots`` and ``seed``;
             ``method`` names how the model is pruned, if not by ``"svd"``.
 
-    Raises:
-        ValueError: If the records have other key fields.
-
     Example:
         >>> facts = TaskFacts("toy", "paper", "label_token", "n", ("a", "b"),
         ...     {"validation": 2, "test": 0}, "")
@@ -103,9 +94,6 @@ class AnswerCache:
         >>> answers.add("validation", (0.5,), [chunk], labels=np.array([0, 1]))
         >>> answers.correct("validation", 3, "mlp", (0.5,)).tolist()
         [[False, False]]
-
-    References:
-        Verified by ``tests/bridge/test_algorithm1.py``.
     """
 
     def __init__(self, facts: TaskFacts, records: Records | None = None, **fields: Any):
@@ -132,9 +120,6 @@ class AnswerCache:
 
         Returns:
             The labels.
-
-        Raises:
-            ValueError: If no answer of the split is known.
         """
         if split not in self._labels or (self._labels[split] < 0).any():
             known = int((self._labels.get(split, np.empty(0)) >= 0).sum())
@@ -202,10 +187,6 @@ class AnswerCache:
 
         Returns:
             Booleans, ``(rates, examples)``.
-
-        Raises:
-            ValueError: If an answer is not known, or the unpruned model has NaN among
-                the scores of every example of the split.
         """
         rates = rates if places is None else [rates[place] for place in places]
         total = self.facts.sizes[split]
@@ -244,9 +225,6 @@ class AnswerCache:
 
         Returns:
             The accuracy.
-
-        Raises:
-            ValueError: If the denominator is 0.
         """
         total = denominator_of(len(correct), self.facts.denominator)
         return float(correct.sum() / total)
@@ -265,10 +243,6 @@ class AnswerCache:
             rates: The clipping rates or ranks of the chunks.
             chunks: The scores.
             labels: Number of the right option of every example of the split.
-
-        Raises:
-            ValueError: If an answer is stored already.
-            OSError: If it cannot be written.
         """
         chunks = list(chunks)
         if self.records is not None:

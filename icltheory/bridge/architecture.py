@@ -37,8 +37,7 @@ class Rotary:
         long_frequencies: Those, where they are fixed.
         ntk: Base and factor of the frequencies that grow with the sequence.
 
-    References:
-        Su et al. (2021), section 3.2. Verified by ``tests/bridge/test_decoder.py``.
+    Source: Su et al. (2021), section 3.2.
     """
 
     frequencies: tuple[float, ...]
@@ -68,12 +67,7 @@ class Experts:
         per_token: k, how many of them a token takes.
         normalised: Whether the shares of those sum to 1; else c is 1.
 
-    Raises:
-        ValueError: If a number is not positive, or ``per_token`` is more than ``num``.
-
-    References:
-        Shazeer et al. (2017), section 2.1; Jiang et al. (2024), section 2.1.
-        Verified by ``tests/bridge/test_experts.py``.
+    Source: Shazeer et al. (2017), section 2.1; Jiang et al. (2024), section 2.1.
     """
 
     num: int
@@ -133,20 +127,11 @@ class Architecture:
         embed_scale: What multiplies the embedded tokens.
         experts: The experts of every block; ``None`` for one MLP.
 
-    Raises:
-        ValueError: If a size is not positive, a choice is unknown, the heads do not
-            divide, there is not one window for each layer, local rotary positions have
-            no layers or follow the length of a sequence, or a shared norm is asked of
-            a block that is sequential or has none.
-
     Example:
         >>> arch = Architecture(family="gpt2", vocab_size=50, width=8, num_layers=2,
         ...     num_heads=2, num_kv_heads=2, head_dim=4, mlp_width=32, max_positions=16)
         >>> arch.rotary is None, arch.norm
         (True, 'layer')
-
-    References:
-        Verified by ``tests/bridge/test_decoder.py``.
     """
 
     family: str

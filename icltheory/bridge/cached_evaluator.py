@@ -42,9 +42,7 @@ def method_name(method: str | ClippingMethod, systems: Any = None) -> str:
         >>> method_name("svd"), method_name(Cumulative([0, 0.5]))
         ('svd', 'cumulative-i2-s0-[0.5]')
 
-    References:
-        Verified by ``tests/bridge/test_cumulative.py`` and, for stores,
-        ``tests/bridge/test_cached_evaluator.py``.
+    Source: and, for stores, ``tests/bridge/test_cached_evaluator.py``.
     """
     if not isinstance(method, str):
         return method.name
@@ -78,13 +76,6 @@ class CachedEvaluator:
             numbers of answers that were missing; the part is the split and the rates.
             See :mod:`icltheory.batching`.
         **options: Further ones of :class:`~icltheory.bridge.evaluation.Grid`.
-
-    Raises:
-        ValueError: If the answers of the cache are those of another method.
-
-    References:
-        Verified by ``tests/bridge/test_algorithm1.py`` and
-        ``tests/bridge/test_cumulative.py``.
     """
 
     def __init__(
@@ -129,10 +120,6 @@ class CachedEvaluator:
             examples: Numbers of the examples; all if ``None``.
             places: Which of the rates are wanted now; all if ``None``. What is built
                 for the others is kept for the next call.
-
-        Raises:
-            ValueError: As :class:`~icltheory.bridge.evaluation.Grid`; a rate that
-                leaves no rank is refused although its answers may be stored.
         """
         self._check_stored(split, layers, modules, rates)
         wanted = (split, layers, modules, rates, examples, places)

@@ -79,22 +79,13 @@ def load_checkpoint(
     Returns:
         The model.
 
-    Raises:
-        FileNotFoundError: If there is no such folder or name, or a file is missing.
-        ValueError: If a file is damaged or cut short, the architecture is unknown, the
-            weights are quantised, or a tensor is missing, unexpected, of another shape,
-            not finite or beyond the range of the dtype.
-        ImportError: If a name on the hub is given and ``huggingface_hub`` is missing,
-            or a GGUF file and ``gguf``.
-
     Example:
         >>> import tempfile
         >>> load_checkpoint(tempfile.mkdtemp())  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         FileNotFoundError: .../config.json: expected a file, found none
 
-    References:
-        Yao et al. (2024), section 2. Verified by ``tests/bridge/test_checkpoint.py``.
+    Source: Yao et al. (2024), section 2.
     """
     if dtype is not None:
         check_choice("dtype", dtype, DTYPES)

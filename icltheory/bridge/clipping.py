@@ -60,11 +60,6 @@ def clip_module(
     Returns:
         The clipped model; it shares every other weight with ``model``.
 
-    Raises:
-        ValueError: If a name, the layer, the rate or the rank is out of range, not
-            exactly one of the last two is given, a weight is not finite, or ``systems``
-            gives fewer singular values than are left.
-
     Example:
         >>> import jax
         >>> import numpy as np
@@ -78,9 +73,7 @@ def clip_module(
         >>> W.shape, int(np.linalg.matrix_rank(W))
         ((32, 8), 2)
 
-    References:
-        Yao et al. (2024), Algorithm 1, the function Clip. Verified by
-        ``tests/bridge/test_model.py`` and ``tests/bridge/test_clipping.py``.
+    Source: Yao et al. (2024), Algorithm 1, the function Clip.
     """
     specs = module_matrices(model, layer, module)  # checks the layer and the module
     if tied_to(model, layer, module):
@@ -125,11 +118,6 @@ def clip_modules(
     Returns:
         The clipped model.
 
-    Raises:
-        ValueError: If an intervention cannot be read, a name or number is out of range,
-            a matrix occurs in two, a weight is not finite, or ``systems`` gives fewer
-            singular values than are left.
-
     Example:
         >>> import jax
         >>> from icltheory.bridge import Architecture
@@ -140,9 +128,8 @@ def clip_modules(
         >>> clip_modules(model, ["1:mlp:0.5", "0:W_Q,W_K:rank=2"]).num_layers
         2
 
-    References:
-        Yao et al. (2024), Algorithm 1, the function Clip; Sharma et al. (2023), the
-        compositions. Verified by ``tests/bridge/test_clipping.py``.
+    Source: Yao et al. (2024), Algorithm 1, the function Clip; Sharma et al. (2023), the
+    compositions.
     """
     model, read = prepared(model, interventions)
     for one in read:

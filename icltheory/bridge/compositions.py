@@ -41,9 +41,6 @@ class CompositionStep(NamedTuple):
     Args:
         intervention: What was clipped beside what was clipped before.
         validation_score: Accuracy on validation with all of it.
-
-    References:
-        Verified by ``tests/bridge/test_compositions.py``.
     """
 
     intervention: Intervention
@@ -72,9 +69,7 @@ class CompositionSearch:
         before_interval: Interval of the accuracy before.
         after_interval: Interval of the accuracy after.
 
-    References:
-        Sharma et al. (2023), "LASER".
-        Verified by ``tests/bridge/test_compositions.py``.
+    Source: Sharma et al. (2023), "LASER".
     """
 
     path: tuple[CompositionStep, ...]
@@ -164,13 +159,6 @@ def search_compositions(
     Returns:
         The path to the composition, its scores, the evaluations, and the test.
 
-    Raises:
-        ValueError: If a candidate cannot be read or does not fit the model, or comes
-            twice, a number is out of range, a split has no examples or one where the
-            task divides by n - 1, all of validation or of the demonstrations is in the
-            test set, a weight is not finite, the systems have fewer singular values
-            than are left, or the records belong to something else.
-
     Example:
         >>> model = load_checkpoint("EleutherAI/gpt-j-6b", "bfloat16")  # doctest: +SKIP
         >>> task = load_task("sst2", path="folder")  # doctest: +SKIP
@@ -178,10 +166,9 @@ def search_compositions(
         >>> print(search_compositions(
         ...     model, task, candidates, budget=20))  # doctest: +SKIP
 
-    References:
-        Sharma et al. (2023), "The truth is in there: improving reasoning in language
-        models with layer-selective rank reduction", section 5, compositions; Yao et
-        al. (2024), Algorithm 1. Verified by ``tests/bridge/test_compositions.py``.
+    Source: Sharma et al. (2023), "The truth is in there: improving reasoning in
+    language models with layer-selective rank reduction", section 5, compositions; Yao
+    et al. (2024), Algorithm 1.
     """
     read = _candidates(model, candidates, at_least_one)
     check_positive_int("budget", budget)

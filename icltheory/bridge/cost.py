@@ -39,9 +39,6 @@ class ModelCost(NamedTuple):
         layer_flops: Floating-point operations of a token in one layer.
         head_flops: Operations of the whole vocabulary's logits for a token.
         cache_bytes: Bytes of the keys and values of a token in all layers.
-
-    References:
-        Verified by ``tests/bridge/test_cost.py``.
     """
 
     parameters: int
@@ -87,18 +84,13 @@ def model_cost(
     Returns:
         The counts.
 
-    Raises:
-        ValueError: If ``context`` is negative, or the dtype or the family is unknown.
-
     Example:
         >>> from icltheory.bridge.families import read_architecture
         >>> cost = model_cost(read_architecture({"model_type": "gptj"}))
         >>> f"{cost.parameters:,} parameters, {cost.num_bytes / 1e9:.1f} GB"
         '6,050,882,784 parameters, 12.1 GB'
 
-    References:
-        Golub and Van Loan (2013), Figure 8.6.1; Kaplan et al. (2020), Table 1.
-        Verified by ``tests/bridge/test_cost.py``.
+    Source: Golub and Van Loan (2013), Figure 8.6.1; Kaplan et al. (2020), Table 1.
     """
     check_nonnegative_int("context", context)
     size = _width(dtype)
@@ -147,16 +139,10 @@ def device_bytes(arch: Architecture, dtype: str = "float16", devices: int = 1) -
     Returns:
         The bytes.
 
-    Raises:
-        ValueError: If there is no device, or the dtype or the family is unknown.
-
     Example:
         >>> arch = read_architecture({"model_type": "gptj"})
         >>> [round(device_bytes(arch, devices=n) / 1e9, 2) for n in (1, 8)]
         [12.1, 1.51]
-
-    References:
-        Verified by ``tests/bridge/test_cost.py``.
     """
     check_positive_int("devices", devices)
     width, total = _width(dtype), 0
@@ -189,9 +175,6 @@ class CheckpointCost(NamedTuple):
         needed: Bytes that have to be free where ``free`` was looked up: those of one
             device, or of all if they are parts of one CPU.
         free: Free bytes of this machine, see :func:`free_memory`; ``None`` if unknown.
-
-    References:
-        Verified by ``tests/bridge/test_cost.py``.
     """
 
     arch: Architecture
@@ -229,19 +212,11 @@ def checkpoint_cost(
     Returns:
         The bytes, in all and on each device, and what is free here.
 
-    Raises:
-        FileNotFoundError: If a file is missing.
-        ValueError: If a file is damaged, the architecture is unknown, a tensor is not
-            the one that the config says, or a number is out of range.
-
     Example:
         >>> import tempfile
         >>> checkpoint_cost(tempfile.mkdtemp())  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         FileNotFoundError: .../config.json: expected a file, found none
-
-    References:
-        Verified by ``tests/bridge/test_cost.py``.
     """
     if dtype is not None:
         check_choice("dtype", dtype, DTYPES)
@@ -278,9 +253,6 @@ def free_memory() -> int | None:
         >>> free = free_memory()
         >>> free is None or free > 0
         True
-
-    References:
-        Verified by ``tests/bridge/test_cost.py``.
     """
     stats = jax.local_devices()[0].memory_stats() or {}
     if "bytes_limit" in stats:

@@ -67,8 +67,7 @@ class Decoder:
         >>> forward(decoder, params, tokens).shape
         (3, 5, 50)
 
-    References:
-        Yao et al. (2024), section 2. Verified by ``tests/bridge/test_decoder.py``.
+    Source: Yao et al. (2024), section 2.
     """
 
     arch: Architecture
@@ -116,11 +115,6 @@ class Decoder:
 
         Returns:
             The stream that enters block 0.
-
-        Raises:
-            ValueError: If a sequence is longer than the table of learned positions (in
-                ``jit`` its stream is NaN instead), or leaves the context within which
-                a prefix keeps its rotation.
         """
         ids, mask = jnp.asarray(inputs.ids), jnp.asarray(inputs.mask)
         ends, stems = (
@@ -167,9 +161,6 @@ class Decoder:
         Returns:
             The stream that leaves the block, of one token a sequence with
             ``last_only``; and the block's own keys and values, without the prefix.
-
-        Raises:
-            ValueError: If layers differ, and this is not the decoder of one of them.
         """
         block = DecoderBlock(self.arch)
         return block.apply({"params": layer_params}, stream, prefix, last_only)  # pyrefly: ignore

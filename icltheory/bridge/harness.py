@@ -32,10 +32,6 @@ def harness_model(
     Returns:
         An ``lm_eval.api.model.LM``.
 
-    Raises:
-        TypeError: If the model is something else.
-        ImportError: If the extra ``lm-eval`` is not installed.
-
     Example:
         >>> import lm_eval  # doctest: +SKIP
         >>> from icltheory.bridge import clip_module, load_checkpoint
@@ -44,9 +40,8 @@ def harness_model(
         >>> lm_eval.simple_evaluate(  # doctest: +SKIP
         ...     harness_model(pruned), tasks=["sst2", "wikitext"])
 
-    References:
-        Biderman et al. (2024), "Lessons from the trenches on reproducible evaluation of
-        language models". Verified by ``tests/bridge/test_harness.py``.
+    Source: Biderman et al. (2024), "Lessons from the trenches on reproducible
+    evaluation of language models".
     """
     if not isinstance(model, LanguageModel):
         kind = type(model).__name__

@@ -35,9 +35,7 @@ class ImplicitUpdates:
     Returns:
         A frozen pytree.
 
-    References:
-        Dherin et al. (2025), "Learning without training". Verified by
-        ``tests/bridge/test_implicit_update.py``.
+    Source: Dherin et al. (2025), "Learning without training".
     """
 
     norms: Float[Array, "L B"]
@@ -79,10 +77,8 @@ def block_update(
         >>> ((jnp.eye(2) + jnp.outer(a, b)) @ z_without).tolist()
         [1.0, 3.0]
 
-    References:
-        Dherin et al. (2025), "Learning without training: the implicit dynamics of
-        in-context learning", Theorem 2.2. Verified by
-        ``tests/bridge/test_implicit_update.py``.
+    Source: Dherin et al. (2025), "Learning without training: the implicit dynamics of
+    in-context learning", Theorem 2.2.
     """
     check_shape("z_with", z_with, (W.shape[1],))
     check_shape("z_without", z_without, (W.shape[1],))
@@ -117,10 +113,6 @@ def implicit_updates(
     Returns:
         The norms, in the order of the layers.
 
-    Raises:
-        ValueError: If there are not as many queries as prompts, a row is empty, too
-            long or holds unknown tokens, or a layer is unknown.
-
     Example:
         >>> from icltheory.bridge import Architecture, Decoder, LanguageModel
         >>> arch = Architecture(family="gpt2", vocab_size=50, width=8, num_layers=2,
@@ -129,9 +121,8 @@ def implicit_updates(
         >>> implicit_updates(model, [[1, 2, 3, 4]], [[3, 4]]).norms.shape
         (2, 1)
 
-    References:
-        Dherin et al. (2025), "Learning without training: the implicit dynamics of
-        in-context learning". Verified by ``tests/bridge/test_implicit_update.py``.
+    Source: Dherin et al. (2025), "Learning without training: the implicit dynamics of
+    in-context learning".
     """
     check_positive_int("batch_size", batch_size)
     if len(prompts) != len(queries) or not len(prompts):

@@ -106,24 +106,14 @@ def algorithm1(
     Returns:
         The choice, its scores, and the test.
 
-    Raises:
-        ValueError: If a rate, a rank, the module, ``top_k``, ``aggregate``, ``seed`` or
-            ``level`` is out of range, not exactly one of ``rates`` and ``ranks`` is
-            given, a split has no examples or one where the task divides by n - 1, all
-            of validation or of the demonstrations is in the test set, a weight is not
-            finite, a prompt cannot be answered, or the records belong to something
-            else. Single examples that are in the test set too are a warning.
-
     Example:
         >>> model = load_checkpoint("EleutherAI/gpt-j-6b", "bfloat16")  # doctest: +SKIP
         >>> task = load_task("sst2", path="folder")  # doctest: +SKIP
         >>> rates = [0, 0.1, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995]
         >>> print(algorithm1(model, task, "mlp", rates, 4, "max"))  # doctest: +SKIP
 
-    References:
-        Yao et al. (2024), Algorithm 1 and section 4.
-        Verified by ``tests/bridge/test_algorithm1.py`` and, for ranks,
-        ``tests/bridge/test_algorithm1_ranks.py``.
+    Source: Yao et al. (2024), Algorithm 1 and section 4.and, for ranks,
+    ``tests/bridge/test_algorithm1_ranks.py``.
     """
     rates = _checked(rates, ranks, seed, level)
     check_searchable(model, task, shots)
@@ -158,12 +148,7 @@ def layer_choice(
     Returns:
         The k layers and the deepest of them.
 
-    Raises:
-        ValueError: If ``top_k`` or ``aggregate`` is out of range, or no matrix is of
-            the module.
-
-    References:
-        Yao et al. (2024), Algorithm 1. Verified by ``tests/bridge/test_algorithm1.py``.
+    Source: Yao et al. (2024), Algorithm 1.
     """
     by_layer: dict[int, list[float]] = {}
     for row in conditions:
@@ -205,12 +190,7 @@ def read_algorithm1(
     Returns:
         The same as :func:`algorithm1`.
 
-    Raises:
-        ValueError: If a rate, ``seed`` or ``level`` is out of range, not exactly one of
-            ``rates`` and ``ranks`` is given, or answers are missing.
-
-    References:
-        Yao et al. (2024), Algorithm 1. Verified by ``tests/bridge/test_algorithm1.py``.
+    Source: Yao et al. (2024), Algorithm 1.
     """
     rates = _checked(rates, ranks, seed, level)
     return conduct(answers, layer, layers, module, rates, seed, level)

@@ -45,9 +45,6 @@ class LanguageModel:
         >>> model = LanguageModel(decoder, decoder.init(jax.random.key(0)))
         >>> model.logits(np.array([[1, 2, 3]])).shape
         (1, 3, 50)
-
-    References:
-        Verified by ``tests/bridge/test_model.py``.
     """
 
     __slots__ = ("__weakref__", "_tokenizer", "config", "decoder", "params", "source")
@@ -161,10 +158,6 @@ class LanguageModel:
 
         Returns:
             The logits.
-
-        Raises:
-            ValueError: If there is no token, a number is not in the vocabulary, the
-                shapes differ, or a sequence is longer than the model was made for.
         """
         inputs = _tokens(self.arch, token_ids, mask)
         stream = _embed(self.decoder, self.params["embed"], inputs)

@@ -50,9 +50,6 @@ def read_rotary(
     Returns:
         The rotary positions.
 
-    Raises:
-        ValueError: If the kind is unknown or one of its numbers is missing or wrong.
-
     Example:
         >>> read_rotary({"rope_theta": 100.0}, 4, 16).frequencies
         (1.0, 0.10000000149011612)
@@ -60,9 +57,7 @@ def read_rotary(
         >>> read_rotary(scaled, 4, 16, base=100.0).frequencies[0]
         0.5
 
-    References:
-        Su et al. (2021); Peng et al. (2023), YaRN; Ding et al. (2024), LongRoPE.
-        Verified by ``tests/bridge/test_decoder.py``.
+    Source: Su et al. (2021); Peng et al. (2023), YaRN; Ding et al. (2024), LongRoPE.
     """
     scaling = config.get("rope_scaling")
     rope = scaling or config.get("rope_parameters") or {}
@@ -120,8 +115,7 @@ def rotate(
         >>> rotate(x, one, Rotary(frequencies=(jnp.pi / 2,))).round(5).tolist()
         [[[[-1.0, 1.0]]]]
 
-    References:
-        Su et al. (2021), section 3.2. Verified by ``tests/bridge/test_decoder.py``.
+    Source: Su et al. (2021), section 3.2.
     """
     frequencies = _frequencies(rotary, positions)
     angles = positions.astype(jnp.float32)[..., None] * frequencies[None, None]

@@ -42,13 +42,7 @@ class Placement:
         devices: A sequence of devices, which share the weights; or an array
             ``(groups, n)``, whose groups hold the weights once each and share a batch.
 
-    Raises:
-        ValueError: If there is no device, one stands twice, or the array has more
-            axes.
-
-    References:
-        Shoeybi et al. (2019), section 3. Verified by
-        ``tests/bridge/test_sharding.py``.
+    Source: Shoeybi et al. (2019), section 3.
     """
 
     def __init__(self, devices: Sequence[jax.Device] | NDArray[np.object_]):
@@ -97,9 +91,6 @@ class Placement:
 
         Returns:
             The array on the devices.
-
-        Raises:
-            ValueError: If a number is not finite, or too large for the dtype.
         """
 
         def part(index):
@@ -134,9 +125,6 @@ def shard_model(
     Returns:
         The same model on these devices.
 
-    Raises:
-        ValueError: As :class:`Placement`.
-
     Example:
         >>> import jax
         >>> from icltheory.bridge import Architecture, Decoder
@@ -144,9 +132,6 @@ def shard_model(
         ...     num_heads=2, num_kv_heads=2, head_dim=4, mlp_width=32, max_positions=16)
         >>> model = LanguageModel(Decoder(arch), Decoder(arch).init(jax.random.key(0)))
         >>> spread = shard_model(model, jax.devices())
-
-    References:
-        Verified by ``tests/bridge/test_sharding.py``.
     """
     placement = Placement(devices)
 

@@ -32,19 +32,11 @@ class Tokenizer:
         config: Its ``config.json``, for the numbers of special tokens that the
             tokenizer's own files leave out.
 
-    Raises:
-        FileNotFoundError: If the folder has no ``tokenizer.json``.
-        ValueError: At first use, if a file is damaged, or a new token cannot have the
-            number that a file states.
-
     Example:
         >>> import tempfile
         >>> Tokenizer(tempfile.mkdtemp())  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         FileNotFoundError: ...: expected a tokenizer.json, found none
-
-    References:
-        Verified by ``tests/bridge/test_model.py``.
     """
 
     def __init__(self, folder: str | os.PathLike, config: dict[str, Any] | None = None):

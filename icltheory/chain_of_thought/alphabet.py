@@ -27,17 +27,12 @@ class Alphabet:
         patterns: One row a state, ``(M, d)``.
         codes: One row a step, ``(K, 2d)``.
 
-    Raises:
-        ValueError: If the widths do not fit.
-
     Example:
         >>> letters = Alphabet(jnp.eye(2, 3), jnp.eye(1, 6, 2))
         >>> letters.embed(jnp.array(1), jnp.array(-1), jnp.array(0)).tolist()
         [0.0, 1.0, 1.0, 0.0, 0.0, 0.0]
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, problem formulation. Verified by
-        ``tests/chain_of_thought/test_alphabet.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, problem formulation.
     """
 
     patterns: Float[Array | np.ndarray, "..."]
@@ -93,18 +88,13 @@ def training_alphabet(
     Returns:
         The alphabet of training.
 
-    Raises:
-        ValueError: If the directions do not suffice.
-
     Example:
         >>> letters = training_alphabet(jax.random.key(0), 4, 2, 6)
         >>> bool(jnp.allclose(letters.patterns @ letters.patterns.T, jnp.eye(4),
         ...                   atol=1e-5))
         True
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, data modelling. Verified by
-        ``tests/chain_of_thought/test_alphabet.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, data modelling.
     """
     check_positive_int("num_states", num_states)
     check_positive_int("num_steps", num_steps)
@@ -136,10 +126,6 @@ def unseen_alphabet(
     Returns:
         The alphabet of test prompts.
 
-    Raises:
-        ValueError: If the directions inside or outside the span do not suffice, or
-            ``residual`` is outside of [0, 1].
-
     Example:
         >>> first, second = jax.random.split(jax.random.key(0))
         >>> letters = training_alphabet(first, 4, 2, 10)
@@ -147,9 +133,7 @@ def unseen_alphabet(
         >>> round(float(span_residual(new.patterns, letters.patterns)[0]), 4)
         0.6
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, Theorem 5, condition 1. Verified by
-        ``tests/chain_of_thought/test_alphabet.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, Theorem 5, condition 1.
     """
     check_positive_int("num_states", num_states)
     M, K, d = training.num_states, training.num_steps, training.dim
@@ -195,18 +179,12 @@ def span_residual(
     Returns:
         Numbers in [0, 1]; 0 for a linear combination of the training patterns.
 
-    Raises:
-        ValueError: If the widths differ, or there are more training patterns than
-            dimensions.
-
     Example:
         >>> found = span_residual(jnp.array([[3.0, 4.0]]), jnp.array([[2.0, 0.0]]))
         >>> round(float(found[0]), 4)
         0.8
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, Theorem 5, condition 1. Verified by
-        ``tests/chain_of_thought/test_alphabet.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, Theorem 5, condition 1.
     """
     check_shape("patterns", patterns, ("M'", "d"))
     patterns = widened(jnp.asarray(patterns))

@@ -30,16 +30,11 @@ class ReasoningAttention:
         W_K: ``(2d, 2d)``.
         W_Q: ``(2d, 2d)``.
 
-    Raises:
-        ValueError: If the shapes do not fit.
-
     Example:
         >>> initial_attention(3).W_V.shape
         (3, 6)
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, equation (11). Verified by
-        ``tests/chain_of_thought/test_attention.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, equation (11).
     """
 
     W_V: Float[Array | np.ndarray, "..."]
@@ -84,16 +79,12 @@ def initial_attention(dim: int, scale: Real[ArrayLike, ""] = 0.2) -> ReasoningAt
     Returns:
         The model, in the default precision.
 
-    Raises:
-        ValueError: If the dimension is not positive.
-
     Example:
         >>> initial_attention(1, 0.5).W_K.tolist()
         [[0.5, 0.0], [0.0, 0.5]]
 
-    References:
-        Li et al. (2025), arXiv 2410.02167; delta = .2 as the start of Figure 20 shows.
-        Verified by ``tests/chain_of_thought/test_attention.py``.
+    Source: Li et al. (2025), arXiv 2410.02167; delta = .2 as the start of Figure 20
+    shows.
     """
     check_positive_int("dim", dim)
     dtype = jnp.result_type(float)
@@ -121,16 +112,11 @@ def matching_attention(
     Returns:
         The model, in the default precision.
 
-    Raises:
-        ValueError: If the dimension is not positive.
-
     Example:
         >>> matching_attention(1, 4.0).W_Q.tolist()
         [[2.0, 0.0], [0.0, 0.0]]
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, CoT mechanism. Verified by
-        ``tests/identities/test_li_cot_votes.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, CoT mechanism.
     """
     check_positive_int("dim", dim)
     dtype = jnp.result_type(float)

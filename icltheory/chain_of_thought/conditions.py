@@ -67,10 +67,6 @@ def training_conditions(
     Returns:
         The conditions ``balance``, ``training length``, ``steps`` and ``batch``.
 
-    Raises:
-        ValueError: If alpha is outside of (0, 1], epsilon is not positive, or the
-            counts are no matrix ``(K, M)``.
-
     Example:
         >>> found = training_conditions(
         ...     num_examples=20, num_iterations=400, batch_size=64, num_states=20,
@@ -78,10 +74,7 @@ def training_conditions(
         >>> round(float(found["steps"].right)), found.failing
         (559, ('steps',))
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, Theorem 4. Verified by
-        ``tests/identities/test_li_theorem4.py`` and
-        ``tests/chain_of_thought/test_conditions.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, Theorem 4.
     """
     check_positive("relevant_fraction", relevant_fraction)
     check_unit("relevant_fraction", relevant_fraction)
@@ -161,20 +154,13 @@ def cot_conditions(
     Returns:
         The conditions ``patterns`` and ``test length``.
 
-    Raises:
-        ValueError: If the form is unknown, one of the two kinds of patterns is missing,
-            a row is no distribution, or alpha' is outside of [0, 1].
-
     Example:
         >>> from icltheory.chain_of_thought import slide_transitions
         >>> found = cot_conditions(slide_transitions(), 41, 1.0, form="slides")
         >>> round(float(found["test length"].right), 1), bool(found.holds)
         (7.7, True)
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, Theorem 5. Verified by
-        ``tests/identities/test_li_theorem5.py`` and
-        ``tests/chain_of_thought/test_conditions.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, Theorem 5.
     """
     check_choice("form", form, FORMS)
     check_unit("relevant_fraction", relevant_fraction)
@@ -234,20 +220,13 @@ def icl_conditions(
         ``test length``. Where the first fails, the error stays above 0 at any length
         (part 1): its limit is :func:`~icltheory.chain_of_thought.icl_error_limit`.
 
-    Raises:
-        ValueError: If the form is unknown, a row is no distribution, or alpha' is
-            outside of [0, 1].
-
     Example:
         >>> from icltheory.chain_of_thought import slide_transitions
         >>> found = icl_conditions(slide_transitions(), 321, 1.0)
         >>> found.failing
         ('condition 1',)
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, Theorem 6. Verified by
-        ``tests/identities/test_li_theorem6.py`` and
-        ``tests/chain_of_thought/test_conditions.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, Theorem 6.
     """
     check_choice("form", form, FORMS)
     check_unit("relevant_fraction", relevant_fraction)

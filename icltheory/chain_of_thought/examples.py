@@ -26,9 +26,7 @@ def slide_transitions() -> Float[Array, "2 2 2"]:
         >>> slide_transitions().shape
         (2, 2, 2)
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, data modelling. Verified by
-        ``tests/identities/test_li_cot_transitions.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, data modelling.
     """
     return jnp.array([[[0.6, 0.4], [0.4, 0.6]], [[0.4, 0.6], [0.8, 0.2]]])
 
@@ -45,16 +43,11 @@ def faithful_transitions(probability: float | int = 0.8) -> Float[Array, "2 2 2"
     Returns:
         ``(2, 2, 2)``.
 
-    Raises:
-        ValueError: If the probability is not in (1/2, 1].
-
     Example:
         >>> faithful_transitions(0.75)[1].tolist()
         [[0.25, 0.75], [0.75, 0.25]]
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, Theorem 6. Verified by
-        ``tests/chain_of_thought/test_examples.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, Theorem 6.
     """
     if not 0.5 < probability <= 1:
         raise ValueError(
@@ -79,9 +72,7 @@ def popular_answer_transitions() -> Float[Array, "2 6 6"]:
         >>> popular_answer_transitions().shape
         (2, 6, 6)
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, Condition 1. Verified by
-        ``tests/identities/test_li_theorem6.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, Condition 1.
     """
     first = np.full((6, 6), 0.14) + 0.16 * np.eye(6)
     second = np.full((6, 6), 0.025)
@@ -112,17 +103,12 @@ def contested_transitions(
     Returns:
         Transition matrices ``(K, M, M)``.
 
-    Raises:
-        ValueError: If a number is out of range, or no such rows exist; the inequality
-            that fails is named.
-
     Example:
         >>> contested_transitions(2, 1, 0.75, 2 / 3)[0].round(4).tolist()
         [[0.25, 0.75], [0.75, 0.25]]
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, Figures 17 and 18, whose rows are not
-        published. Verified by ``tests/chain_of_thought/test_examples.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, Figures 17 and 18, whose rows are not
+    published.
     """
     check_positive_int("num_steps", num_steps)
     check_positive_int("num_states", num_states)

@@ -34,9 +34,7 @@ class Inference:
         wrong: Whether each is not the correct state z_k; of plain in-context learning
             whether :math:`v \ne z_K`.
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, CoT and ICL generalization error. Verified
-        by ``tests/chain_of_thought/test_inference.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, CoT and ICL generalization error.
     """
 
     outputs: Int[Array, "*B S"]
@@ -81,9 +79,6 @@ def cot_infer(
         :math:`\frac{1}{K} \sum_k 1[z_k \ne v_k]`; the slides of a talk have an equals
         sign there.
 
-    Raises:
-        ValueError: If ``num_examples`` is out of range or no whole number.
-
     Example:
         >>> from icltheory.chain_of_thought import (
         ...     ReasoningTask, faithful_transitions, matching_attention,
@@ -94,9 +89,7 @@ def cot_infer(
         >>> cot_infer(matching_attention(4), prompt).wrong.tolist()
         [False, False]
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, CoT inference. Verified by
-        ``tests/chain_of_thought/test_inference.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, CoT inference.
     """
     alphabet = prompt.alphabet
     model.check_dim(alphabet)
@@ -136,9 +129,6 @@ def icl_infer(
     Returns:
         One answer, and whether it is not :math:`z_K`.
 
-    Raises:
-        ValueError: If ``num_examples`` is out of range or no whole number.
-
     Example:
         >>> from icltheory.chain_of_thought import (
         ...     ReasoningTask, faithful_transitions, matching_attention,
@@ -149,9 +139,7 @@ def icl_infer(
         >>> icl_infer(matching_attention(4), prompt).wrong.tolist()
         [False]
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, ICL inference. Verified by
-        ``tests/chain_of_thought/test_inference.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, ICL inference.
     """
     alphabet = prompt.alphabet
     model.check_dim(alphabet)
@@ -172,9 +160,7 @@ class AttentionMasses(NamedTuple):
         same_step_other_input: Columns of the query's step of the other examples.
         other_step_other_input: The rest.
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, Figure 20. Verified by
-        ``tests/chain_of_thought/test_inference.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, Figure 20.
     """
 
     same_step_same_input: Scalar
@@ -210,9 +196,7 @@ def attention_masses(
         >>> round(float(sum(masses)), 5)
         1.0
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, Figure 20. Verified by
-        ``tests/chain_of_thought/test_inference.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, Figure 20.
     """
     alphabet, columns = prompt.alphabet, chain_columns(prompt)
     model.check_dim(alphabet)

@@ -30,17 +30,13 @@ def tau(steps: Float[ArrayLike, "..."]) -> Float[Array, ""]:
     Returns:
         A number in (0, 1].
 
-    Raises:
-        ValueError: If the shape is another, or a row is no distribution.
-
     Example:
         >>> A = jnp.array([[[0.6, 0.4], [0.4, 0.6]], [[0.4, 0.6], [0.8, 0.2]]])
         >>> round(float(tau(A)), 4)
         0.36
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, min-max trajectory transition probability.
-        Verified by ``tests/identities/test_li_cot_transitions.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, min-max trajectory transition
+    probability.
     """
     steps = as_steps(steps)
     return jnp.min(probabilities(steps, paths_of(steps)))
@@ -58,17 +54,13 @@ def tau_o(steps: Float[ArrayLike, "..."]) -> Float[Array, ""]:
     Returns:
         A number in (0, 1].
 
-    Raises:
-        ValueError: If the shape is another, or a row is no distribution.
-
     Example:
         >>> A = jnp.array([[[0.6, 0.4], [0.4, 0.6]], [[0.4, 0.6], [0.8, 0.2]]])
         >>> round(float(tau_o(A)), 4)
         0.56
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, min-max input-label transition probability.
-        Verified by ``tests/identities/test_li_cot_transitions.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, min-max input-label transition
+    probability.
     """
     return jnp.min(jnp.max(composed(as_steps(steps)), axis=1))
 
@@ -89,18 +81,13 @@ def rho(steps: Float[ArrayLike, "..."]) -> Float[Array, ""]:
     Returns:
         A number in [0, 1].
 
-    Raises:
-        ValueError: If the shape is another, or a row is no distribution.
-
     Example:
         >>> A = jnp.array([[[0.6, 0.4], [0.4, 0.6]], [[0.4, 0.6], [0.8, 0.2]]])
         >>> round(float(rho(A)), 4)
         0.3333
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, Theorem 5; the slides say gap, the ratio is
-        from memory of the paper. Verified by
-        ``tests/identities/test_li_cot_transitions.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, Theorem 5; the slides say gap, the ratio
+    is from memory of the paper.
     """
     return jnp.min(relative_gaps(as_steps(steps)))
 
@@ -118,17 +105,12 @@ def rho_o(steps: Float[ArrayLike, "..."]) -> Float[Array, ""]:
     Returns:
         A number in [0, 1].
 
-    Raises:
-        ValueError: If the shape is another, or a row is no distribution.
-
     Example:
         >>> A = jnp.array([[[0.6, 0.4], [0.4, 0.6]], [[0.4, 0.6], [0.8, 0.2]]])
         >>> round(float(rho_o(A)), 4)
         0.2143
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, Theorem 6. Verified by
-        ``tests/identities/test_li_cot_transitions.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, Theorem 6.
     """
     return jnp.min(relative_gaps(composed(as_steps(steps))))
 
@@ -156,17 +138,12 @@ def condition_1(steps: Float[ArrayLike, "..."]) -> Bool[Array, " M"]:
     Returns:
         One truth value for each input.
 
-    Raises:
-        ValueError: If the shape is another, or a row is no distribution.
-
     Example:
         >>> A = jnp.array([[[0.6, 0.4], [0.4, 0.6]], [[0.4, 0.6], [0.8, 0.2]]])
         >>> condition_1(A).tolist()
         [False, True]
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, Condition 1. Verified by
-        ``tests/identities/test_li_theorem6.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, Condition 1.
     """
     steps = as_steps(steps)
     return jnp.argmax(composed(steps), axis=1) == paths_of(steps)[:, -1]
@@ -189,17 +166,12 @@ def icl_error_limit(steps: Float[ArrayLike, "..."]) -> Float[Array, ""]:
     Returns:
         A number in [0, 1].
 
-    Raises:
-        ValueError: If the shape is another, or a row is no distribution.
-
     Example:
         >>> A = jnp.array([[[0.6, 0.4], [0.4, 0.6]], [[0.4, 0.6], [0.8, 0.2]]])
         >>> float(icl_error_limit(A))
         0.5
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, Theorem 6. Verified by
-        ``tests/identities/test_li_theorem6.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, Theorem 6.
     """
     holds = condition_1(steps)
     return 1 - jnp.mean(holds, dtype=jnp.result_type(float))

@@ -37,9 +37,7 @@ class ReasoningPrompt:
         noise: What is added to the columns, K a example, then K of the query's own,
             ``(l K + K, 2d)``; ``None`` for nothing.
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, problem formulation. Verified by
-        ``tests/chain_of_thought/test_prompts.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, problem formulation.
     """
 
     states: Int[Array, "l _"]
@@ -80,9 +78,6 @@ def sample_training_prompt(
     Returns:
         One prompt.
 
-    Raises:
-        ValueError: If a number is out of range.
-
     Example:
         >>> from icltheory.chain_of_thought import training_alphabet
         >>> letters = training_alphabet(jax.random.key(0), 4, 2, 6)
@@ -90,9 +85,7 @@ def sample_training_prompt(
         >>> prompt.states.shape, prompt.query_states.shape
         ((5, 3), (3,))
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, data modelling. Verified by
-        ``tests/chain_of_thought/test_prompts.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, data modelling.
     """
     check_key("key", key)
     starts, steps = jax.random.split(key)
@@ -114,9 +107,6 @@ class ReasoningTask:
         alphabet: TSR patterns and codes.
         steps: Transition matrices :math:`A_1, \dots, A_K`, ``(K, M', M')``.
 
-    Raises:
-        ValueError: If a row is no distribution, or the sizes do not fit.
-
     Example:
         >>> from icltheory.chain_of_thought import slide_transitions, training_alphabet
         >>> letters = training_alphabet(jax.random.key(0), 2, 2, 4)
@@ -124,9 +114,7 @@ class ReasoningTask:
         >>> task.sample(jax.random.key(1), 7, 0.5).states.shape
         (7, 3)
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, data modelling. Verified by
-        ``tests/chain_of_thought/test_prompts.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, data modelling.
     """
 
     alphabet: Alphabet
@@ -162,12 +150,6 @@ class ReasoningTask:
 
         Returns:
             One prompt.
-
-        Raises:
-            ValueError: If a number is out of range.
-
-        References:
-            Verified by ``tests/chain_of_thought/test_prompts.py``.
         """
         check_key("key", key)
         check_nonnegative("noise", noise)

@@ -39,9 +39,7 @@ class ReasoningTraining:
         models: The model there, a leading axis T on every matrix.
         losses: Loss of the batch before each step, ``(num_iterations,)``.
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, Theorem 4. Verified by
-        ``tests/chain_of_thought/test_training.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, Theorem 4.
     """
 
     iterations: Int[Array, "*B T"]
@@ -73,9 +71,6 @@ def prompt_loss(
     Returns:
         The loss.
 
-    Raises:
-        ValueError: If ``step`` is no integer from 0 to K - 1.
-
     Example:
         >>> from icltheory.chain_of_thought import training_alphabet
         >>> letters = training_alphabet(jax.random.key(0), 4, 2, 6)
@@ -83,9 +78,7 @@ def prompt_loss(
         >>> bool(prompt_loss(initial_attention(6), prompt, 1) < 1)
         True
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, problem formulation. Verified by
-        ``tests/chain_of_thought/test_training.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, problem formulation.
     """
     alphabet, columns = prompt.alphabet, chain_columns(prompt)
     model.check_dim(prompt.alphabet)
@@ -137,9 +130,6 @@ def train_attention(
     Returns:
         The path of training.
 
-    Raises:
-        ValueError: If a number is out of range.
-
     Example:
         >>> from icltheory.chain_of_thought import training_alphabet
         >>> letters = training_alphabet(jax.random.key(0), 4, 2, 6)
@@ -147,9 +137,7 @@ def train_attention(
         >>> path.iterations.tolist(), path.losses.shape
         ([0, 10, 20], (20,))
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, equation (11) and Theorem 4. Verified by
-        ``tests/identities/test_li_theorem4.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, equation (11) and Theorem 4.
     """
     check_key("key", key)
     check_positive_int("num_iterations", num_iterations)

@@ -48,17 +48,12 @@ def composed_transition(steps: Float[ArrayLike, "..."]) -> Float[Array, "M M"]:
     Returns:
         The matrix B, ``(M, M)``, in the precision of the steps.
 
-    Raises:
-        ValueError: If the shape is another, or a row is no distribution.
-
     Example:
         >>> A = jnp.array([[[0.6, 0.4], [0.4, 0.6]], [[0.4, 0.6], [0.8, 0.2]]])
         >>> [round(float(x), 4) for x in composed_transition(A).ravel()]
         [0.56, 0.44, 0.64, 0.36]
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, the K-steps transition matrix. Verified by
-        ``tests/identities/test_li_cot_transitions.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, the K-steps transition matrix.
     """
     return composed(as_steps(steps))
 
@@ -83,17 +78,12 @@ def stepwise_paths(steps: Float[ArrayLike, "..."]) -> Int[Array, "M _"]:
     Returns:
         States ``(M, K + 1)``; row i begins with i.
 
-    Raises:
-        ValueError: If the shape is another, or a row is no distribution.
-
     Example:
         >>> A = jnp.array([[[0.6, 0.4], [0.4, 0.6]], [[0.4, 0.6], [0.8, 0.2]]])
         >>> stepwise_paths(A).tolist()
         [[0, 0, 1], [1, 1, 0]]
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, data modelling. Verified by
-        ``tests/identities/test_li_cot_transitions.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, data modelling.
     """
     return paths_of(as_steps(steps))
 
@@ -119,17 +109,12 @@ def path_probabilities(
     Returns:
         One probability a path, ``(n,)``.
 
-    Raises:
-        ValueError: If a shape is another, or a row is no distribution.
-
     Example:
         >>> A = jnp.array([[[0.6, 0.4], [0.4, 0.6]], [[0.4, 0.6], [0.8, 0.2]]])
         >>> [round(float(x), 4) for x in path_probabilities(A)]
         [0.36, 0.48]
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, trajectory transition probability. Verified
-        by ``tests/identities/test_li_cot_transitions.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, trajectory transition probability.
     """
     steps = as_steps(steps)
     if paths is None:
@@ -161,9 +146,6 @@ def most_probable_paths(steps: Float[ArrayLike, "..."]) -> Int[Array, "M _"]:
     Returns:
         States ``(M, K + 1)``; ties go to the first state.
 
-    Raises:
-        ValueError: If the shape is another, or a row is no distribution.
-
     Example:
         >>> A = jnp.array([[[0.51, 0.49], [0.5, 0.5]], [[0.5, 0.5], [1.0, 0.0]]])
         >>> stepwise_paths(A)[0].tolist(), most_probable_paths(A)[0].tolist()
@@ -172,9 +154,7 @@ def most_probable_paths(steps: Float[ArrayLike, "..."]) -> Int[Array, "M _"]:
         ...  for paths in (stepwise_paths(A), most_probable_paths(A))]
         [0.255, 0.49]
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, the wording of tau. Verified by
-        ``tests/identities/test_li_cot_transitions.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, the wording of tau.
     """
     steps = as_steps(steps)
     value, choices = jnp.ones(steps.shape[1], steps.dtype), []

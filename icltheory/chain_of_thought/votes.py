@@ -40,9 +40,6 @@ class VoteError(NamedTuple):
     Attributes:
         wrong: Probability that the wrong one has more votes.
         tied: Probability of a tie. An error lies between ``wrong`` and the sum of both.
-
-    References:
-        Verified by ``tests/identities/test_li_cot_votes.py``.
     """
 
     wrong: Scalar
@@ -77,18 +74,13 @@ def vote_error(
     Returns:
         Probabilities of a wrong majority and of a tie.
 
-    Raises:
-        ValueError: If a number is out of range.
-
     Example:
         >>> [round(float(x), 4) for x in vote_error(0.6, 1)]
         [0.4, 0.0]
         >>> [round(float(x), 4) for x in vote_error(0.5, 2)]
         [0.25, 0.5]
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, CoT mechanism. Verified by
-        ``tests/identities/test_li_cot_votes.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, CoT mechanism.
     """
     check_positive_int("num_examples", num_examples)
     check_unit("probability", probability)
@@ -133,16 +125,11 @@ def decay_bound(
     Returns:
         A bound, which may exceed 1.
 
-    Raises:
-        ValueError: If the shape is another or a number is out of range.
-
     Example:
         >>> round(float(decay_bound(jnp.array([0.64, 0.36]), 1)), 4)
         0.96
 
-    References:
-        Chernoff's bound for the plurality vote. Verified by
-        ``tests/identities/test_li_cot_votes.py``.
+    Source: Chernoff's bound for the plurality vote.
     """
     check_shape("probabilities", probabilities, ("M",))
     check_nonnegative("probabilities", probabilities)
@@ -187,17 +174,12 @@ def cot_error_bound(
     Returns:
         A bound on the error, mean over uniform inputs; it may exceed 1.
 
-    Raises:
-        ValueError: If a row is no distribution or a number is out of range.
-
     Example:
         >>> from icltheory.chain_of_thought import slide_transitions
         >>> bool(cot_error_bound(slide_transitions(), 2000, 1.0) < 1e-6)
         True
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, Theorem 5. Verified by
-        ``tests/identities/test_li_theorem5.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, Theorem 5.
     """
     steps = as_steps(steps)
     check_scalar("num_examples", num_examples)
@@ -240,17 +222,12 @@ def icl_error_bound(
     Returns:
         A bound on the error, mean over uniform inputs; it may exceed 1.
 
-    Raises:
-        ValueError: If a row is no distribution or a number is out of range.
-
     Example:
         >>> from icltheory.chain_of_thought import slide_transitions
         >>> round(float(icl_error_bound(slide_transitions(), 2000, 1.0)), 4)
         0.5
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, Theorem 6. Verified by
-        ``tests/identities/test_li_theorem6.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, Theorem 6.
     """
     steps = as_steps(steps)
     check_scalar("num_examples", num_examples)
@@ -293,17 +270,12 @@ def sufficient_examples(
     Returns:
         A number of examples, not rounded.
 
-    Raises:
-        ValueError: If a number is out of range.
-
     Example:
         >>> round(float(sufficient_examples(0.36, 1 / 3, 1.0, 0.02,
         ...                                 num_states=2, num_steps=2)))
         461
 
-    References:
-        Li et al. (2025), arXiv 2410.02167, Theorem 5. Verified by
-        ``tests/identities/test_li_theorem5.py``.
+    Source: Li et al. (2025), arXiv 2410.02167, Theorem 5.
     """
     check_positive_int("num_states", num_states)
     check_positive_int("num_steps", num_steps)

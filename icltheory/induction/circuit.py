@@ -27,8 +27,7 @@ class InductionCircuit:
         positions: Position to residual stream, ``(T, n)``.
         unembedding: Residual stream to logits, ``(V, n)``.
 
-    References:
-        Olsson et al. (2022). Verified by ``tests/identities/test_olsson.py``.
+    Source: Olsson et al. (2022).
     """
 
     stack: SoftmaxAttentionStack
@@ -49,9 +48,6 @@ class InductionCircuit:
 
         Returns:
             What the layered model takes.
-
-        Raises:
-            ValueError: If the sequence is too long.
         """
         tokens = jnp.asarray(tokens)
         check_shape("tokens", tokens, ("T",))
@@ -71,9 +67,6 @@ class InductionCircuit:
 
         Returns:
             Logits.
-
-        Raises:
-            ValueError: If the sequence is too long.
         """
         out = self.stack.apply(*self.embed(tokens), "causal")
         rows = jnp.concatenate([out.H[-1], out.h_query[-1:]])
@@ -110,18 +103,13 @@ def induction_circuit(
     Returns:
         The circuit, of width 3 V + T.
 
-    Raises:
-        ValueError: If a size is not positive.
-
     Example:
         >>> import jax.numpy as jnp
         >>> circuit = induction_circuit(4, 8)
         >>> circuit.logits(jnp.array([2, 0, 3, 2])).argmax(axis=1)[-1].tolist()
         0
 
-    References:
-        Olsson et al. (2022), the mechanism of induction heads.
-        Verified by ``tests/identities/test_olsson.py``.
+    Source: Olsson et al. (2022), the mechanism of induction heads.
     """
     check_positive_int("vocab_size", vocab_size)
     check_positive_int("num_positions", num_positions)

@@ -33,9 +33,7 @@ class HeadScores:
         uniform: Prefix-matching score of a head that attends to all tokens up to its
             own alike: what a head without a purpose has.
 
-    References:
-        Olsson et al. (2022). Verified by
-        ``tests/induction/test_heads.py``.
+    Source: Olsson et al. (2022).
     """
 
     prefix_matching: Float[Array, "layers heads"]
@@ -64,10 +62,6 @@ def head_scores(
     Returns:
         The scores.
 
-    Raises:
-        ValueError: If the model does not show its attention, layers have different
-            numbers of heads, shapes do not fit, or no token occurs twice.
-
     Example:
         >>> import jax.numpy as jnp
         >>> from icltheory.induction import induction_circuit
@@ -77,9 +71,7 @@ def head_scores(
         >>> scores.prefix_matching.ravel().round(3).tolist()
         [0.0, 1.0]
 
-    References:
-        Olsson et al. (2022). Verified by
-        ``tests/induction/test_heads.py``.
+    Source: Olsson et al. (2022).
     """
     tokens = jnp.asarray(tokens)
     patterns = attention_patterns(model, params, inputs)
@@ -125,10 +117,6 @@ def head_copying(
     Returns:
         Scores in [-1, 1], ``(layers, heads)``.
 
-    Raises:
-        ValueError: If the model does not show its attention, shapes do not fit, or an
-            entry of the two maps is not finite.
-
     Example:
         >>> from icltheory.induction import induction_circuit
         >>> circuit = induction_circuit(3, 6)
@@ -136,9 +124,7 @@ def head_copying(
         >>> head_copying(circuit.model, circuit.stack, *maps).round(6).ravel().tolist()
         [0.0, 1.0]
 
-    References:
-        Olsson et al. (2022), copying by eigenvalues.
-        Verified by ``tests/induction/test_heads.py``.
+    Source: Olsson et al. (2022), copying by eigenvalues.
     """
     readable = check_readable(model)
     W_E, W_U = jnp.asarray(embedding), jnp.asarray(unembedding)

@@ -59,11 +59,7 @@ def split_heads(
     Returns:
         Queries, keys and values.
 
-    Raises:
-        ValueError: If the projection is not three times a multiple of the heads.
-
-    References:
-        Garg et al. 2022, Section 3. Verified by ``tests/kernels/test_attention.py``.
+    Source: Garg et al. 2022, Section 3.
     """
     _check(qkv, num_heads)
     B, T, packed = qkv.shape
@@ -89,8 +85,7 @@ def attention_weights(
     Returns:
         Weights in the dtype of the queries.
 
-    References:
-        Garg et al. 2022, Section 3. Verified by ``tests/kernels/test_attention.py``.
+    Source: Garg et al. 2022, Section 3.
     """
     tokens, size = q.shape[1], q.shape[3]
     if mask is None:
@@ -133,11 +128,6 @@ def causal_attention(
     Returns:
         Outputs laid out [head][head size], in the dtype of ``qkv``.
 
-    Raises:
-        ValueError: if the projection is not three times a multiple of the heads, the
-            implementation is unknown or does not support the dtype, or there are more
-            than 128 tokens for the kernel.
-
     Example:
         >>> import jax.numpy as jnp
         >>> qkv = jnp.ones((2, 5, 3 * 16), jnp.bfloat16)
@@ -148,10 +138,8 @@ def causal_attention(
         >>> out.shape, bool(jnp.allclose(out, kernel))
         ((2, 5, 16), True)
 
-    References:
-        Garg et al. 2022, Section 3; the online softmax of Milakov and Gimelshein 2018
-        and its gradient as in Dao 2023, Section 3. Verified by
-        ``tests/kernels/test_attention.py``.
+    Source: Garg et al. 2022, Section 3; the online softmax of Milakov and Gimelshein
+    2018 and its gradient as in Dao 2023, Section 3.
     """
     _check(qkv, num_heads)
     check_choice("implementation", implementation, _NAMES)

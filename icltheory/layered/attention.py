@@ -16,9 +16,7 @@ class OVFactors(NamedTuple):
         W_O: Into the residual stream, ``(heads, n, head_dim)``.
         W_V: Out of what enters the block, ``(heads, head_dim, n)``.
 
-    References:
-        Olsson et al. (2022), the OV circuit. Verified by
-        ``tests/layered/test_attention.py``.
+    Source: Olsson et al. (2022), the OV circuit.
     """
 
     W_O: Float[Array, "heads n head_dim"]
@@ -29,8 +27,7 @@ class OVFactors(NamedTuple):
 class AttentionReadable(LayeredModel, Protocol):
     """A layered model whose attention weights and OV circuits can be read.
 
-    References:
-        Olsson et al. (2022). Verified by ``tests/layered/test_attention.py``.
+    Source: Olsson et al. (2022).
     """
 
     def attention_weights(
@@ -45,9 +42,6 @@ class AttentionReadable(LayeredModel, Protocol):
 
         Returns:
             Weights; rows are queries, columns are keys.
-
-        References:
-            Verified by ``tests/layered/test_attention.py``.
         """
         ...
 
@@ -63,9 +57,6 @@ class AttentionReadable(LayeredModel, Protocol):
 
         Returns:
             The two factors of every head.
-
-        References:
-            Verified by ``tests/layered/test_attention.py``.
         """
         ...
 
@@ -84,11 +75,7 @@ def attention_patterns(
     Returns:
         One array a block.
 
-    Raises:
-        ValueError: If the model does not show its attention.
-
-    References:
-        Olsson et al. (2022). Verified by ``tests/layered/test_attention.py``.
+    Source: Olsson et al. (2022).
     """
     readable = check_readable(model)
     states = all_hidden(model, params, inputs)[:-1]

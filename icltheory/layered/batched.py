@@ -31,9 +31,6 @@ class Batched:
         >>> prompts = (jnp.ones((2, 3, 1)), jnp.array([[1.0], [2.0]]))
         >>> forward(model, params, prompts).tolist()
         [[4.0], [8.0]]
-
-    References:
-        Verified by ``tests/layered/test_layered.py``.
     """
 
     model: LayeredModel

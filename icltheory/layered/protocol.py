@@ -35,8 +35,7 @@ class LayeredModel(Protocol):
     Implementations are small and hashable, so that they can be static arguments of
     ``jax.jit``; the parameters travel separately. Layers count from 0.
 
-    References:
-        Yao et al. (2024), section 3.4. Verified by ``tests/layered/test_layered.py``.
+    Source: Yao et al. (2024), section 3.4.
     """
 
     @property
@@ -53,9 +52,6 @@ class LayeredModel(Protocol):
 
         Returns:
             Hidden state, any pytree.
-
-        References:
-            Verified by ``tests/layered/test_layered.py``.
         """
         ...
 
@@ -69,9 +65,6 @@ class LayeredModel(Protocol):
 
         Returns:
             Hidden state that leaves it.
-
-        References:
-            Verified by ``tests/layered/test_layered.py``.
         """
         ...
 
@@ -84,9 +77,6 @@ class LayeredModel(Protocol):
 
         Returns:
             Outputs of the model.
-
-        References:
-            Verified by ``tests/layered/test_layered.py``.
         """
         ...
 
@@ -98,9 +88,6 @@ class LayeredModel(Protocol):
 
         Returns:
             Where each matrix lives in the parameters.
-
-        References:
-            Verified by ``tests/layered/test_layered.py``.
         """
         ...
 
@@ -115,18 +102,11 @@ def check_layered(model: Any) -> None:
     Returns:
         Nothing.
 
-    Raises:
-        ValueError: If an attribute or method is missing, there is no layer, the object
-            is not hashable, or two matrices of a layer share a name.
-
     Example:
         >>> check_layered(3)
         Traceback (most recent call last):
         ValueError: model: expected a layered model, got int without block, embed, \
         matrices, num_layers, read_out
-
-    References:
-        Verified by ``tests/layered/test_layered.py``.
     """
     needed = ("block", "embed", "matrices", "num_layers", "read_out")
     absent = [name for name in needed if not hasattr(model, name)]
@@ -164,11 +144,6 @@ def check_model(model: Any, params: PyTree, inputs: PyTree) -> None:
     Returns:
         Nothing.
 
-    Raises:
-        ValueError: If :func:`check_layered` fails, a matrix is not where its
-            :class:`MatrixSpec` says, or a layer or the read-out fails on what the
-            layer before returns.
-
     Example:
         >>> import jax.numpy as jnp
         >>> from icltheory.attention import LinearAttentionStack
@@ -176,9 +151,6 @@ def check_model(model: Any, params: PyTree, inputs: PyTree) -> None:
         >>> W = jnp.ones((2, 3, 3))
         >>> stack = LinearAttentionStack(W, W, W)
         >>> check_model(LayeredStack.of(stack), stack, (jnp.ones((4, 3)), jnp.ones(3)))
-
-    References:
-        Verified by ``tests/layered/test_layered.py``.
     """
     check_layered(model)
     for name, tree in (("params", params), ("inputs", inputs)):
@@ -216,9 +188,6 @@ def forward(model: LayeredModel, params: PyTree, inputs: PyTree) -> Any:
 
     Returns:
         Its outputs.
-
-    References:
-        Verified by ``tests/layered/test_layered.py``.
     """
     return forward_from(model, params, model.embed(params, inputs), 0)
 
@@ -238,12 +207,6 @@ def forward_from(model: LayeredModel, params: PyTree, hidden: Any, layer: int) -
 
     Returns:
         Outputs of the model.
-
-    Raises:
-        ValueError: If ``layer`` is out of range.
-
-    References:
-        Verified by ``tests/layered/test_layered.py``.
     """
     _check_layer(model, layer)
     for index in range(layer, model.num_layers):
@@ -265,12 +228,6 @@ def hidden_before(
 
     Returns:
         Hidden state that enters block ``layer``.
-
-    Raises:
-        ValueError: If ``layer`` is out of range.
-
-    References:
-        Verified by ``tests/layered/test_layered.py``.
     """
     _check_layer(model, layer)
     hidden = model.embed(params, inputs)
@@ -290,9 +247,6 @@ def all_hidden(model: LayeredModel, params: PyTree, inputs: PyTree) -> tuple[Any
 
     Returns:
         ``num_layers + 1`` hidden states, the embedding first.
-
-    References:
-        Verified by ``tests/layered/test_layered.py``.
     """
     states = [model.embed(params, inputs)]
     for index in range(model.num_layers):
@@ -322,9 +276,6 @@ def forward_edited(
     Returns:
         Outputs of the model.
 
-    Raises:
-        ValueError: If a depth is out of range.
-
     Example:
         >>> import jax.numpy as jnp
         >>> from icltheory.attention import LinearAttentionStack
@@ -337,9 +288,7 @@ def forward_edited(
         >>> forward_edited(model, stack, prompt, {1: double}).tolist()
         [20.0]
 
-    References:
-        Geiger et al., "Causal abstractions of neural networks" (2021), for experiments
-        of this form. Verified by ``tests/layered/test_layered.py``.
+    Source: Geiger et al. (2021), for experiments of this form.
     """
     for depth in edits:
         if not isinstance(depth, INTEGERS) or not 0 <= depth <= model.num_layers:

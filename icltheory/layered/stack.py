@@ -29,9 +29,6 @@ class LayeredStack:
         mask: ``"demos"``, ``"causal"`` or ``"none"``.
         scale: Factor on the attention sum of every layer, the papers' 1/N.
 
-    Raises:
-        ValueError: If the mask is unknown.
-
     Example:
         >>> import jax.numpy as jnp
         >>> from icltheory.attention import LinearAttentionStack
@@ -44,8 +41,7 @@ class LayeredStack:
         >>> [(spec.name, spec.path) for spec in model.matrices(1)]
         [('W_V', ('W_V', 1)), ('W_K', ('W_K', 1)), ('W_Q', ('W_Q', 1))]
 
-    References:
-        Yao et al. (2024), section 3.1. Verified by ``tests/layered/test_layered.py``.
+    Source: Yao et al. (2024), section 3.1.
     """
 
     num_layers: int
@@ -69,12 +65,6 @@ class LayeredStack:
 
         Returns:
             The layered model; the stack itself serves as parameters.
-
-        Raises:
-            ValueError: If the mask is unknown.
-
-        References:
-            Verified by ``tests/layered/test_layered.py``.
         """
         return cls(stack.num_layers, tuple(stack.groups.items()), mask, scale)
 

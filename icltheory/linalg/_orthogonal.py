@@ -44,12 +44,7 @@ def recurrence_of_moments(moments: Sequence[Fraction], count: int) -> Recurrence
     Returns:
         The recurrence, to the last digit of float64.
 
-    Raises:
-        ValueError: If there are too few moments.
-
-    References:
-        Gautschi, "Orthogonal Polynomials: Computation and Approximation" (2004),
-        algorithm 2.1. Verified by ``tests/linalg/test_wishart.py``.
+    Source: Gautschi (2004), algorithm 2.1.
     """
     if len(moments) < 2 * count:
         raise ValueError(

@@ -37,9 +37,6 @@ def marchenko_pastur_density(
     Returns:
         The density at each point.
 
-    Raises:
-        ValueError: If ``shape`` is not two positive integers or ``std`` not above 0.
-
     Example:
         >>> import numpy as np
         >>> marchenko_pastur_density(np.array([1.0, 3.0]), (4, 1)).round(3).tolist()
@@ -47,9 +44,7 @@ def marchenko_pastur_density(
         >>> float(marchenko_pastur_density(1.0, (1, 1)).round(4))  # a quarter circle
         0.5513
 
-    References:
-        Marchenko and Pastur (1967). Verified by
-        ``tests/linalg/test_random_matrices.py``.
+    Source: Marchenko and Pastur (1967).
     """
     whole = all(isinstance(size, INTEGERS) and size >= 1 for size in shape)
     if len(shape) != 2 or not whole:

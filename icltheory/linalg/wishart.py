@@ -39,18 +39,11 @@ def wishart_moments(
     Returns:
         :math:`m_0, \dots, m_K`, each rounded once.
 
-    Raises:
-        ValueError: If a size is not positive or ``order`` is negative.
-
     Example:
         >>> [f"{moment:.4f}" for moment in wishart_moments(5, 20, 4)]
         ['1.0000', '1.0000', '1.3000', '2.0100', '3.4900']
 
-    References:
-        Hanlon, Stanley and Stembridge, "Some combinatorial aspects of the spectra of
-        normally distributed random matrices" (1992); Macdonald, "Symmetric functions
-        and Hall polynomials" (1995), VI.10 and VII.2.
-        Verified by ``tests/linalg/test_wishart.py``.
+    Source: Hanlon, Stanley and Stembridge (1992); Macdonald (1995), VI.10 and VII.2.
     """
     check_integer("order", order, 0)
     return jnp.asarray([_rounded(m) for m in exact_moments(dim, num_examples, order)])

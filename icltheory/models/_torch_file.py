@@ -10,12 +10,7 @@ _STATE = "model_state_dict"  # key in a training state, which also holds the opt
 
 
 def read_state_dict(file: Path) -> Mapping[str, Any]:
-    """Returns the tensors of a model by name, on the CPU.
-
-    Raises:
-        ImportError: If PyTorch is missing.
-        ValueError: If the file holds no state dict.
-    """
+    """Returns the tensors of a model by name, on the CPU."""
     try:
         import torch
     except ImportError:

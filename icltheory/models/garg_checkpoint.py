@@ -41,9 +41,7 @@ class GargCheckpoint:
         params: Its parameters; ``model.apply({"params": params}, X, y)`` predicts the
             label at every prefix.
 
-    References:
-        Garg et al. 2022, Appendix A. Verified by
-        ``tests/models/test_garg_checkpoint.py``.
+    Source: Garg et al. 2022, Appendix A.
     """
 
     model: GPT2 = static_field()
@@ -87,20 +85,12 @@ def load_garg_checkpoint(
     Returns:
         The model and its parameters.
 
-    Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If the file is damaged, a tensor is missing, unexpected or of
-            another shape, or the heads are not given or do not divide the width.
-        ImportError: If ``format="torch"`` and PyTorch is missing.
-
     Example:
         >>> load_garg_checkpoint("nowhere.safetensors")
         Traceback (most recent call last):
         FileNotFoundError: nowhere.safetensors: expected a file, found none
 
-    References:
-        Garg et al. 2022, Section 3 and Appendix A. Verified by
-        ``tests/models/test_garg_checkpoint.py``.
+    Source: Garg et al. 2022, Section 3 and Appendix A.
     """
     check_choice("format", format, ("safetensors", "torch"))
     file = Path(path)

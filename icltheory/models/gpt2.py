@@ -113,10 +113,6 @@ class GPT2(nn.Module):
         ``module.apply({"params": params}, X, y, X_query=None)`` returns the prediction
         at every prefix, ``(B, P)``, in ``param_dtype``.
 
-    Raises:
-        ValueError: if the width is not a multiple of the heads, the position table is
-            too short for the prompt, or a choice is unknown.
-
     Example:
         >>> import jax, jax.numpy as jnp
         >>> model = GPT2(dim=3, num_positions=8, width=16, num_layers=1, num_heads=2)
@@ -125,9 +121,8 @@ class GPT2(nn.Module):
         >>> jax.jit(model.apply)({"params": params}, X, y).shape
         (5, 4)
 
-    References:
-        Garg et al. 2022, Section 3 and Appendix A; Zhang, Wu and Bartlett 2024,
-        Appendix I (without MLPs). Verified by ``tests/models/test_gpt2.py``.
+    Source: Garg et al. 2022, Section 3 and Appendix A; Zhang, Wu and Bartlett 2024,
+    Appendix I (without MLPs).
     """
 
     dim: int

@@ -35,9 +35,7 @@ class LayeredGPT2:
         >>> [(spec.name, spec.group) for spec in model.matrices(1)][:2]
         [('W_Q', 'attn'), ('W_K', 'attn')]
 
-    References:
-        Yao et al. 2024, Section 2 (modules that are pruned). Verified by
-        ``tests/models/test_layered.py``.
+    Source: Yao et al. 2024, Section 2 (modules that are pruned).
     """
 
     module: GPT2

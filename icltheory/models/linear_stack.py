@@ -43,9 +43,6 @@ class LinearStack(nn.Module):
         ``module.apply({"params": params}, X, y, X_query=None)`` returns the prediction
         at every prefix, ``(B, P)``; ``method="predict"`` answers one query.
 
-    Raises:
-        ValueError: if a size is not positive or the data have another width.
-
     Example:
         >>> import jax, jax.numpy as jnp
         >>> model = LinearStack(dim=3, num_layers=2)
@@ -54,10 +51,8 @@ class LinearStack(nn.Module):
         >>> model.apply({"params": params}, X, y).shape
         (5, 4)
 
-    References:
-        Yao et al. 2024, equation (3); von Oswald et al. 2023; Ahn et al. 2023, Section
-        2 (the read-out). Verified by
-        ``tests/models/test_linear_stack.py``.
+    Source: Yao et al. 2024, equation (3); von Oswald et al. 2023; Ahn et al. 2023,
+    Section 2 (the read-out).
     """
 
     dim: int

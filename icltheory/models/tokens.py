@@ -77,8 +77,7 @@ def interleaved(
         >>> seq.tokens[0].tolist()
         [[1.0, 1.0, 1.0], [5.0, 0.0, 0.0], [1.0, 1.0, 1.0], [5.0, 0.0, 0.0]]
 
-    References:
-        Garg et al. 2022, Section 2. Verified by ``tests/models/test_tokens.py``.
+    Source: Garg et al. 2022, Section 2.
     """
     B, P, d = X.shape
     labels = jnp.zeros_like(X).at[:, :, 0].set(y)
@@ -125,9 +124,7 @@ def token_matrix(
         >>> seq.tokens[0].tolist()
         [[1.0, 5.0], [1.0, 0.0], [1.0, 0.0]]
 
-    References:
-        Zhang, Wu and Bartlett 2024, Section 2. Verified by
-        ``tests/models/test_tokens.py``.
+    Source: Zhang, Wu and Bartlett 2024, Section 2.
     """
     P = X.shape[1]
     queries = X if X_query is None else X_query
@@ -174,9 +171,7 @@ def shifted(
         >>> shifted(jnp.ones((1, 2, 1)), 5 * jnp.ones((1, 2))).tokens[0].tolist()
         [[1.0, 0.0], [1.0, 5.0]]
 
-    References:
-        Garg et al. 2022, Section 2 (the same prefixes). Verified by
-        ``tests/models/test_tokens.py``.
+    Source: Garg et al. 2022, Section 2 (the same prefixes).
     """
     before = jnp.pad(y, ((0, 0), (1, 0)))[:, :-1, None]
     tokens = jnp.concatenate([X, before], axis=2)
@@ -217,9 +212,6 @@ def shared_context(
     Returns:
         The token sequence; its outputs are the queries.
 
-    Raises:
-        ValueError: If the layout is unknown.
-
     Example:
         >>> import jax.numpy as jnp
         >>> X, y, X_query = jnp.ones((1, 1, 2)), jnp.ones((1, 1)), jnp.ones((1, 3, 2))
@@ -227,8 +219,7 @@ def shared_context(
         >>> seq.positions.tolist(), seq.mask[3].tolist()
         ([0, 1, 2, 2, 2], [True, True, False, True, False])
 
-    References:
-        Garg et al. 2022, Section 2. Verified by ``tests/models/test_tokens.py``.
+    Source: Garg et al. 2022, Section 2.
     """
     check_choice("token_layout", token_layout, LAYOUTS)
     asked = X_query

@@ -31,17 +31,12 @@ def without_replacement_factor(num_demos: int, shots: Real[ArrayLike, ""]) -> Sc
     Returns:
         :math:`\kappa(N, b)`.
 
-    Raises:
-        ValueError: If N < 2, or b is no integer from 1 to N.
-
     Example:
         >>> float(without_replacement_factor(5, 2))
         0.375
 
-    References:
-        Yao et al. (2024), section 3.3, the factor of :math:`C_t`; Cochran (1977),
-        theorem 2.2. Verified by ``tests/identities/test_yao_noise.py`` and
-        ``tests/noise/test_spectrum.py``.
+    Source: Yao et al. (2024), section 3.3, the factor of :math:`C_t`; Cochran (1977),
+    theorem 2.2.
     """
     if num_demos < 2:
         raise ValueError(
@@ -92,10 +87,6 @@ def noise_covariance(
     Returns:
         The covariance, ``(n * n, n * n)``.
 
-    Raises:
-        ValueError: If shapes do not fit, b is not an integer from 1 to N, N < 2, or
-            there is no such layer.
-
     Example:
         >>> import jax.numpy as jnp
         >>> I = jnp.eye(1)[None]
@@ -103,10 +94,7 @@ def noise_covariance(
         >>> noise_covariance(stack, jnp.array([[1.0], [2.0]]), 1, 0).tolist()
         [[9.0]]
 
-    References:
-        Yao et al. (2024), section 3.3. Verified by
-        ``tests/identities/test_yao_noise.py`` and
-        ``tests/noise/test_spectrum.py``.
+    Source: Yao et al. (2024), section 3.3.
     """
     gradients = demonstration_gradients(
         stack, H, demo_updates=demo_updates, scale=scale, W=W

@@ -25,9 +25,7 @@ class PathMoments:
         covariance: :math:`\operatorname{Cov}(\operatorname{vec} W_t)`, row by row,
             ``(L, n^2, n^2)``.
 
-    References:
-        Yao et al. (2024), equation (4) and footnote 4.
-        Verified by ``tests/identities/test_yao_footnote4.py``.
+    Source: Yao et al. (2024), equation (4) and footnote 4.
     """
 
     mean: Float[Array, "L n n"]
@@ -80,10 +78,6 @@ def path_moments(
     Returns:
         Mean and covariance after every layer.
 
-    Raises:
-        ValueError: If shapes do not fit, b is not an integer from 1 to N, N < 2, or k
-            is not a positive integer.
-
     Example:
         >>> one = jnp.ones((1, 1, 1))
         >>> stack, H = LinearAttentionStack(one, one, one), jnp.array([[1.0], [2.0]])
@@ -94,10 +88,8 @@ def path_moments(
         2.50 2.25
         11.18 1259.69
 
-    References:
-        Yao et al. (2024), equation (4) and footnote 4; Li, Malladi and Arora, "On the
-        validity of modeling SGD with SDEs" (2021).
-        Verified by ``tests/identities/test_yao_footnote4.py``.
+    Source: Yao et al. (2024), equation (4) and footnote 4; Li, Malladi and Arora
+    (2021).
     """
     check_positive_int("steps_per_layer", steps_per_layer)
     (stack, _, scale), H = prepare(stack, H, "frozen", scale)

@@ -55,9 +55,6 @@ def demonstration_gradients(
     Returns:
         The factors of :math:`g_i^t`, one row for each demonstration.
 
-    Raises:
-        ValueError: If shapes do not fit or a name is unknown or does not apply.
-
     Example:
         >>> import jax.numpy as jnp
         >>> I = jnp.eye(2)[None]
@@ -66,9 +63,7 @@ def demonstration_gradients(
         >>> demonstration_gradients(stack, H).per_demonstration(0).tolist()
         [[[1.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 4.0]]]
 
-    References:
-        Yao et al. (2024), section 3.3.
-        Verified by ``tests/identities/test_yao_noise.py``.
+    Source: Yao et al. (2024), section 3.3.
     """
     learner, H = prepare(stack, H, demo_updates, scale)
     return path_gradients(learner, H, W)

@@ -30,10 +30,7 @@ class NoisyTrajectory:
         noise: :math:`\tilde G_t - G_t = -V_t`, ``(L, n, n)``.
         W: :math:`W_1, \dots, W_L`, ``(L, n, n)``.
 
-    References:
-        Yao et al. (2024), Assumption 1 and equation (4).
-        Verified by ``tests/identities/test_yao_noise.py`` and
-        ``tests/noise/test_spectrum.py``.
+    Source: Yao et al. (2024), Assumption 1 and equation (4).
     """
 
     G: Float[Array, "L n n"]
@@ -86,10 +83,6 @@ def noisy_trajectory(
     Returns:
         The gradients at the visited weights, the noise and the path.
 
-    Raises:
-        ValueError: If shapes do not fit, b is not an integer from 1 to N, N < 2 or a
-            name is unknown.
-
     Example:
         >>> import jax, jax.numpy as jnp
         >>> I = jnp.eye(2)[None]
@@ -98,10 +91,7 @@ def noisy_trajectory(
         >>> sorted(jnp.diag(path.W[-1]).tolist())
         [0.0, 2.0]
 
-    References:
-        Yao et al. (2024), Assumption 1 and equation (4).
-        Verified by ``tests/identities/test_yao_noise.py`` and
-        ``tests/noise/test_spectrum.py``.
+    Source: Yao et al. (2024), Assumption 1 and equation (4).
     """
     check_choice("noise", noise, NOISES)
     check_choice("demo_updates", demo_updates, ("shared", "frozen"))

@@ -51,9 +51,7 @@ class NoiseSpectrum:
             n > 512 the smaller of m_t and N, unless it was given.
         deviations: :math:`\|z_i - \bar z\|^2` of each demonstration, ``(L, N)``.
 
-    References:
-        Yao et al. (2024), section 3.3. Verified by
-        ``tests/identities/test_yao_noise.py``.
+    Source: Yao et al. (2024), section 3.3.
     """
 
     eigenvalues: Float[Array, "L N"]
@@ -115,11 +113,6 @@ def noise_spectrum(
         The spectrum of every layer. Differentiable while the kept eigenvalues are not
         zero.
 
-    Raises:
-        ValueError: If shapes do not fit, b is not an integer from 1 to N, N < 2, a
-            weight is not finite, a name is unknown, or some C_t has a larger rank than
-            the given ``support_dims``.
-
     Example:
         >>> import jax.numpy as jnp
         >>> I = jnp.eye(1)[None]
@@ -128,9 +121,7 @@ def noise_spectrum(
         >>> spectrum.eigenvalues.round(3).tolist(), spectrum.rank.tolist()
         ([[9.0, 0.0]], [1])
 
-    References:
-        Yao et al. (2024), section 3.3. Verified by
-        ``tests/identities/test_yao_noise.py`` and ``tests/noise/test_spectrum.py``.
+    Source: Yao et al. (2024), section 3.3.
     """
     check_choice("method", method, ("auto", "rows", "symmetric", "gram"))
     learner, H = prepare(stack, H, demo_updates, scale)
@@ -189,9 +180,6 @@ def spectrum_of_gradients(
     Returns:
         The spectrum of every layer.
 
-    Raises:
-        ValueError: If shapes do not fit, b is not an integer from 1 to N or N < 2.
-
     Example:
         >>> import jax.numpy as jnp
         >>> from icltheory.trajectory import TrajectoryFactors
@@ -200,9 +188,7 @@ def spectrum_of_gradients(
         >>> spectrum_of_gradients(g, 1, jnp.array([1])).trace.tolist()
         [9.0]
 
-    References:
-        Yao et al. (2024), section 3.3. Verified by
-        ``tests/identities/test_yao_noise.py`` and ``tests/noise/test_spectrum.py``.
+    Source: Yao et al. (2024), section 3.3.
     """
     check_choice("method", method, ("auto", "rows", "gram"))
     V, C = widened(gradients.left), widened(gradients.right_G)

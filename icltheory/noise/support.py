@@ -48,9 +48,6 @@ def support_dims(
     Returns:
         :math:`m_1, \dots, m_L`, or the smaller of each and the limit.
 
-    Raises:
-        ValueError: If a weight is not finite or the limit is not positive.
-
     Example:
         >>> import jax.numpy as jnp
         >>> I = jnp.stack([jnp.eye(3)] * 2)
@@ -60,10 +57,8 @@ def support_dims(
         >>> support_dims(LinearAttentionStack(I, I, W_Q), limit=4).tolist()
         [4, 4]
 
-    References:
-        The dimension count is this library's own, stated for the covariance of Yao et
-        al. (2024), section 3.3. Verified by ``tests/identities/test_yao_noise.py``
-        and ``tests/regression/test_units.py``.
+    Source: The dimension count is this library's own, stated for the covariance of Yao
+    et al. (2024), section 3.3.
     """
     for name in ("W_V", "W_K", "W_Q"):
         check_finite(name, getattr(stack, name))
@@ -108,9 +103,6 @@ def symmetric_image_dim(
     Returns:
         The dimension.
 
-    Raises:
-        ValueError: If the matrices do not fit.
-
     Example:
         >>> import jax.numpy as jnp
         >>> A, B = jnp.array([[1.0, 0.0]]), jnp.array([[0.0], [1.0]])
@@ -118,9 +110,6 @@ def symmetric_image_dim(
         (1, 1)
         >>> int(symmetric_image_dim(jnp.eye(4), jnp.eye(4)))
         10
-
-    References:
-        Verified by ``tests/identities/test_yao_noise.py``.
     """
     A, B = widened(A), widened(B)
     check_shape("A", A, ("p", "n"))

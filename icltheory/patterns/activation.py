@@ -40,9 +40,6 @@ def activation_shares(
     Returns:
         One share for each neuron; NaN where no prompt has its sign.
 
-    Raises:
-        ValueError: If the widths differ.
-
     Example:
         >>> import jax
         >>> from icltheory.patterns import PatternTask, PatternTransformer
@@ -52,10 +49,7 @@ def activation_shares(
         >>> activation_shares(params, prompt).shape
         (64,)
 
-    References:
-        Li et al. (2024), slides on the proof of Theorem 1, "lucky neurons". Verified by
-        ``tests/identities/test_li_gradients.py`` and
-        ``tests/patterns/test_probes.py``.
+    Source: Li et al. (2024), slides on the proof of Theorem 1, "lucky neurons".
     """
     check_width(params, prompt.P.shape[-1], "prompt")
     weights = query_weights(
@@ -85,9 +79,6 @@ def active_neurons(
     Returns:
         One answer for each neuron.
 
-    Raises:
-        ValueError: If the share is outside [0, 1] or the widths differ.
-
     Example:
         >>> import jax
         >>> from icltheory.patterns import PatternTask, PatternTransformer
@@ -97,10 +88,7 @@ def active_neurons(
         >>> int(active_neurons(params, prompt).sum()) < 32
         True
 
-    References:
-        Li et al. (2024), slides on the proof of Theorem 1, "lucky neurons". Verified by
-        ``tests/identities/test_li_gradients.py`` and
-        ``tests/patterns/test_probes.py``.
+    Source: Li et al. (2024), slides on the proof of Theorem 1, "lucky neurons".
     """
     check_unit("least", least)
     return activation_shares(params, prompt) > least

@@ -47,9 +47,7 @@ class NeuronParts:
         >>> parts.label_angle.shape, int(parts.positive.sum())
         ((64,), 32)
 
-    References:
-        Li et al. (2024), Proposition 2, Theorem 3, Figures 10, 11 and 14. Verified by
-        ``tests/patterns/test_probes.py``.
+    Source: Li et al. (2024), Proposition 2, Theorem 3, Figures 10, 11 and 14.
     """
 
     size: Float[Array, "*S m"]
@@ -74,9 +72,7 @@ class NeuronParts:
         Returns:
             One answer for each neuron; the sign of q is that of a_i.
 
-        References:
-            Li et al. (2024), Proposition 2. Verified by
-            ``tests/patterns/test_probes.py``.
+        Source: Li et al. (2024), Proposition 2.
         """
         off = jnp.where(self.positive, self.label_angle, jnp.pi - self.label_angle)
         return (self.feature_angle <= angle) & (off <= angle)
@@ -90,9 +86,6 @@ class NeuronParts:
 
         Returns:
             The mean over the last axis.
-
-        References:
-            Verified by ``tests/patterns/test_probes.py``.
         """
         return jnp.mean(values, axis=-1, where=which)
 
@@ -118,9 +111,6 @@ def neuron_parts(
     Returns:
         One entry for each neuron.
 
-    Raises:
-        ValueError: If the threshold is negative.
-
     Example:
         >>> import jax
         >>> task = PatternTask(2, 2, 2.0)
@@ -130,9 +120,7 @@ def neuron_parts(
         >>> bool(parts.lucky()[0]), bool(abs(parts.label_angle[0] - jnp.pi) < 1e-3)
         (True, True)
 
-    References:
-        Li et al. (2024), Proposition 2, Figures 10 and 11. Verified by
-        ``tests/patterns/test_probes.py``.
+    Source: Li et al. (2024), Proposition 2, Figures 10 and 11.
     """
     check_nonnegative("threshold", threshold)
     feature, label = _parts(params, task)
@@ -165,10 +153,7 @@ class GainRatio:
         >>> float(margin(1.0, found.gain, found.ratio))
         1.0
 
-    References:
-        Li et al. (2024), Proposition 2. Verified by
-        ``tests/identities/test_li_theorem2.py`` and
-        ``tests/patterns/test_probes.py``.
+    Source: Li et al. (2024), Proposition 2.
     """
 
     gain: Scalar
@@ -206,10 +191,7 @@ def gain_ratio(params: dict[str, Any], task: PatternTask) -> GainRatio:
         >>> round(float(found.gain), 5), round(float(found.ratio), 5)
         (0.5, 1.0)
 
-    References:
-        Li et al. (2024), Proposition 2. Verified by
-        ``tests/identities/test_li_theorem2.py`` and
-        ``tests/patterns/test_probes.py``.
+    Source: Li et al. (2024), Proposition 2.
     """
     feature, label = _parts(params, task)
     a = jnp.asarray(params["a"])

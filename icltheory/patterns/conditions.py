@@ -68,10 +68,6 @@ def in_domain_conditions(
         The conditions ``cover``, ``tasks``, ``training length``, ``test length``,
         ``batch`` and ``steps`` (its right side is C_1, or C_2 where that is exceeded).
 
-    Raises:
-        ValueError: If a task is no pair of patterns, or epsilon or alpha is not
-            positive.
-
     Example:
         >>> ring = [(i, (i + 1) % 6) for i in range(6)]
         >>> found = in_domain_conditions(
@@ -83,10 +79,7 @@ def in_domain_conditions(
         >>> print(found["tasks"])
         tasks: |T_tr|/|T| >= (M1 - 1)^(-1/2) (0.2 against 0.447214): fails
 
-    References:
-        Li et al. (2024), Theorem 1. Verified by
-        ``tests/patterns/test_conditions.py`` and
-        ``tests/identities/test_li_theorem1.py``.
+    Source: Li et al. (2024), Theorem 1.
     """
     check_positive("accuracy", accuracy)
     check_positive("relevant_fraction", relevant_fraction)
@@ -160,19 +153,13 @@ def out_of_domain_conditions(
         Those of Theorem 1, and ``coefficient sum``, ``constant order``, ``feasible``
         and ``test length``.
 
-    Raises:
-        ValueError: If a number of patterns is not positive.
-
     Example:
         >>> found = out_of_domain_conditions(
         ...     Conditions(()), 6, 4, 1.3, test_fraction=0.8, test_examples=20)
         >>> found.failing
         ('feasible',)
 
-    References:
-        Li et al. (2024), Theorem 2. Verified by
-        ``tests/patterns/test_conditions.py`` and
-        ``tests/identities/test_li_theorem2.py``.
+    Source: Li et al. (2024), Theorem 2.
     """
     check_positive_int("num_shifted", num_shifted)
     S = coefficient_sum
@@ -227,17 +214,11 @@ def pruning_conditions(
     Returns:
         The conditions ``small neurons`` and ``large neurons``.
 
-    Raises:
-        ValueError: If M2 is not positive.
-
     Example:
         >>> pruning_conditions(1e-4, 0.46, 0.4, 24, 1e-4).holds
         True
 
-    References:
-        Li et al. (2024), Theorem 3. Verified by
-        ``tests/patterns/test_conditions.py`` and
-        ``tests/identities/test_li_theorem3.py``.
+    Source: Li et al. (2024), Theorem 3.
     """
     check_positive_int("num_irrelevant", num_irrelevant)
     bound = small_constant * (accuracy + num_irrelevant**-0.5)

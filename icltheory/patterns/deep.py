@@ -44,9 +44,6 @@ class DeepPatternTransformer:
         num_layers: Number L of layers.
         num_neurons: Number m of neurons of a layer.
 
-    Raises:
-        ValueError: If a number is not positive.
-
     Example:
         >>> from icltheory.patterns import PatternTask
         >>> from icltheory.layered import forward
@@ -58,9 +55,7 @@ class DeepPatternTransformer:
         >>> model.attention(params, prompt).shape
         (3, 5, 20)
 
-    References:
-        Li et al. (2024), numerical experiments with several layers. Verified by
-        ``tests/patterns/test_deep.py``.
+    Source: Li et al. (2024), numerical experiments with several layers.
     """
 
     num_layers: int = 3
@@ -95,9 +90,6 @@ class DeepPatternTransformer:
 
         Returns:
             The parameters.
-
-        References:
-            Verified by ``tests/patterns/test_deep.py``.
         """
         check_key("key", key)
         L, m, D, dtype = self.num_layers, self.num_neurons, task.width, task.dtype

@@ -56,9 +56,6 @@ def loss_gradients(
     Returns:
         The gradients of ``"W_Q"``, ``"W_K"``, ``"W_V"`` and ``"W_O"``.
 
-    Raises:
-        ValueError: If the shapes do not fit or the form is unknown.
-
     Example:
         >>> from icltheory.patterns import PatternTask, PatternTransformer
         >>> task, model = PatternTask(6, 24, 2.0), PatternTransformer(64)
@@ -68,9 +65,7 @@ def loss_gradients(
         >>> sorted(found), found["W_O"].shape
         (['W_K', 'W_O', 'W_Q', 'W_V'], (64, 60))
 
-    References:
-        Li et al. (2024), slides on the proof of Theorem 1. Verified by
-        ``tests/identities/test_li_gradients.py``.
+    Source: Li et al. (2024), slides on the proof of Theorem 1.
     """
     check_choice("form", form, FORMS)
     check_shape("P", P, ("B", "l", "D"))

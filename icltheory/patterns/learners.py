@@ -38,9 +38,7 @@ class PatternLearner:
         >>> learner(jnp.ones((20, 30)), jnp.ones(20), jnp.ones(30)).shape
         ()
 
-    References:
-        Li et al. (2024), equations (6) and (7). Verified by
-        ``tests/patterns/test_learners.py``.
+    Source: Li et al. (2024), equations (6) and (7).
     """
 
     model: Any = static_field()
@@ -78,9 +76,7 @@ class PatternSampler:
         >>> X.shape, y.shape
         ((5, 8, 30), (5, 8))
 
-    References:
-        Li et al. (2024), equation (6). Verified by
-        ``tests/patterns/test_learners.py``.
+    Source: Li et al. (2024), equation (6).
     """
 
     task: PatternTask

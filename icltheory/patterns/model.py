@@ -43,9 +43,6 @@ class PatternTransformer:
     Args:
         num_neurons: Number m of neurons, even; 64 is read off the authors' figures.
 
-    Raises:
-        ValueError: If m is not positive and even.
-
     Example:
         >>> from icltheory.patterns import PatternTask
         >>> from icltheory.layered import forward
@@ -57,9 +54,7 @@ class PatternTransformer:
         >>> model.attention(params, prompt).shape
         (1, 5, 20)
 
-    References:
-        Li et al. (2024), equation (7). Verified by
-        ``tests/patterns/test_model.py``.
+    Source: Li et al. (2024), equation (7).
     """
 
     num_neurons: int = 64
@@ -108,9 +103,7 @@ class PatternTransformer:
         Returns:
             The parameters.
 
-        References:
-            Li et al. (2024), model training. Verified by
-            ``tests/patterns/test_model.py``.
+        Source: Li et al. (2024), model training.
         """
         check_key("key", key)
         m, D, dtype = self.num_neurons, task.width, task.dtype

@@ -40,10 +40,6 @@ def prune_neurons(
     Returns:
         New parameters; all but ``"W_O"`` are shared.
 
-    Raises:
-        ValueError: If the fraction is outside [0, 1], the order is unknown, or a key is
-            missing or not needed.
-
     Example:
         >>> params = {"W_O": jnp.array([[2.0], [1.0], [3.0], [4.0]])}
         >>> prune_neurons(params, 0.5)["W_O"].ravel().tolist()
@@ -51,9 +47,7 @@ def prune_neurons(
         >>> prune_neurons(params, 0.25, "reverse")["W_O"].ravel().tolist()
         [2.0, 1.0, 3.0, 0.0]
 
-    References:
-        Li et al. (2024), Theorem 3 and Figure 14. Verified by
-        ``tests/patterns/test_neurons.py``.
+    Source: Li et al. (2024), Theorem 3 and Figure 14.
     """
     if key is not None:
         check_key("key", key)

@@ -32,9 +32,7 @@ class Projections:
         >>> float(Projections(one, one, one, one).query)
         1.0
 
-    References:
-        Li et al. (2024), Proposition 1 and Figure 8. Verified by
-        ``tests/patterns/test_probes.py``.
+    Source: Li et al. (2024), Proposition 1 and Figure 8.
     """
 
     query: Scalar
@@ -73,9 +71,7 @@ def projections(
         >>> round(float(found.query), 5), round(float(found.keys_component), 5)
         (0.4, 0.4)
 
-    References:
-        Li et al. (2024), Proposition 1 and Figure 8. Verified by
-        ``tests/patterns/test_probes.py``.
+    Source: Li et al. (2024), Proposition 1 and Figure 8.
     """
     check_width(params, task.width, "task")
     check_width(params, prompt.P.shape[-1], "prompt")
@@ -115,9 +111,7 @@ def pattern_logits(params: dict[str, Any], task: PatternTask) -> Float[Array, "M
         >>> abs(pattern_logits(params, task)).round(4).tolist()
         [[0.16, 0.0], [0.0, 0.16]]
 
-    References:
-        Li et al. (2024), Theorem 1 and Proposition 1. Verified by
-        ``tests/patterns/test_probes.py``.
+    Source: Li et al. (2024), Theorem 1 and Proposition 1.
     """
     check_width(params, task.width, "task")
     d = task.dim

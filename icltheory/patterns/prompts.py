@@ -39,9 +39,7 @@ class PatternPrompt:
         >>> prompt.P.shape, prompt.X.shape, prompt.num_examples
         ((5, 20, 60), (5, 20, 30), 20)
 
-    References:
-        Li et al. (2024), equation (6). Verified by
-        ``tests/patterns/test_task.py``.
+    Source: Li et al. (2024), equation (6).
     """
 
     P: Float[Array, "*B l D"]

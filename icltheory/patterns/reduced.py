@@ -52,9 +52,6 @@ class ReducedTraining:
         >>> path = ReducedTraining(jnp.ones(3), jnp.ones(3), jnp.zeros(3))
         >>> path.losses.shape
         (3,)
-
-    References:
-        Verified by ``tests/identities/test_li_reduced.py``.
     """
 
     logits: Float[Array, "*S T"]
@@ -152,10 +149,6 @@ def reduced_training(
     Returns:
         Logit, attention and hinge loss before each step. Cost O(l^3 m) a step.
 
-    Raises:
-        ValueError: If a number is out of range, widths differ, prompts are too long, or
-            attention does not start as a multiple of the identity.
-
     Example:
         >>> from icltheory.patterns import PatternTransformer
         >>> task, model = PatternTask(6, 24, 2.0), PatternTransformer(64)
@@ -164,10 +157,8 @@ def reduced_training(
         >>> [round(float(mass), 2) for mass in path.masses[jnp.array([0, 249])]]
         [0.44, 0.99]
 
-    References:
-        Derivation: the reduced dynamics of pattern tasks. Li et al. (2024), Theorem 1
-        and Proposition 1, describe the same training. Verified by
-        ``tests/identities/test_li_reduced.py``.
+    Source: Derivation: the reduced dynamics of pattern tasks. Li et al. (2024), Theorem
+    1 and Proposition 1, describe the same training.
     """
     check_width(params, task.width, "task")
     check_positive_int("num_steps", num_steps)

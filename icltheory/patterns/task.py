@@ -77,9 +77,6 @@ class PatternTask:
     Returns:
         A frozen pytree; stacks of them, over seeds or shifts, come from ``jax.vmap``.
 
-    Raises:
-        ValueError: If a number is not in its range or a shape does not fit.
-
     Example:
         >>> from icltheory.patterns import circulant_tasks
         >>> task = PatternTask(6, 24, 2.0, tasks=circulant_tasks(6, [1, 2, 3]))
@@ -90,10 +87,7 @@ class PatternTask:
         >>> prompt.P.shape, prompt.z.shape
         ((5, 20, 60), (5,))
 
-    References:
-        Li, Wang, Lu, Cui and Chen, "How Do Nonlinear Transformers Learn and Generalize
-        in In-Context Learning?" (2024), data and tasks. Verified by
-        ``tests/patterns/test_task.py``.
+    Source: Li et al. (2024), data and tasks.
     """
 
     num_relevant: int = static_field()
@@ -191,12 +185,6 @@ class PatternTask:
 
         Returns:
             A task like this one.
-
-        Raises:
-            ValueError: If one is no pair of two patterns.
-
-        References:
-            Verified by ``tests/patterns/test_task.py``.
         """
         made = copy.copy(self)
         made._set(tasks=read_tasks(self.num_relevant, tasks))
@@ -208,12 +196,7 @@ class PatternTask:
         Returns:
             A task like this one.
 
-        Raises:
-            ValueError: If all tasks are seen.
-
-        References:
-            Li et al. (2024), equation (9). Verified by
-            ``tests/patterns/test_task.py``.
+        Source: Li et al. (2024), equation (9).
         """
         return self.with_tasks(held_out_tasks(self.num_relevant, self.tasks))
 
@@ -235,12 +218,7 @@ class PatternTask:
             A task whose relevant patterns are the new ones. Where a traced sum is not
             feasible, ``feasible`` says so, there and on each of its prompts.
 
-        Raises:
-            ValueError: If M1' S_1^2 <= M1 fails, or M1' = M1 and S_1^2 is not 1.
-
-        References:
-            Li et al. (2024), Theorem 2. Verified by
-            ``tests/patterns/test_task.py``.
+        Source: Li et al. (2024), Theorem 2.
         """
         check_key("key", key)
         own, num = jax.random.split(key), self.num_shifted
@@ -284,12 +262,7 @@ class PatternTask:
         Returns:
             The prompts.
 
-        Raises:
-            ValueError: If a number is not in its range, or :math:`S_1` is not feasible.
-
-        References:
-            Li et al. (2024), equation (6). Verified by
-            ``tests/patterns/test_task.py``.
+        Source: Li et al. (2024), equation (6).
         """
         check_key("key", key)
         if coefficient_sum is None:

@@ -50,9 +50,7 @@ class Training:
         >>> float(path.last["w"])
         1.0
 
-    References:
-        Li et al. (2024), model training. Verified by
-        ``tests/patterns/test_training.py``.
+    Source: Li et al. (2024), model training.
     """
 
     steps: Int[Array, "*S T"]
@@ -107,10 +105,6 @@ def train(
     Returns:
         The parameters along training.
 
-    Raises:
-        ValueError: If a number is not in its range, not exactly one of ``step_size``
-            and ``rule`` is given, or training diverges.
-
     Example:
         >>> from icltheory.patterns import PatternTransformer
         >>> task, model = PatternTask(4, 4, 3.0), PatternTransformer(8)
@@ -120,9 +114,7 @@ def train(
         >>> path.steps.tolist(), path.params["W_O"].shape, path.losses.shape
         ([0, 2, 4], (3, 8, 16), (4,))
 
-    References:
-        Li et al. (2024), equation (8). Verified by
-        ``tests/patterns/test_training.py``.
+    Source: Li et al. (2024), equation (8).
     """
     check_key("key", key)
     _check_model(model)
@@ -205,9 +197,7 @@ class Scores:
         >>> float(got.hinge), float(got.error), float(got.margin)
         (0.25, 0.0, 1.25)
 
-    References:
-        Li et al. (2024), equations (9) and (10). Verified by
-        ``tests/patterns/test_training.py``.
+    Source: Li et al. (2024), equations (9) and (10).
     """
 
     margins: Float[Array, "*S B"]
@@ -268,9 +258,7 @@ def scores(model: Any, params: PyTree, prompt: PatternPrompt) -> Scores:
         >>> got.margins.shape, got.masses.shape
         ((5,), (1, 5))
 
-    References:
-        Li et al. (2024), Proposition 1 and Figure 9. Verified by
-        ``tests/patterns/test_training.py``.
+    Source: Li et al. (2024), Proposition 1 and Figure 9.
     """
     _check_model(model)
     check_width(params, prompt.P.shape[-1], "prompt")

@@ -20,10 +20,6 @@ def numbers(name: str, values: Any, *axes: str) -> np.ndarray:
 
     Returns:
         The numbers, in float64.
-
-    Raises:
-        TypeError: If they are no real numbers.
-        ValueError: If they have other axes, or there is none of them.
     """
     expected = f"{name}: expected real numbers ({', '.join(axes)})"
     try:
@@ -39,12 +35,7 @@ def numbers(name: str, values: Any, *axes: str) -> np.ndarray:
 
 
 def require_mapping(name: str, given: Any, values: str) -> None:
-    """Raises for an empty mapping or a value that is not a mapping from names.
-
-    Raises:
-        TypeError: If it is no mapping.
-        ValueError: If it is empty.
-    """
+    """Raises for an empty mapping or a value that is not a mapping from names."""
     if not isinstance(given, Mapping):
         raise TypeError(
             f"{name}: expected a mapping from names to {values}, got "
@@ -55,12 +46,7 @@ def require_mapping(name: str, given: Any, values: str) -> None:
 
 
 def axes_for(axes: Any, count: int) -> Sequence[Any]:
-    """Returns the given axes of some panels, in order.
-
-    Raises:
-        TypeError: If one of them is something else.
-        ValueError: If there are not as many as panels.
-    """
+    """Returns the given axes of some panels, in order."""
     found = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
     if len(found) != count:
         raise ValueError(
@@ -77,11 +63,7 @@ def _check_axes(name: str, ax: Any) -> None:
 
 
 def new_axes(ax: Any) -> Any:
-    """Returns the given axes, or those of a new figure in the common style.
-
-    Raises:
-        TypeError: If something else is given.
-    """
+    """Returns the given axes, or those of a new figure in the common style."""
     if ax is not None:
         _check_axes("ax", ax)
         return ax

@@ -35,13 +35,7 @@ def attention_map(
     Returns:
         The image, for a colour bar; its ``axes`` are those drawn on.
 
-    Raises:
-        TypeError: If ``weights`` are no real numbers.
-        ValueError: If ``weights`` is no table or has fewer keys than queries, the
-            tokens are of another length, or ``limit`` is not positive.
-
-    References:
-        Olsson et al. (2022). Verified by ``tests/plotting/test_figures.py``.
+    Source: Olsson et al. (2022).
     """
     table = numbers("weights", weights, "queries", "keys")
     queries, keys = table.shape
@@ -95,13 +89,7 @@ def attention_maps(
     Returns:
         The images, one for each layer.
 
-    Raises:
-        TypeError: If ``weights`` are no real numbers.
-        ValueError: If ``weights`` has other axes or fewer keys than queries, or the
-            axes, tokens or titles are of another length, or ``limit`` is not positive.
-
-    References:
-        Olsson et al. (2022). Verified by ``tests/plotting/test_figures.py``.
+    Source: Olsson et al. (2022).
     """
     stack = numbers("weights", weights, "layers", "queries", "keys")
     count = len(stack)

@@ -45,9 +45,6 @@ class Curve(NamedTuple):
         Example:
             >>> Curve.of([1.0, 0.5]).exact
             True
-
-        References:
-            Verified by ``tests/plotting/test_plotting.py``.
         """
         if isinstance(values, Curve):
             return values
@@ -66,11 +63,6 @@ def as_curve(given: Any, name: str = "curve") -> Curve:
 
     Returns:
         The curve, whose places are numbers.
-
-    Raises:
-        TypeError: If its entries are no real numbers.
-        ValueError: If there is one end of the interval without the other, no value, or
-            one entry is longer than another.
     """
     curve = Curve.of(given, exact=False)
     if (curve.low is None) != (curve.high is None):
@@ -101,14 +93,6 @@ def draw_curve(axes, curve: Any, label: str, colour, **kwargs) -> None:
 
     Returns:
         Nothing; the axes hold the curve.
-
-    Raises:
-        TypeError: If the curve holds no real numbers.
-        ValueError: If there is one end of the interval without the other, no value, or
-            one entry is longer than another.
-
-    References:
-        Verified by ``tests/plotting/test_plotting.py``.
     """
     curve = as_curve(curve)
     style = {"linestyle": "--" if curve.exact else "-", **kwargs}

@@ -54,13 +54,7 @@ def error_curves(
     Returns:
         The axes.
 
-    Raises:
-        TypeError: If ``curves`` is no mapping, or a curve holds no real numbers.
-        ValueError: If there is no curve, none has a value that the axis can show, or
-            the entries of one differ in length.
-
-    References:
-        Garg et al. (2022), Figure 2. Verified by ``tests/plotting/test_figures.py``.
+    Source: Garg et al. (2022), Figure 2.
     """
     require_mapping("curves", curves, "curves")
     drawn = {
@@ -130,13 +124,7 @@ def heat_map(
     Returns:
         The image, for a colour bar; its ``axes`` are those drawn on.
 
-    Raises:
-        TypeError: If ``values`` are no real numbers.
-        ValueError: If ``values`` is no table or has no cell, the names are of another
-            length, or ``limit`` is not positive.
-
-    References:
-        Yao et al. (2024), Figure 1. Verified by ``tests/plotting/test_figures.py``.
+    Source: Yao et al. (2024), Figure 1.
     """
     table = numbers("values", values, "rows", "columns")
     if limit is not None and not limit > 0:
@@ -196,14 +184,7 @@ def spectrum(
     Returns:
         The axes.
 
-    Raises:
-        TypeError: If ``values`` are no real numbers.
-        ValueError: If there is no value, a value is not finite, or ``values`` is a
-            matrix.
-
-    References:
-        Marchenko and Pastur (1967); Yao et al. (2024), section 3.4. Verified by
-        ``tests/plotting/test_figures.py``.
+    Source: Marchenko and Pastur (1967); Yao et al. (2024), section 3.4.
     """
     s = numbers("values", values, "singular values")
     if not np.isfinite(s).all():

@@ -27,13 +27,6 @@ def panel_grid(
     Returns:
         A context manager that yields the figure, the axes of the panels, and a
         dictionary for further entries of the legend.
-
-    Raises:
-        TypeError: If ``panels`` is one string.
-        ValueError: If there is no panel, or ``columns`` is not positive.
-
-    References:
-        Verified by ``tests/plotting/test_plotting.py``.
     """
     if isinstance(panels, str):
         raise TypeError(f"panels: expected several titles, got the string {panels!r}")
@@ -86,9 +79,6 @@ def entries_of(shown) -> dict[str, Any]:
 
     Returns:
         Handles of matplotlib by their labels.
-
-    References:
-        Verified by ``tests/plotting/test_plotting.py``.
     """
     found: dict[str, Any] = {}
     for axes in shown:
@@ -107,9 +97,6 @@ def legend_below(figure, entries: Mapping[str, Any], columns: int) -> None:
 
     Returns:
         Nothing; the figure holds the legend.
-
-    References:
-        Verified by ``tests/plotting/test_plotting.py``.
     """
     if entries:
         figure.legend(

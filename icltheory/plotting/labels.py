@@ -22,9 +22,6 @@ def name_ends(axes: Any, ends: Iterable[tuple[float, str, Any]]) -> None:
 
     Returns:
         Nothing; the axes hold the names.
-
-    References:
-        Verified by ``tests/plotting/test_figures.py``.
     """
     ends = sorted(ends, key=lambda end: end[0])
     right = axes.transAxes

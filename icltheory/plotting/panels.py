@@ -78,15 +78,8 @@ def line_panels(
     Returns:
         The matplotlib figure.
 
-    Raises:
-        TypeError: If ``panels`` is no mapping of panels of lines, or a line holds no
-            real numbers.
-        ValueError: If there is no panel, the axes are not as many as panels, or the
-            entries of a line differ in length.
-
-    References:
-        Huang et al. (2024), phases of training; Cheng et al. (2024), error by depth.
-        Verified by ``tests/plotting/test_panels.py``.
+    Source: Huang et al. (2024), phases of training; Cheng et al. (2024), error by
+    depth.
     """
     require_mapping("panels", panels, "LinePanel")
     read = {name: _read(name, panel) for name, panel in panels.items()}

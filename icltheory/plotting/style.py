@@ -78,15 +78,11 @@ def method_colours(names: Iterable[str]) -> dict[str, str]:
     Returns:
         Colours of matplotlib by the names.
 
-    Raises:
-        TypeError: If ``names`` is one string.
-
     Example:
         >>> method_colours(["ridge (1)", "mine"])
         {'ridge (1)': '#D55E00', 'mine': '#000000'}
 
-    References:
-        Okabe and Ito (2008). Verified by ``tests/plotting/test_figures.py``.
+    Source: Okabe and Ito (2008).
     """
     return _assigned(names, METHODS, COLOURS)
 
@@ -100,15 +96,9 @@ def method_markers(names: Iterable[str]) -> dict[str, str]:
     Returns:
         Markers of matplotlib by the names; that of ``"exact"`` is empty.
 
-    Raises:
-        TypeError: If ``names`` is one string.
-
     Example:
         >>> method_markers(["ridge (1)", "mine"])
         {'ridge (1)': 'D', 'mine': 'o'}
-
-    References:
-        Verified by ``tests/plotting/test_figures.py``.
     """
     return _assigned(names, _MARKERS, _SHAPES)
 

@@ -33,8 +33,7 @@ class LayerChoice(NamedTuple):
         deepest: The largest layer number among them, Algorithm 1's choice.
         scores: The aggregated score of every layer.
 
-    References:
-        Yao et al. (2024), Algorithm 1. Verified by ``tests/pruning/test_choice.py``.
+    Source: Yao et al. (2024), Algorithm 1.
     """
 
     layers: tuple[int, ...]
@@ -65,21 +64,13 @@ def choose_layers(
     Returns:
         The k layers, the deepest one, and the score of every layer.
 
-    Raises:
-        ValueError: If ``aggregate`` is unknown, k is not from 1 to the number of
-            layers, a row is empty, a score is NaN, or a geometric mean meets a
-            negative score, or 0 and infinity.
-
     Example:
         >>> choose_layers([[9.0, 1.0], [5.0, 5.0], [4.0, 4.0]], 2, aggregate="max")[:2]
         ((0, 1), 1)
         >>> choose_layers([[9.0, 1.0], [5.0, 5.0], [4.0, 4.0]], 2, aggregate="min")[:2]
         ((1, 2), 2)
 
-    References:
-        Yao et al. (2024), section 3.4 and Algorithm 1.
-        Verified by ``tests/identities/test_yao_algorithm1.py`` and
-        ``tests/pruning/test_choice.py``.
+    Source: Yao et al. (2024), section 3.4 and Algorithm 1.
     """
     check_choice("aggregate", aggregate, tuple(_AGGREGATES))
     check_sequence("scores", scores)
@@ -113,8 +104,7 @@ class RateChoice(NamedTuple):
         score: Its score; the initial score when nothing improved.
         index: Its place among the candidates; ``None`` when nothing improved.
 
-    References:
-        Yao et al. (2024), Algorithm 1. Verified by ``tests/pruning/test_choice.py``.
+    Source: Yao et al. (2024), Algorithm 1.
     """
 
     rate: float
@@ -155,21 +145,13 @@ def choose_rate(
     Returns:
         The rate, its score, and its index.
 
-    Raises:
-        ValueError: If there are not as many scores as rates, a rate is outside [0, 1),
-            ``min_gain`` is negative, the unpruned score is NaN or no single number, or
-            ``initial`` is unknown.
-
     Example:
         >>> choose_rate([0.6, 0.7, 0.7], [0.1, 0.9, 0.5], 0.65)
         RateChoice(rate=0.5, score=0.7, index=2)
         >>> choose_rate([0.6, 0.7], [0.1, 0.5], 0.65, maximize=False).rate
         0.1
 
-    References:
-        Yao et al. (2024), Algorithm 1.
-        Verified by ``tests/identities/test_yao_algorithm1.py`` and
-        ``tests/pruning/test_choice.py``.
+    Source: Yao et al. (2024), Algorithm 1.
     """
     check_choice("initial", initial, ("unpruned", "zero"))
     values, candidates = as_decimals("scores", scores), as_decimals("rates", rates)

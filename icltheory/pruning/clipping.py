@@ -43,18 +43,12 @@ def clip(
     Returns:
         :math:`W_r`, with the dtype of ``W``.
 
-    Raises:
-        ValueError: If ``W`` is not a matrix or not finite, not exactly one of ``rate``
-            and ``rank`` is given, either is out of range, or the rule is unknown.
-
     Example:
         >>> import jax.numpy as jnp
         >>> clip(jnp.diag(jnp.array([3.0, 1.0])), rate=0.5).round(6).tolist()
         [[3.0, 0.0], [0.0, 0.0]]
 
-    References:
-        Yao et al. (2024), section 2; Eckart and Young (1936).
-        Verified by ``tests/pruning/test_clip.py``.
+    Source: Yao et al. (2024), section 2; Eckart and Young (1936).
     """
     check_shape("W", W, ("m", "n"))
     check_finite("W", W)
@@ -70,8 +64,7 @@ class FrobeniusSplit(NamedTuple):
         kept: Squared norm of the part that is kept.
         removed: Squared norm of the part that is dropped.
 
-    References:
-        Eckart and Young (1936). Verified by ``tests/pruning/test_clip.py``.
+    Source: Eckart and Young (1936).
     """
 
     kept: Scalar
@@ -100,18 +93,13 @@ def frobenius_split(
     Returns:
         ``(kept, removed)``.
 
-    Raises:
-        ValueError: If ``W`` is not a matrix or not finite, or the rank is out of range.
-
     Example:
         >>> import jax.numpy as jnp
         >>> split = frobenius_split(jnp.diag(jnp.array([3.0, 2.0, 1.0])), 1)
         >>> round(float(split.kept), 6), round(float(split.removed), 6)
         (9.0, 5.0)
 
-    References:
-        Yao et al. (2024), Example 1, with its line (**) read with squares.
-        Verified by ``tests/pruning/test_clip.py``.
+    Source: Yao et al. (2024), Example 1, with its line (**) read with squares.
     """
     check_shape("W", W, ("m", "n"))
     check_finite("W", W)

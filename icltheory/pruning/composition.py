@@ -31,8 +31,7 @@ class Composition:
             worse. Every entry after the first was measured when its pair was visited.
         pairs: The (layer, module) pairs in the order of the visit.
 
-    References:
-        Yao et al. (2024), Algorithm 1. Verified by ``tests/pruning/test_compose.py``.
+    Source: Yao et al. (2024), Algorithm 1.
     """
 
     params: PyTree
@@ -92,10 +91,6 @@ def compose(
     Returns:
         The parameters, the rate of each pair, and the scores along the way.
 
-    Raises:
-        ValueError: If there is no pair, the score is not one number or is NaN before
-            any pruning, or an argument of the sweep is out of range.
-
     Example:
         >>> import jax.numpy as jnp
         >>> from icltheory.attention import LinearAttentionStack
@@ -108,9 +103,7 @@ def compose(
         >>> found.rates.tolist(), found.scores.round(6).tolist()
         ([0.5, 0.5], [17.0, 12.0, 10.0])
 
-    References:
-        Yao et al. (2024), Algorithm 1, which prunes one layer.
-        Verified by ``tests/pruning/test_compose.py``.
+    Source: Yao et al. (2024), Algorithm 1, which prunes one layer.
     """
     if not len(pairs):
         raise ValueError("pairs: expected at least one (layer, module), got none")

@@ -33,10 +33,7 @@ class DepthTable:
         changed: Whether either norm moved by more than rounding (1000 times the machine
             precision, relative), ``[k, t]``.
 
-    References:
-        Yao et al. (2024), Remark 5. Verified by
-        ``tests/identities/test_yao_remark5.py`` and
-        ``tests/pruning/test_depth.py``.
+    Source: Yao et al. (2024), Remark 5.
     """
 
     delta_W: Float[Array, "L L"]
@@ -90,10 +87,6 @@ def depth_table(
     Returns:
         The table.
 
-    Raises:
-        ValueError: If shapes do not fit, a name is unknown, a weight is not finite, or
-            not exactly one of ``rate`` and ``rank`` is given and in range.
-
     Example:
         >>> import jax.numpy as jnp
         >>> W = jnp.stack([jnp.diag(jnp.array([1.0, 0.5]))] * 2)
@@ -102,10 +95,7 @@ def depth_table(
         >>> table.changed.tolist()
         [[True, True], [False, True]]
 
-    References:
-        Yao et al. (2024), Remark 5. Verified by
-        ``tests/identities/test_yao_remark5.py`` and
-        ``tests/pruning/test_depth.py``.
+    Source: Yao et al. (2024), Remark 5.
     """
     check_choice("module", module, ("W_V", "W_K", "W_Q"))
     W = getattr(stack, module)

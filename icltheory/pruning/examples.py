@@ -27,8 +27,7 @@ class UpdateBound:
             squared norms of the single demonstrations' terms.
         corrected: N times UB, which does bound ``exact``.
 
-    References:
-        Yao et al. (2024), Example 1. Verified by ``tests/identities/test_examples.py``.
+    Source: Yao et al. (2024), Example 1.
     """
 
     exact: Scalar
@@ -69,9 +68,6 @@ def update_upper_bound(
     Returns:
         The exact value, UB as printed, and N UB.
 
-    Raises:
-        ValueError: If shapes do not fit or a weight is not finite.
-
     Example:
         >>> import jax.numpy as jnp
         >>> I, H = jnp.eye(1), jnp.ones((4, 1))
@@ -79,9 +75,7 @@ def update_upper_bound(
         >>> float(found.exact), float(found.printed), float(found.corrected)
         (16.0, 4.0, 16.0)
 
-    References:
-        Yao et al. (2024), Example 1 and equation (19).
-        Verified by ``tests/identities/test_examples.py``.
+    Source: Yao et al. (2024), Example 1 and equation (19).
     """
     weights, H = _checked({"W_V": W_V, "W_K": W_K, "W_Q": W_Q}, H)
     V, K = H @ weights["W_V"].T, H @ weights["W_K"].T
@@ -105,9 +99,7 @@ class UpdateSplit:
         cross: :math:`\langle A, B \rangle_F`. Zero makes (20) an equality; positive
             makes it false; below minus half of ``removed``, pruning raises the norm.
 
-    References:
-        Yao et al. (2024), equation (20).
-        Verified by ``tests/identities/test_examples.py``.
+    Source: Yao et al. (2024), equation (20).
     """
 
     whole: Scalar
@@ -162,10 +154,6 @@ def update_split(
     Returns:
         The four numbers, with ``whole = kept + removed + 2 cross``.
 
-    Raises:
-        ValueError: If shapes do not fit, a weight is not finite, the module is unknown
-            or not given, or the rank is out of range.
-
     Example:
         >>> import jax.numpy as jnp
         >>> I, W, H = jnp.eye(2), jnp.diag(jnp.array([2.0, 1.0])), jnp.eye(2)
@@ -173,9 +161,7 @@ def update_split(
         >>> [round(float(x), 6) for x in (split.whole, split.kept, split.removed)]
         [5.0, 4.0, 1.0]
 
-    References:
-        Yao et al. (2024), Examples 2 to 4, equations (18) and (20).
-        Verified by ``tests/identities/test_examples.py``.
+    Source: Yao et al. (2024), Examples 2 to 4, equations (18) and (20).
     """
     check_choice("module", module, _MODULES)
     if (W_in is None) != (W_out is None) or (W_in is None and module not in _ATTENTION):

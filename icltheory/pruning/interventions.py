@@ -36,19 +36,14 @@ class Intervention:
         rate: Clipping rate :math:`\xi`, in [0, 1); this or ``rank``.
         rank: Rank that is left, at least 1; this or ``rate``.
 
-    Raises:
-        ValueError: If a number is out of range, there is no name or an empty one, or
-            not exactly one of ``rate`` and ``rank`` is given.
-
     Example:
         >>> Intervention.parse("3:W_Q,W_K:rank=8")
         Intervention(layer=3, matrices=('W_Q', 'W_K'), rate=None, rank=8)
         >>> str(Intervention(26, ("mlp",), rate=0.9))
         '26:mlp:0.9'
 
-    References:
-        Sharma et al. (2023), "LASER", section 4, the triple of a layer, a matrix and a
-        rank. Verified by ``tests/pruning/test_interventions.py``.
+    Source: Sharma et al. (2023), "LASER", section 4, the triple of a layer, a matrix
+    and a rank.
     """
 
     layer: int | None
@@ -78,9 +73,6 @@ class Intervention:
 
         Returns:
             The intervention.
-
-        Raises:
-            ValueError: If the text has another form, or a number is out of range.
         """
         layer, names, strength = _parts(text)
         try:
@@ -111,10 +103,6 @@ class Intervention:
 
         Returns:
             One record for each matrix.
-
-        Raises:
-            ValueError: If there is no such layer, or no such matrix in it; the names
-                that there are stand in the message.
         """
         return module_matrices(model, self.layer, self.module)
 
@@ -202,10 +190,6 @@ def prune_modules(
     Returns:
         New parameters.
 
-    Raises:
-        ValueError: If an intervention cannot be read, a name or number is out of range,
-            a matrix occurs in two, or a weight is not finite.
-
     Example:
         >>> import jax.numpy as jnp
         >>> from icltheory.attention import LinearAttentionStack
@@ -217,9 +201,8 @@ def prune_modules(
         >>> new.W_V[0].round(6).tolist(), new.W_K[0].tolist()
         ([[2.0, 0.0], [0.0, 0.0]], [[2.0, 0.0], [0.0, 1.0]])
 
-    References:
-        Yao et al. (2024), Algorithm 1, the function Clip; Sharma et al. (2023), the
-        compositions. Verified by ``tests/pruning/test_interventions.py``.
+    Source: Yao et al. (2024), Algorithm 1, the function Clip; Sharma et al. (2023), the
+    compositions.
     """
     for one in read_interventions(model, interventions):
         params = prune_module(

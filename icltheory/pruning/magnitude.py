@@ -43,18 +43,12 @@ def magnitude_prune(
     Returns:
         The pruned matrix, with the dtype of ``W``.
 
-    Raises:
-        ValueError: If ``W`` is not a matrix or not finite, not exactly one of ``rate``
-            and ``kept`` is given, either is out of range, or the rule is unknown.
-
     Example:
         >>> import jax.numpy as jnp
         >>> magnitude_prune(jnp.array([[3.0, -1.0], [1.0, -4.0]]), rate=0.25).tolist()
         [[3.0, 0.0], [1.0, -4.0]]
 
-    References:
-        Frankle and Carbin (2018), section 1.
-        Verified by ``tests/pruning/test_magnitude.py``.
+    Source: Frankle and Carbin (2018), section 1.
     """
     check_shape("W", W, ("m", "n"))
     check_finite("W", W)

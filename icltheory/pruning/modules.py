@@ -61,18 +61,13 @@ def module_matrices(
     Returns:
         Where each of them lives; a matrix that has two names, once.
 
-    Raises:
-        ValueError: If there is no such layer, or no such matrix or group in it.
-
     Example:
         >>> from icltheory.layered import LayeredStack
         >>> groups = (("W_V", "attn"), ("W_K", "attn"), ("W_Q", "attn"))
         >>> [spec.name for spec in module_matrices(LayeredStack(2, groups), 1, "attn")]
         ['W_V', 'W_K', 'W_Q']
 
-    References:
-        Yao et al. (2024), section 2 and Algorithm 1.
-        Verified by ``tests/pruning/test_modules.py``.
+    Source: Yao et al. (2024), section 2 and Algorithm 1.
     """
     check_layered(model)
     specs = end_matrices(model) if layer is None else _of_layer(model, layer)
@@ -150,11 +145,6 @@ def prune_module(
     Returns:
         New parameters; at rate 0 every weight is unchanged to the bit.
 
-    Raises:
-        ValueError: If a name, the layer, the rate or the rank is out of range, not
-            exactly one of the last two is given, a weight is not finite, or a matrix is
-            tied to one that is not of the module.
-
     Example:
         >>> import jax.numpy as jnp
         >>> from icltheory.attention import LinearAttentionStack
@@ -165,9 +155,7 @@ def prune_module(
         >>> new.W_V[0].round(6).tolist(), new.W_K[0].tolist()
         ([[2.0, 0.0], [0.0, 0.0]], [[2.0, 0.0], [0.0, 1.0]])
 
-    References:
-        Yao et al. (2024), Algorithm 1, the function Clip.
-        Verified by ``tests/pruning/test_modules.py``.
+    Source: Yao et al. (2024), Algorithm 1, the function Clip.
     """
     strength = strength_of(rate, rank)
     cutting = Cutting(method, rule, at_least_one)

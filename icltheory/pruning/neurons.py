@@ -48,10 +48,6 @@ def prune_rows(
     Returns:
         The pruned matrix; rows that are kept are unchanged to the bit.
 
-    Raises:
-        ValueError: If not exactly one of ``fraction`` and ``kept`` is given, either is
-            out of range, the order is unknown, or a key is missing or not needed.
-
     Example:
         >>> import jax.numpy as jnp
         >>> W = jnp.array([[3.0, 4.0], [1.0, 0.0], [0.0, 2.0]])
@@ -60,9 +56,7 @@ def prune_rows(
         >>> prune_rows(W, kept=1, order="reverse").tolist()
         [[0.0, 0.0], [1.0, 0.0], [0.0, 0.0]]
 
-    References:
-        Li et al., "How Do Nonlinear Transformers Learn and Generalize in In-Context
-        Learning?" (2024), Theorem 3. Verified by ``tests/pruning/test_neurons.py``.
+    Source: Li et al. (2024), Theorem 3.
     """
     check_shape("W", W, ("m", "n"))
     check_choice("order", order, ORDERS)

@@ -39,15 +39,11 @@ class Rank:
     Args:
         value: The rank r, at least 1.
 
-    Raises:
-        ValueError: If it is no positive integer.
-
     Example:
         >>> str(Rank(8))
         'rank=8'
 
-    References:
-        Eckart and Young (1936). Verified by ``tests/pruning/test_strengths.py``.
+    Source: Eckart and Young (1936).
     """
 
     value: int
@@ -90,19 +86,13 @@ def rank_for_rate(
     Returns:
         The rank r, from 1 to min(m, n); min(m, n) at rate 0.
 
-    Raises:
-        ValueError: If the rate is outside [0, 1), the shape is not that of a matrix,
-            the rule is unknown, or nothing would be left.
-
     Example:
         >>> [rank_for_rate((4096, 4096), xi) for xi in (0, 0.1, 0.9, 0.99, 0.995)]
         [4096, 3686, 409, 40, 20]
         >>> rank_for_rate((64, 256), 0.99, at_least_one=True)
         1
 
-    References:
-        Yao et al. (2024), sections 2 and C.2.
-        Verified by ``tests/pruning/test_rates.py``.
+    Source: Yao et al. (2024), sections 2 and C.2.
     """
     size = min(_matrix_shape(shape))
     rank = kept_of(size, rate, rule)
@@ -130,15 +120,11 @@ def kept_parameters(shape: tuple[int, ...], rank: int) -> int:
     Returns:
         The count.
 
-    Raises:
-        ValueError: If the shape is not that of a matrix or the rank is out of range.
-
     Example:
         >>> kept_parameters((100, 100), 10), kept_parameters((100, 100), 90)
         (2000, 10000)
 
-    References:
-        Yao et al. (2024), section 2. Verified by ``tests/pruning/test_rates.py``.
+    Source: Yao et al. (2024), section 2.
     """
     m, n = _matrix_shape(shape)
     check_nonnegative_int("rank", rank)

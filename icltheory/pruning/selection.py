@@ -27,9 +27,6 @@ class Selection(NamedTuple):
         unpruned: Accuracy of the unpruned model.
         frequencies: How often the halves chose each rate; what is missing to 1 chose
             none.
-
-    References:
-        Verified by ``tests/pruning/test_selection.py``.
     """
 
     rate: float
@@ -65,11 +62,6 @@ def corrected_selection(
     Returns:
         The choice on all examples, its score, and the corrected score.
 
-    Raises:
-        ValueError: If the booleans do not fit together, there are fewer than two
-            examples, there are not as many rates as rows, a rate is outside [0, 1),
-            ``splits`` is not positive, or the seed is negative.
-
     Example:
         >>> import numpy as np
         >>> right = np.random.default_rng(0).random((9, 200)) < 0.5
@@ -77,9 +69,7 @@ def corrected_selection(
         >>> found.score > found.corrected
         True
 
-    References:
-        Varma and Simon (2006); Yao et al. (2024), Algorithm 1.
-        Verified by ``tests/pruning/test_selection.py``.
+    Source: Varma and Simon (2006); Yao et al. (2024), Algorithm 1.
     """
     table, base = (
         check_booleans("correct", correct, 2),

@@ -45,8 +45,7 @@ class MatrixSpectrum(NamedTuple):
         below_floor: Whether the smallest value does not: the condition number then
             tells of rounding, not of the matrix.
 
-    References:
-        Yao et al. (2024), section 3.4. Verified by ``tests/pruning/test_spectra.py``.
+    Source: Yao et al. (2024), section 3.4.
     """
 
     layer: int
@@ -90,9 +89,6 @@ def module_spectra(
     Returns:
         One record for each matrix, layer by layer.
 
-    Raises:
-        ValueError: If a layer or module does not exist or a weight is not finite.
-
     Example:
         >>> import jax.numpy as jnp
         >>> from icltheory.attention import LinearAttentionStack
@@ -103,8 +99,7 @@ def module_spectra(
         >>> record.name, round(record.condition_number, 6), record.below_floor
         ('W_K', 4.0, False)
 
-    References:
-        Yao et al. (2024), Figure 3. Verified by ``tests/pruning/test_spectra.py``.
+    Source: Yao et al. (2024), Figure 3.
     """
     check_layered(model)
     numbers = range(model.num_layers) if layers is None else layers
@@ -131,9 +126,6 @@ def by_layer(spectra: Iterable[MatrixSpectrum], field: str) -> list[list[Any]]:
     Returns:
         The rows, in the order in which the layers first appear.
 
-    Raises:
-        ValueError: If there is no such field.
-
     Example:
         >>> import jax.numpy as jnp
         >>> from icltheory.attention import LinearAttentionStack
@@ -143,8 +135,7 @@ def by_layer(spectra: Iterable[MatrixSpectrum], field: str) -> list[list[Any]]:
         >>> by_layer(module_spectra(LayeredStack.of(stack), stack), "numerical_rank")
         [[2, 2, 2], [2, 2, 2]]
 
-    References:
-        Yao et al. (2024), Algorithm 1. Verified by ``tests/pruning/test_spectra.py``.
+    Source: Yao et al. (2024), Algorithm 1.
     """
     check_choice("field", field, MatrixSpectrum._fields)
     rows: dict[int, list[Any]] = {}
@@ -181,17 +172,11 @@ def random_condition_number(shape: tuple[int, ...]) -> float:
     Returns:
         The median; 1 for a single row or column.
 
-    Raises:
-        ValueError: If the shape is not that of a matrix.
-
     Example:
         >>> [round(random_condition_number((m, 256))) for m in (256, 257, 512, 4096)]
         [930, 431, 6, 2]
 
-    References:
-        Edelman (1988), "Eigenvalues and condition numbers of random matrices", for the
-        squares; Ma (2012), "Accuracy of the Tracy-Widom limits", for the rectangles.
-        Verified by ``tests/pruning/test_spectra.py``.
+    Source: Edelman (1988), for the squares; Ma (2012), for the rectangles.
     """
     if len(shape) != 2:
         raise ValueError(f"shape: expected (m, n), got {tuple(shape)}")

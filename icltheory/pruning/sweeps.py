@@ -82,11 +82,6 @@ def sweep(
     Returns:
         The scores, ``(R, ...)`` with the shape of what ``score`` returns behind.
 
-    Raises:
-        ValueError: If a name or number is out of range, not exactly one of ``rates``
-            and ``ranks``, or of ``inputs`` and ``hidden``, is given, or a weight of the
-            module is not finite.
-
     Example:
         >>> import jax.numpy as jnp
         >>> from icltheory.attention import LinearAttentionStack
@@ -97,9 +92,7 @@ def sweep(
         ...       params=stack, inputs=(jnp.ones((1, 2)), jnp.ones(2))).tolist()
         [17.0, 12.0]
 
-    References:
-        Yao et al. (2024), section 2 and Algorithm 1.
-        Verified by ``tests/pruning/test_sweep.py``.
+    Source: Yao et al. (2024), section 2 and Algorithm 1.
     """
     check_one_of(inputs=inputs, hidden=hidden)
     check_layered(model)
@@ -161,10 +154,6 @@ def sweep_grid(
     Returns:
         The scores, ``(len(layers), len(modules), R, ...)``.
 
-    Raises:
-        ValueError: If a name or number is out of range, a list is empty, not exactly
-            one of ``rates`` and ``ranks`` is given, or a weight is not finite.
-
     Example:
         >>> import jax.numpy as jnp
         >>> from icltheory.attention import LinearAttentionStack
@@ -176,10 +165,7 @@ def sweep_grid(
         ...            jnp.sum, params=stack, inputs=inputs).shape
         (2, 2, 2)
 
-    References:
-        Yao et al. (2024), Figures 1 and 2.
-        Verified by ``tests/pruning/test_sweep.py`` and
-        ``tests/pruning/test_strengths.py``.
+    Source: Yao et al. (2024), Figures 1 and 2.
     """
     check_layered(model)
     for name, several in (("layers", layers), ("modules", modules)):

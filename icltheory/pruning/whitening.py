@@ -43,19 +43,13 @@ def whiten(
     Returns:
         The matrix of rank r, with the dtype of ``W``.
 
-    Raises:
-        ValueError: If ``W`` is not a matrix or not finite, not exactly one of ``rate``
-            and ``rank`` is given, either is out of range, or the rule is unknown.
-
     Example:
         >>> import jax.numpy as jnp
         >>> W = jnp.diag(jnp.array([7.0, 1.0, 0.5, 0.1]))
         >>> jnp.diag(whiten(W, rate=0.5)).round(6).tolist()
         [5.0, 5.0, 0.0, 0.0]
 
-    References:
-        Yao et al. (2024), section 3.4, which chooses layers by condition numbers.
-        Verified by ``tests/pruning/test_whitening.py``.
+    Source: Yao et al. (2024), section 3.4, which chooses layers by condition numbers.
     """
     check_shape("W", W, ("m", "n"))
     check_finite("W", W)

@@ -59,9 +59,6 @@ def label_weights(
     Returns:
         The weights a, ``(N,)``.
 
-    Raises:
-        ValueError: If shapes do not fit or the mask is unknown.
-
     Example:
         >>> X, steps = jnp.ones((3, 1)), jnp.full(2, 0.3)
         >>> label_weights(steps, X, jnp.ones(1), "demos").round(3).tolist()
@@ -69,10 +66,7 @@ def label_weights(
         >>> label_weights(steps, X, jnp.ones(1)).round(3).tolist()
         [0.17, 0.18, 0.19]
 
-    References:
-        Yao et al. (2024), Remark 1, for the layers of von Oswald et al. (2023).
-        Verified by ``tests/identities/test_yao_remark1_position.py`` and
-        ``tests/regression/test_counts.py``.
+    Source: Yao et al. (2024), Remark 1, for the layers of von Oswald et al. (2023).
     """
     step_sizes, X, x_query = map(jnp.asarray, (step_sizes, X, x_query))
     check_choice("mask", mask, ("demos", "causal"))
@@ -122,16 +116,12 @@ def limit_profile(
     Returns:
         The polynomial, in the shape of ``position``.
 
-    Raises:
-        ValueError: If there is no step or a place is outside of [0, 1].
-
     Example:
         >>> limit_profile(0.5, 2, jnp.array([0.0, 0.5, 1.0])).tolist()
         [1.5, 1.75, 2.0]
 
-    References:
-        The limit of :func:`label_weights`; Szego, "Orthogonal Polynomials", (5.1.6).
-        Verified by ``tests/identities/test_yao_remark1_position.py``.
+    Source: The limit of :func:`label_weights`; Szego, "Orthogonal Polynomials",
+    (5.1.6).
     """
     check_positive_int("num_steps", num_steps)
     position = jnp.asarray(position)
@@ -178,10 +168,6 @@ def errors_by_position(
     Returns:
         The errors; column p - 1 is place p.
 
-    Raises:
-        ValueError: If a count is not positive, ``special`` is unknown, or predictions
-            have another shape than (S,).
-
     Example:
         >>> from icltheory.regression import predictors, tasks
         >>> task = tasks.LinearRegression.isotropic(3)
@@ -190,9 +176,7 @@ def errors_by_position(
         >>> errors.shape, bool(jnp.ptp(errors, axis=1).max() < 1e-6)  # order is nothing
         ((50, 4), True)
 
-    References:
-        Yao et al. (2024), Remark 1; Liu et al., "Lost in the Middle" (2023), for the
-        question. Verified by ``tests/regression/test_position.py``.
+    Source: Yao et al. (2024), Remark 1; Liu et al. (2023), for the question.
     """
     check_positive_int("num_prompts", num_prompts)
     check_positive_int("num_examples", num_examples)

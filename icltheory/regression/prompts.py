@@ -41,9 +41,7 @@ class PrefixPrompt:
         >>> PrefixPrompt(X, y, X, y, jnp.ones((1, 3))).num_points
         3
 
-    References:
-        Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
-        (2022), Sections 2 and 4. Verified by ``tests/regression/test_prompts.py``.
+    Source: Garg et al. (2022), Sections 2 and 4.
     """
 
     X: Float[Array, "*B P d"]
@@ -85,9 +83,7 @@ class Prompt:
         >>> [a.shape for a in prompt.points()]
         [(4, 3), (4,)]
 
-    References:
-        Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
-        (2022), Section 2. Verified by ``tests/regression/test_prompts.py``.
+    Source: Garg et al. (2022), Section 2.
     """
 
     X: Float[Array, "*B N d"]

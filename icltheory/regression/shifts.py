@@ -80,18 +80,12 @@ class Shift:
         A hashable object without arrays, which may be closed over or be a static
         argument of ``jax.jit``.
 
-    Raises:
-        ValueError: If the name is unknown or the dimension too small for it.
-
     Example:
         >>> shift = Shift("scale-y=3", 20)
         >>> shift.normalizer, shift(jax.random.key(0), 41, 8).X_query.shape
         (180.0, (8, 41, 20))
 
-    References:
-        Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
-        (2022), Section 4 and the published code. Verified by
-        ``tests/regression/test_shifts.py``.
+    Source: Garg et al. (2022), Section 4 and the published code.
     """
 
     name: str = static_field()
@@ -171,11 +165,6 @@ class SampledShift:
     Returns:
         A hashable object without arrays, as :class:`Shift` is.
 
-    Raises:
-        ValueError: If the dimension or the normaliser is not positive; on the call, if
-            a sampler returns another shape.
-        TypeError: If a sampler is no function.
-
     Example:
         >>> def signs(key, num_points, batch_size):
         ...     return jax.random.rademacher(key, (batch_size, num_points, 3), float)
@@ -184,9 +173,7 @@ class SampledShift:
         >>> prompt.X.shape, bool((prompt.y_query == -prompt.y).all())
         ((2, 5, 3), True)
 
-    References:
-        Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
-        (2022), Section 4. Verified by ``tests/regression/test_shifts.py``.
+    Source: Garg et al. (2022), Section 4.
     """
 
     dim: int = static_field()
@@ -245,18 +232,12 @@ def garg_shifts(dim: int, dtype: Any = None) -> dict[str, Shift]:
     Returns:
         The settings by name, in Garg's order; see :class:`Shift` for each.
 
-    Raises:
-        ValueError: If the dimension is not an integer of at least 2.
-
     Example:
         >>> shifts = garg_shifts(20)
         >>> len(shifts), shifts["standard"].normalizer, shifts["scale-x=2"].normalizer
         (15, 20.0, 80.0)
 
-    References:
-        Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
-        (2022), Section 4 and the published code. Verified by
-        ``tests/regression/test_shifts.py``.
+    Source: Garg et al. (2022), Section 4 and the published code.
     """
     return {name: Shift(name, dim, dtype) for name in GARG_SHIFTS}
 

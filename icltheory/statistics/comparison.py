@@ -39,9 +39,7 @@ class Comparison:
         could_be_chance: Whether ``p_value > 1 - level``.
         smallest_p_value: The smallest p-value that so many discordant examples allow.
 
-    References:
-        McNemar (1947); Tango (1998); Efron (1987).
-        Verified by ``tests/statistics/test_tests.py``.
+    Source: McNemar (1947); Tango (1998); Efron (1987).
     """
 
     before: float
@@ -140,20 +138,12 @@ def compare(
     Returns:
         The comparison; printed it is one line.
 
-    Raises:
-        ValueError: If the two are not booleans of the same length, at least one, the
-            level is not between 0 and 1, or the method is unknown; for ``"bca"`` and
-            ``"percentile"``, where an answer changed, also if ``draws`` is not
-            positive, the seed is negative, or there is only one example.
-
     Example:
         >>> print(compare([False] * 5 + [True] * 5, [True] * 10))
         0.5000 -> 1.0000, difference +0.5000 (95 % interval +0.0837 to +0.7634;
         5 gained, 0 lost of 10; score p = 0.0253, exact p = 0.0625: cannot tell)
 
-    References:
-        McNemar (1947); Tango (1998); Efron (1987).
-        Verified by ``tests/statistics/test_tests.py``.
+    Source: McNemar (1947); Tango (1998); Efron (1987).
     """
     check_choice("method", method, ("score", "bca", "percentile", "conditional"))
     check_open_unit("level", level)

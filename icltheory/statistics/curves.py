@@ -48,19 +48,13 @@ def curve_interval(
     Returns:
         The limits.
 
-    Raises:
-        ValueError: If ``resamples`` is not positive, ``level`` not between 0 and 1, or
-            there are fewer than two rows.
-
     Example:
         >>> errors = jax.random.normal(jax.random.key(0), (400, 1))
         >>> interval = curve_interval(errors, jax.random.key(1))
         >>> bool(0.12 < (interval.high - interval.low)[0] < 0.2)
         True
 
-    References:
-        Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
-        (2022), Appendix A. Verified by ``tests/statistics/test_curves.py``.
+    Source: Garg et al. (2022), Appendix A.
     """
     check_key("key", key)
     check_positive_int("resamples", resamples)

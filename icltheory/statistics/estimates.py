@@ -61,9 +61,7 @@ class Estimate:
         >>> f"{low:.2f} {high:.2f}"
         '0.35 0.85'
 
-    References:
-        Student, "The probable error of a mean" (1908).
-        Verified by ``tests/statistics/test_estimates.py``.
+    Source: Student (1908).
     """
 
     mean: Any
@@ -111,9 +109,6 @@ class Estimate:
 
         Returns:
             Its ends, in the shape of the mean; NaN for a single value.
-
-        Raises:
-            ValueError: If the level is not between 0 and 1.
         """
         half = self.half_width(level)
         return Interval(self.mean - half, self.mean + half)
@@ -138,9 +133,6 @@ class Estimate:
             value is NaN. Where the standard error is 0, the interval is a point, and
             the p-value that of an infinite t; it is 1 where the mean is 0 as well. Both
             say too much of a few values that are equal by chance, such as counts.
-
-        Raises:
-            ValueError: If the alternative is unknown.
         """
         check_choice("alternative", alternative, tuple(_TAILS))
         mean, error = np.asarray(self.mean, float), np.asarray(self.standard_error)
@@ -170,17 +162,12 @@ def crossed_estimate(values: Any, *, same_columns: bool = True) -> Estimate:
     Returns:
         The estimate.
 
-    Raises:
-        ValueError: If the values are no table with at least one entry.
-
     Example:
         >>> found = crossed_estimate([[1, 0, 1, 1], [1, 0, 0, 1]])
         >>> f"{found.mean:.3f} {found.standard_error:.3f} {found.dof:.1f}"
         '0.625 0.270 4.0'
 
-    References:
-        Satterthwaite, "An approximate distribution of estimates of variance components"
-        (1946). Verified by ``tests/statistics/test_estimates.py``.
+    Source: Satterthwaite (1946).
     """
     table = as_numbers("values", values)
     if table.ndim != 2 or not table.size:

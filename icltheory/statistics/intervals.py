@@ -51,18 +51,12 @@ def proportion_interval(
     Returns:
         The interval, within [0, 1], in the shape of the counts.
 
-    Raises:
-        ValueError: If the counts are impossible, the level is not between 0 and 1 or
-            the method is unknown.
-
     Example:
         >>> interval = proportion_interval(157, 277)
         >>> f"{interval.low:.3f} {interval.high:.3f}"
         '0.508 0.624'
 
-    References:
-        Wilson (1927); Clopper and Pearson (1934).
-        Verified by ``tests/statistics/test_intervals.py``.
+    Source: Wilson (1927); Clopper and Pearson (1934).
     """
     check_choice("method", method, ("wilson", "clopper_pearson"))
     check_open_unit("level", level)
@@ -128,19 +122,13 @@ def bootstrap_interval(
     Returns:
         The interval.
 
-    Raises:
-        ValueError: If the values are not finite numbers along one axis, the level is
-            not between 0 and 1, ``draws`` is not positive, the seed is negative, or the
-            method is unknown.
-
     Example:
         >>> right = [True] * 157 + [False] * 120
         >>> interval = bootstrap_interval(right, draws=2000)
         >>> f"{interval.low:.2f} {interval.high:.2f}"
         '0.51 0.62'
 
-    References:
-        Efron (1987). Verified by ``tests/statistics/test_intervals.py``.
+    Source: Efron (1987).
     """
     check_choice("method", method, ("bca", "percentile"))
     check_open_unit("level", level)

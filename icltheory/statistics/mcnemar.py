@@ -37,18 +37,13 @@ def exact_mcnemar(
     Returns:
         The p-value; 1 where nothing changed.
 
-    Raises:
-        ValueError: If a count is no integer or below 0.
-
     Example:
         >>> exact_mcnemar(5, 0), exact_mcnemar(3, 0), exact_mcnemar(7, 7)
         (0.0625, 0.25, 1.0)
         >>> exact_mcnemar(5, 0, mid_p=True)
         0.03125
 
-    References:
-        McNemar (1947); Fagerland, Lydersen and Laake (2013) for mid-p.
-        Verified by ``tests/statistics/test_tests.py``.
+    Source: McNemar (1947); Fagerland, Lydersen and Laake (2013) for mid-p.
     """
     check_nonnegative_int("gained", gained)
     check_nonnegative_int("lost", lost)
@@ -89,17 +84,12 @@ def score_mcnemar(gained: int | np.integer, lost: int | np.integer) -> float:
     Returns:
         The p-value; 1 where nothing changed.
 
-    Raises:
-        ValueError: If a count is no integer or below 0.
-
     Example:
         >>> p = score_mcnemar(16, 6), exact_mcnemar(16, 6)
         >>> print("score {:.4f}, exact {:.4f}".format(*p))
         score 0.0330, exact 0.0525
 
-    References:
-        McNemar (1947); Fagerland, Lydersen and Laake (2013).
-        Verified by ``tests/statistics/test_paired.py``.
+    Source: McNemar (1947); Fagerland, Lydersen and Laake (2013).
     """
     check_nonnegative_int("gained", gained)
     check_nonnegative_int("lost", lost)
@@ -123,15 +113,11 @@ def smallest_p_value(discordant: int | np.integer, *, mid_p: bool = False) -> fl
     Returns:
         The p-value if all of them changed for the better.
 
-    Raises:
-        ValueError: If the count is no integer or below 0.
-
     Example:
         >>> smallest_p_value(5), smallest_p_value(6)
         (0.0625, 0.03125)
 
-    References:
-        McNemar (1947). Verified by ``tests/statistics/test_tests.py``.
+    Source: McNemar (1947).
     """
     check_nonnegative_int("discordant", discordant)
     return exact_mcnemar(discordant, 0, mid_p=mid_p)

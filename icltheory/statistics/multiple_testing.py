@@ -22,15 +22,11 @@ def adjust_holm(p: Any) -> np.ndarray:
     Returns:
         The adjusted ones in the same shape.
 
-    Raises:
-        ValueError: If a p-value is outside [0, 1] or NaN.
-
     Example:
         >>> adjust_holm([0.01, 0.04, 0.03]).round(3).tolist()
         [0.03, 0.06, 0.06]
 
-    References:
-        Holm (1979). Verified by ``tests/statistics/test_tests.py``.
+    Source: Holm (1979).
     """
     flat = np.ravel(as_decimals("p", p))
     outside = flat[~((flat >= 0) & (flat <= 1))]

@@ -53,17 +53,13 @@ def paired_interval(
     Returns:
         The interval of :math:`\delta`, in the shape of the counts.
 
-    Raises:
-        ValueError: If the counts are impossible, or the level is not between 0 and 1.
-
     Example:
         >>> interval = paired_interval(16, 6, 161)
         >>> f"{interval.low:.4f} {interval.high:.4f}"
         '0.0054 0.1240'
 
-    References:
-        Tango (1998); the example is that of Cavo et al. (2012) in Fagerland, Lydersen
-        and Laake (2014). Verified by ``tests/statistics/test_paired.py``.
+    Source: Tango (1998); the example is that of Cavo et al. (2012) in Fagerland,
+    Lydersen and Laake (2014).
     """
     check_open_unit("level", level)
     check_positive_int("total", total)

@@ -18,9 +18,6 @@ class MajorityBaseline(NamedTuple):
         name: Its name.
         share: Its share of the examples.
         count: How many examples it has.
-
-    References:
-        Verified by ``tests/statistics/test_scores.py``.
     """
 
     label: int
@@ -42,16 +39,9 @@ def majority_baseline(
     Returns:
         The most frequent class and its share.
 
-    Raises:
-        ValueError: If there is no label, they are booleans or floats, one is below 0,
-            or a class has no name.
-
     Example:
         >>> majority_baseline([1, 1, 0], ("no", "yes")).name
         'yes'
-
-    References:
-        Verified by ``tests/statistics/test_scores.py``.
     """
     truth = np.asarray(labels)
     if not np.issubdtype(truth.dtype, np.integer) or not truth.size:

@@ -46,9 +46,6 @@ def with_average(
     Returns:
         An optax transformation; :func:`averaged` reads the mean.
 
-    Raises:
-        ValueError: if ``decay`` is not in (0, 1), or an update comes without weights.
-
     Example:
         >>> import jax.numpy as jnp
         >>> tx = with_average(optax.sgd(1.0), 0.9)
@@ -57,8 +54,7 @@ def with_average(
         >>> round(float(state.mean), 7)  # 0.1 * 1 + 0.9 * 0
         0.1
 
-    References:
-        Polyak and Juditsky 1992. Verified by ``tests/training/test_averaging.py``.
+    Source: Polyak and Juditsky 1992.
     """
     if not 0 < decay < 1:
         raise ValueError(f"average: expected a decay in (0, 1), got {decay}")
@@ -93,8 +89,7 @@ def averaged(state: Any) -> PyTree:
     Returns:
         Parameters of the model.
 
-    References:
-        Polyak and Juditsky 1992. Verified by ``tests/training/test_averaging.py``.
+    Source: Polyak and Juditsky 1992.
     """
     models = getattr(state, "models", state)
     kept = models.opt_state

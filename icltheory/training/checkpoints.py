@@ -52,10 +52,6 @@ class Checkpoints:
     Returns:
         The store.
 
-    Raises:
-        ValueError: if ``keep`` is not positive.
-        OSError: if the folder cannot be made.
-
     Example:
         >>> import tempfile, jax.numpy as jnp
         >>> store = Checkpoints(tempfile.mkdtemp())
@@ -64,8 +60,7 @@ class Checkpoints:
         >>> restored.state["w"].tolist(), restored.extra
         ([1.0, 1.0], {'losses': [0.5]})
 
-    References:
-        Orbax. Verified by ``tests/training/test_checkpoints.py``.
+    Source: Orbax.
     """
 
     def __init__(self, folder: str | os.PathLike, keep: int = 3):
@@ -85,10 +80,6 @@ class Checkpoints:
 
         Returns:
             Its folder.
-
-        Raises:
-            ValueError: if ``state`` is no tree of arrays, or ``extra`` no JSON value.
-            OSError: if writing fails, as on a full disk. No part of it stays.
         """
         # An error within Orbax would leave threads that write.
         leaves = jax.tree_util.tree_leaves_with_path(state)
@@ -138,10 +129,6 @@ class Checkpoints:
         Returns:
             The state, what was saved beside it, and a line for each newer damaged
             checkpoint.
-
-        Raises:
-            ValueError: if there are checkpoints and every one is damaged, or the newest
-                whole one belongs to a state of another structure.
         """
         damaged = []
         for name in reversed(self._names()):

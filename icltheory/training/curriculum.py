@@ -26,17 +26,11 @@ class Ramp:
     Returns:
         ``ramp(step)`` is the value at a step, which may be traced.
 
-    Raises:
-        ValueError: if an entry is not a positive integer (``increment``: or 0), or
-            ``start > end``.
-
     Example:
         >>> [int(Ramp(5, 7, 1, 10)(t)) for t in (0, 9, 10, 25, 99)]
         [5, 5, 6, 7, 7]
 
-    References:
-        Garg et al. 2022, Appendix A.2. Verified by
-        ``tests/training/test_curriculum.py``.
+    Source: Garg et al. 2022, Appendix A.2.
     """
 
     start: int
@@ -78,9 +72,7 @@ class Curriculum:
         >>> int(garg.dims(30_000)), int(garg.points(30_000))
         (20, 41)
 
-    References:
-        Garg et al. 2022, Appendix A.2. Verified by
-        ``tests/training/test_curriculum.py``.
+    Source: Garg et al. 2022, Appendix A.2.
     """
 
     dims: Ramp

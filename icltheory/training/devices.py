@@ -45,16 +45,11 @@ def device_mesh(num_devices: int | None = None, *, models: int = 1) -> Mesh:
     Returns:
         A mesh with the axes ``"models"`` and ``"data"``.
 
-    Raises:
-        ValueError: if there are fewer devices than asked for, or ``models`` does not
-            divide them.
-
     Example:
         >>> dict(device_mesh(1).shape)
         {'models': 1, 'data': 1}
 
-    References:
-        Sharding by GSPMD. Verified by ``tests/training/test_devices.py``.
+    Source: Sharding by GSPMD.
     """
     check_positive_int("models", models)
     devices = jax.devices()
@@ -95,12 +90,7 @@ def initialize_distributed(
     Returns:
         Nothing.
 
-    Raises:
-        ValueError: if some arguments are missing, ``process_id`` is out of range, or
-            there is no argument and no launcher.
-
-    References:
-        ``jax.distributed``. Verified by ``tests/training/test_devices.py``.
+    Source: ``jax.distributed``.
     """
     if coordinator is None and num_processes is None and process_id is None:
         _join_launched()
@@ -152,11 +142,7 @@ def check_batch(batch_size: int, accumulation: int, mesh: Mesh | None) -> None:
     Returns:
         Nothing.
 
-    Raises:
-        ValueError: if the parts, or parts times devices, do not divide the batch.
-
-    References:
-        Data parallelism by GSPMD. Verified by ``tests/training/test_devices.py``.
+    Source: Data parallelism by GSPMD.
     """
     if batch_size % accumulation:
         raise ValueError(
@@ -182,8 +168,7 @@ def shard_batch(tree, mesh: Mesh | None):
     Returns:
         The same values, constrained to be split.
 
-    References:
-        Data parallelism by GSPMD. Verified by ``tests/training/test_devices.py``.
+    Source: Data parallelism by GSPMD.
     """
     if mesh is None:
         return tree
@@ -203,8 +188,7 @@ def replicate(tree, mesh: Mesh | None):
     Returns:
         The same values as global arrays.
 
-    References:
-        Data parallelism by GSPMD. Verified by ``tests/training/test_devices.py``.
+    Source: Data parallelism by GSPMD.
     """
     return _place(tree, mesh, PartitionSpec())
 
@@ -220,11 +204,7 @@ def shard_members(tree, mesh: Mesh | None):
     Returns:
         The same values as global arrays, split over ``"models"``.
 
-    Raises:
-        ValueError: if the parts do not divide the members.
-
-    References:
-        Ensemble parallelism by GSPMD. Verified by ``tests/training/test_devices.py``.
+    Source: Ensemble parallelism by GSPMD.
     """
     parts = 1 if mesh is None else mesh.shape[_MODELS]
     for leaf in jax.tree.leaves(tree):
@@ -262,8 +242,7 @@ def over_members(step: Callable[..., Any], mesh: Mesh | None) -> Callable[..., A
     Returns:
         The step on states of :func:`shard_members`.
 
-    References:
-        Ensemble parallelism by GSPMD. Verified by ``tests/training/test_devices.py``.
+    Source: Ensemble parallelism by GSPMD.
     """
     return jax.vmap(step, spmd_axis_name=None if mesh is None else _MODELS)
 
@@ -280,9 +259,7 @@ def to_host(tree):
     Returns:
         The same values as NumPy arrays.
 
-    References:
-        ``jax.experimental.multihost_utils``. Verified by
-        ``tests/training/test_devices.py``.
+    Source: ``jax.experimental.multihost_utils``.
     """
 
     def fetch(leaf):

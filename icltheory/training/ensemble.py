@@ -119,11 +119,7 @@ def init_ensemble(
     Returns:
         The state at step 0.
 
-    Raises:
-        ValueError: if the task has no noise variance to be set.
-
-    References:
-        Garg et al. 2022, Appendix A. Verified by ``tests/training/test_ensemble.py``.
+    Source: Garg et al. 2022, Appendix A.
     """
     _, differ = _settings(ensemble, task, optimizer)
     rule = make_optimizer(optimizer, num_steps)
@@ -177,11 +173,7 @@ def make_ensemble_step(
         an axis of members: ``loss`` and ``grad_norm``, NaN from divergence on, and
         ``alive``.
 
-    Raises:
-        ValueError: as :func:`make_step` does, or if ``at_once`` is not positive.
-
-    References:
-        Garg et al. 2022, Appendix A. Verified by ``tests/training/test_ensemble.py``.
+    Source: Garg et al. 2022, Appendix A.
     """
     if at_once is None:
         at_once = 1 if jax.default_backend() == "cpu" else len(ensemble)

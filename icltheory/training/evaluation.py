@@ -34,11 +34,7 @@ def prefix_errors(
     Returns:
         The errors.
 
-    Raises:
-        ValueError: If the predictions have another shape than the labels.
-
-    References:
-        Garg et al. 2022, Section 3. Verified by ``tests/training/test_evaluation.py``.
+    Source: Garg et al. 2022, Section 3.
     """
     X_query = None if prompt.X_query is prompt.X else prompt.X_query
     predictions = _predict(model, params, prompt.X, prompt.y, X_query, batch_size)

@@ -62,8 +62,7 @@ def lower(step: Step, state: Any, num_steps: int, *, packed: bool) -> Any:
     Returns:
         What ``jax.jit`` lowered.
 
-    References:
-        Garg et al. 2022, Appendix A. Verified by ``tests/training/test_packing.py``.
+    Source: Garg et al. 2022, Appendix A.
     """
 
     def scan(state):
@@ -107,14 +106,7 @@ def run(
     Returns:
         An iterator over chunks.
 
-    Raises:
-        ValueError: if a count is not positive, the state is beyond ``num_steps``, or
-            phases do not ascend to ``num_steps``.
-        FloatingPointError: if a loss is not finite; the message names the step. Models
-            that the metric ``alive`` reports as stopped may have any, but for the last.
-
-    References:
-        Garg et al. 2022, Appendix A. Verified by ``tests/training/test_loop.py``.
+    Source: Garg et al. 2022, Appendix A.
     """
     check_positive_int("num_steps", num_steps)
     check_positive_int("chunk_steps", chunk_steps)

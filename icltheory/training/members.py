@@ -44,9 +44,6 @@ class Member(NamedTuple):
 
         Returns:
             Both with the member's own numbers.
-
-        Raises:
-            ValueError: if the task has no noise variance to be set.
         """
         if self.noise_var is not None:
             if not hasattr(task, "noise_var"):
@@ -81,9 +78,6 @@ class Ensemble:
     Returns:
         A hashable record, which JSON can hold.
 
-    Raises:
-        ValueError: if there is no seed, a value comes twice or is out of range.
-
     Example:
         >>> grid = Ensemble(seeds=(0, 1), learning_rates=(1e-3, 1e-2))
         >>> grid.shape, len(grid)
@@ -91,9 +85,7 @@ class Ensemble:
         >>> [(m.learning_rate, m.seed) for m in grid.members()]
         [(0.001, 0), (0.001, 1), (0.01, 0), (0.01, 1)]
 
-    References:
-        Grids as in Garg et al. 2022, Appendix A. Verified by
-        ``tests/training/test_ensemble.py``.
+    Source: Grids as in Garg et al. 2022, Appendix A.
     """
 
     seeds: tuple[int, ...] = (0,)

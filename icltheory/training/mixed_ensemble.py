@@ -51,9 +51,6 @@ def side_by_side(steps: Sequence[Step]) -> Step:
         A function from a :class:`SideBySide` state to the next one and its metrics, an
         axis of all members, the first ensemble's first.
 
-    Raises:
-        ValueError: if there is no step.
-
     Example:
         >>> import jax.numpy as jnp
         >>> from icltheory.training import TrainState
@@ -63,9 +60,6 @@ def side_by_side(steps: Sequence[Step]) -> Step:
         >>> state = SideBySide((TrainState(zero, zero + 5, {}, ()),) * 2)
         >>> side_by_side([step, step])(state)[1]["loss"].tolist()
         [5.0, 5.0, 5.0, 5.0]
-
-    References:
-        Verified by ``tests/training/test_ensemble.py``.
     """
     if not steps:
         raise ValueError("steps: expected at least one, got none")

@@ -50,17 +50,12 @@ def in_context_loss(
     Returns:
         The mean loss; NaN where ``active_points`` is traced and out of range.
 
-    Raises:
-        ValueError: if the shapes differ, ``loss`` is unknown, or no point counts.
-
     Example:
         >>> import jax.numpy as jnp
         >>> float(in_context_loss(jnp.zeros((1, 3)), jnp.array([[1.0, 2.0, 9.0]]), 2))
         2.5
 
-    References:
-        Garg et al. 2022, equation (2); Li et al. 2024, Section 2 (hinge). Verified by
-        ``tests/training/test_objectives.py``.
+    Source: Garg et al. 2022, equation (2); Li et al. 2024, Section 2 (hinge).
     """
     check_choice("loss", loss, tuple(LOSSES))
     check_shape("y", y, ("B", "P"))
@@ -100,9 +95,6 @@ def bayes_targets(
     Returns:
         :math:`E[y_{bk} \mid \text{the prefix}]`.
 
-    Raises:
-        TypeError: if the task is another, whose posterior mean has no closed form.
-
     Example:
         >>> import jax.numpy as jnp
         >>> from icltheory.regression.tasks import LinearRegression
@@ -110,9 +102,7 @@ def bayes_targets(
         >>> bayes_targets(LinearRegression.isotropic(1), X, y).round(3).tolist()
         [[0.0, 2.0, 2.0]]
 
-    References:
-        The tower rule; Zhang et al. 2024, Lemma 6.1 (posterior mean). Verified by
-        ``tests/identities/test_posterior_targets.py``.
+    Source: The tower rule; Zhang et al. 2024, Lemma 6.1 (posterior mean).
     """
     if not isinstance(task, LinearRegression):
         raise TypeError(f"task: expected a LinearRegression, got {type(task).__name__}")

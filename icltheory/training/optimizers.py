@@ -52,16 +52,11 @@ class OptimizerConfig:
     Returns:
         A hashable record.
 
-    Raises:
-        ValueError: if a name is unknown or a number is out of range.
-
     Example:
         >>> OptimizerConfig().learning_rate
         0.0001
 
-    References:
-        The defaults are Garg et al.'s. Verified by
-        ``tests/training/test_optimizers.py``.
+    Source: The defaults are Garg et al.'s.
     """
 
     name: str = static_field(default="adam")
@@ -124,17 +119,12 @@ def learning_rate(
     Returns:
         A function of the step.
 
-    Raises:
-        ValueError: if the warm-up, with a trapezoid's fall, is longer than the run.
-
     Example:
         >>> rate = learning_rate(OptimizerConfig(schedule="linear"), 100)
         >>> round(float(rate(50)), 7)
         5e-05
 
-    References:
-        Cosine: Loshchilov and Hutter 2017. Verified by
-        ``tests/training/test_optimizers.py``.
+    Source: Cosine: Loshchilov and Hutter 2017.
     """
     check_positive_int("num_steps", num_steps)
     top = config.learning_rate if peak is None else peak
@@ -267,9 +257,7 @@ def make_optimizer(
         >>> tx.update(params, tx.init(params), params)[0]["w"].tolist()
         [-0.5, -0.5]
 
-    References:
-        Kingma and Ba 2015; Loshchilov and Hutter 2019; Jordan et al. 2024 (Muon).
-        Verified by ``tests/training/test_optimizers.py``.
+    Source: Kingma and Ba 2015; Loshchilov and Hutter 2019; Jordan et al. 2024 (Muon).
     """
     rate = learning_rate(config, num_steps)
     if config.name == "adam":

@@ -103,8 +103,7 @@ def hidden_matrix(path: Sequence[Any], ndim: int) -> bool:
     Returns:
         Whether it has two, and a key's name has ``block`` in it.
 
-    References:
-        Jordan et al. 2024 (Muon). Verified by ``tests/training/test_packing.py``.
+    Source: Jordan et al. 2024 (Muon).
     """
     names = [str(getattr(key, "key", key)) for key in path]
     return ndim == 2 and any("block" in name for name in names)
@@ -134,9 +133,6 @@ def pack(tree: PyTree, axis: int = 0) -> PyTree:
         [(2, 2, 3), (9,)]
         >>> sorted(unpack(pack(tree)))
         ['block_0', 'block_1', 'out']
-
-    References:
-        Verified by ``tests/training/test_packing.py``.
     """
     return _pack(tree, axis, ())
 
@@ -218,9 +214,6 @@ def unpack(tree: PyTree, axis: int | None = None) -> PyTree:
     Example:
         >>> unpack({"a": 1})
         {'a': 1}
-
-    References:
-        Verified by ``tests/training/test_packing.py``.
     """
     return jax.tree.map(
         lambda node: _mapping(node, axis) if _is_packed(node) else node,

@@ -63,9 +63,6 @@ class Step(Protocol):
 
     The state is a :class:`TrainState`, or one made of several that has their ``step``;
     the step returns the next state and the metrics. :func:`make_step` makes one.
-
-    References:
-        Verified by ``tests/training/test_loop.py``.
     """
 
     def __call__(self, state: Any, /) -> tuple[Any, Metrics]:
@@ -85,9 +82,6 @@ class Task(Protocol):
     query for each of ``batch_size`` tasks, as a pure function of the key that can be
     traced; coordinates of the inputs from k on are 0, where k may be traced, and None
     stands for all. The tasks of :mod:`icltheory.regression.tasks` have it.
-
-    References:
-        Verified by ``tests/regression/test_tasks.py``.
     """
 
     @property
@@ -113,11 +107,7 @@ def stream_key(seed: Int[Array, ""] | int, stream: str) -> Array:
     Returns:
         A typed key.
 
-    Raises:
-        ValueError: if the stream is unknown.
-
-    References:
-        Counter-based randomness. Verified by ``tests/training/test_loop.py``.
+    Source: Counter-based randomness.
     """
     check_choice("stream", stream, _STREAMS)
     return jax.random.fold_in(jax.random.key(seed), _STREAMS.index(stream))
@@ -157,8 +147,7 @@ def init_state(
         >>> state.params["positions"].shape
         (2, 8, 8)
 
-    References:
-        Garg et al. 2022, Appendix A. Verified by ``tests/training/test_loop.py``.
+    Source: Garg et al. 2022, Appendix A.
     """
     check_positive_int("num_points", num_points)
 
@@ -228,12 +217,7 @@ def make_step(
         A function from a state to the next state and its metrics ``loss`` and
         ``grad_norm``.
 
-    Raises:
-        ValueError: if a count is not positive, or does not divide, or halves are asked
-            of an odd part.
-
-    References:
-        Garg et al. 2022, Appendix A. Verified by ``tests/training/test_loop.py``.
+    Source: Garg et al. 2022, Appendix A.
     """
     for name, value in (
         ("batch_size", batch_size),

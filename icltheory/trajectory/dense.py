@@ -52,9 +52,6 @@ def implicit_gd(
     Returns:
         :math:`\Delta W_t`, :math:`G_t` and :math:`W_t` for t = 1, ..., L.
 
-    Raises:
-        ValueError: If shapes do not fit or a name is unknown or does not apply.
-
     Example:
         >>> import jax.numpy as jnp
         >>> I = jnp.eye(2)[None]
@@ -65,10 +62,7 @@ def implicit_gd(
         >>> trajectory.outputs(jnp.ones(2)).tolist()
         [[1.0, 1.0], [2.0, 1.0]]
 
-    References:
-        Yao et al. (2024), Theorem 1 and Remark 2.
-        Verified by ``tests/identities/test_yao_theorem1.py`` and
-        ``tests/trajectory/test_trajectory.py``.
+    Source: Yao et al. (2024), Theorem 1 and Remark 2.
     """
     learner, H = prepare(stack, H, demo_updates, scale)
     method = choose_dense(method, demo_updates, H)

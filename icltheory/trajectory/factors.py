@@ -40,9 +40,6 @@ def implicit_gd_factors(
     Returns:
         The factors, ``(L, N, n)`` each.
 
-    Raises:
-        ValueError: If shapes do not fit or a name is unknown.
-
     Example:
         >>> import jax.numpy as jnp
         >>> I = jnp.stack([jnp.eye(2)] * 2)
@@ -53,9 +50,7 @@ def implicit_gd_factors(
         >>> factors.outputs(jnp.ones(2)).tolist()
         [[1.0, 1.0], [2.0, 1.0], [10.0, 1.0]]
 
-    References:
-        Yao et al. (2024), Theorem 1. Verified by
-        ``tests/trajectory/test_trajectory.py``.
+    Source: Yao et al. (2024), Theorem 1.
     """
     learner, H = prepare(stack, H, demo_updates, scale)
     return TrajectoryFactors(*factor_recursion(learner, H))

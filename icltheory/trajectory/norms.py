@@ -62,9 +62,6 @@ def implicit_gd_norms(
         :math:`\|\Delta W_t\|`, :math:`\|G_t\|` and :math:`\|1 + W_{t-1}\|`,
         t = 1, ..., L, Frobenius.
 
-    Raises:
-        ValueError: If shapes do not fit or a name is unknown or does not apply.
-
     Example:
         >>> import jax.numpy as jnp
         >>> I = jnp.stack([jnp.eye(3)] * 2)
@@ -75,9 +72,7 @@ def implicit_gd_norms(
         >>> norms.one_plus_W.round(6).tolist()
         [1.732051, 2.44949]
 
-    References:
-        Yao et al. (2024), Theorem 2 and Examples 1-3.
-        Verified by ``tests/trajectory/test_trajectory.py``.
+    Source: Yao et al. (2024), Theorem 2 and Examples 1-3.
     """
     check_choice("method", method, ("auto", "factors", "dense", "gram"))
     learner, H = prepare(stack, H, demo_updates, scale)

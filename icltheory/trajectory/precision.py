@@ -52,9 +52,6 @@ def depth_errors(
     Returns:
         :math:`e_1, \dots, e_L`, ``(L,)`` in float64; NaN where both overflow.
 
-    Raises:
-        ValueError: If shapes do not fit, a name is unknown, or float64 is disabled.
-
     Example:
         >>> import jax.numpy as jnp
         >>> I = jnp.stack([jnp.eye(2)] * 3) / 10
@@ -63,9 +60,7 @@ def depth_errors(
         >>> errors.shape, bool((errors < 1e-6).all())
         ((3,), True)
 
-    References:
-        Yao et al. (2024), Theorem 1. Verified by
-        ``tests/trajectory/test_trajectory.py``.
+    Source: Yao et al. (2024), Theorem 1.
     """
     if jnp.result_type(float) != jnp.float64:
         raise ValueError("depth_errors: expected jax_enable_x64, got float64 disabled")

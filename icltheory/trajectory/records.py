@@ -27,10 +27,7 @@ class Trajectory:
         G: :math:`G_1, \dots, G_L`, ``(L, n, n)``.
         W: :math:`W_1, \dots, W_L`, ``(L, n, n)``.
 
-    References:
-        Yao et al. (2024), Theorem 1, with its sum read as :math:`\sum_j G_j`.
-        Verified by ``tests/identities/test_yao_theorem1.py`` and
-        ``tests/trajectory/test_trajectory.py``.
+    Source: Yao et al. (2024), Theorem 1, with its sum read as :math:`\sum_j G_j`.
     """
 
     delta_W: Float[Array, "L n n"]
@@ -56,13 +53,7 @@ class Trajectory:
         Returns:
             :math:`h^0, \dots, h^L`, ``(L + 1, n)``.
 
-        Raises:
-            ValueError: If the query has another width than the trajectory.
-
-        References:
-            Yao et al. (2024), Theorem 1.
-            Verified by ``tests/identities/test_yao_theorem1.py`` and
-            ``tests/trajectory/test_trajectory.py``.
+        Source: Yao et al. (2024), Theorem 1.
         """
         check_shape("h_query", h_query, (self.W.shape[-1],))
         h = jnp.asarray(h_query)
@@ -85,10 +76,7 @@ class TrajectoryFactors:
         right_delta_W: :math:`U_t`, the right factor of the update, ``(L, N, n)``.
         right_G: :math:`C_t`, the right factor of the implicit gradient, ``(L, N, n)``.
 
-    References:
-        Yao et al. (2024), Theorem 1.
-        Verified by ``tests/identities/test_yao_theorem1.py`` and
-        ``tests/trajectory/test_trajectory.py``.
+    Source: Yao et al. (2024), Theorem 1.
     """
 
     left: Float[Array, "L N n"]
@@ -102,9 +90,7 @@ class TrajectoryFactors:
         Returns:
             The dense trajectory, ``(L, n, n)`` each.
 
-        References:
-            Yao et al. (2024), Theorem 1. Verified by
-            ``tests/trajectory/test_trajectory.py``.
+        Source: Yao et al. (2024), Theorem 1.
         """
         transposed = jnp.swapaxes(self.left, -1, -2)
         G = transposed @ self.right_G
@@ -119,9 +105,7 @@ class TrajectoryFactors:
         Returns:
             :math:`g_1, \dots, g_N`; their sum is G.
 
-        References:
-            Yao et al. (2024), section 3.3.
-            Verified by ``tests/identities/test_yao_noise.py``.
+        Source: Yao et al. (2024), section 3.3.
         """
         return self.left[layer][:, :, None] * self.right_G[layer][:, None, :]
 
@@ -137,12 +121,7 @@ class TrajectoryFactors:
         Returns:
             :math:`h^0, \dots, h^L`, ``(L + 1, n)``.
 
-        Raises:
-            ValueError: If the query has another width than the trajectory.
-
-        References:
-            Yao et al. (2024), Theorem 1. Verified by
-            ``tests/trajectory/test_trajectory.py``.
+        Source: Yao et al. (2024), Theorem 1.
         """
         check_shape("h_query", h_query, (self.left.shape[-1],))
         h = jnp.asarray(h_query)
@@ -162,9 +141,7 @@ class TrajectoryNorms:
         G: :math:`\|G_t\|_F`, ``(L,)``.
         one_plus_W: :math:`\|1 + W_{t-1}\|_F`, ``(L,)``; the first is the root of n.
 
-    References:
-        Yao et al. (2024), Theorem 2 and Remark 4.
-        Verified by ``tests/trajectory/test_trajectory.py``.
+    Source: Yao et al. (2024), Theorem 2 and Remark 4.
     """
 
     delta_W: Float[Array, " L"]

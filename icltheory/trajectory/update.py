@@ -46,19 +46,13 @@ def implicit_update(
     Returns:
         :math:`\Delta W_{icl}`, ``(n, n)``.
 
-    Raises:
-        ValueError: If shapes do not fit.
-
     Example:
         >>> import jax.numpy as jnp
         >>> I = jnp.eye(2)
         >>> implicit_update(I, I, I, jnp.array([[1.0, 2.0]])).tolist()
         [[1.0, 2.0], [2.0, 4.0]]
 
-    References:
-        Yao et al. (2024), Lemma 1 and Remark 1.
-        Verified by ``tests/identities/test_yao_lemma1.py`` and
-        ``tests/trajectory/test_trajectory.py``.
+    Source: Yao et al. (2024), Lemma 1 and Remark 1.
     """
     W_V, W_K, W_Q = map(widened, as_projections(W_V, W_K, W_Q))
     H = widened(H)
@@ -105,20 +99,13 @@ def implicit_update_mlp(
     Returns:
         :math:`\Delta W''`, ``(n, n)``.
 
-    Raises:
-        ValueError: If shapes do not fit, ``mlp`` is unknown, or ``"gated"`` is asked
-            for without a query.
-
     Example:
         >>> import jax.numpy as jnp
         >>> I, H = jnp.eye(1), jnp.ones((2, 1))
         >>> implicit_update_mlp(I, I, I, I, I, H, mlp="half").tolist()
         [[1.0]]
 
-    References:
-        Yao et al. (2024), Appendix B.3.
-        Verified by ``tests/identities/test_yao_softmax_and_mlp.py`` and
-        ``tests/trajectory/test_trajectory.py``.
+    Source: Yao et al. (2024), Appendix B.3.
     """
     check_choice("mlp", mlp, MLP_FORMS)
     W_V, W_K, W_Q, W_in, W_out = map(widened, as_mlp(W_V, W_K, W_Q, W_in, W_out))

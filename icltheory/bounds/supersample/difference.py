@@ -64,10 +64,6 @@ def loss_difference_bound(
     Returns:
         The bound; its information has the shape ``(N,)``.
 
-    Raises:
-        ValueError: If shapes do not fit, a loss is outside of [0, 1] or a coin is
-            neither 0 nor 1, or there are too many values and no levels.
-
     Example:
         >>> import jax.numpy as jnp
         >>> losses = jnp.tile(jnp.array([[[0.0, 1.0]], [[0.0, 0.0]]]), (200, 1, 1))
@@ -75,12 +71,8 @@ def loss_difference_bound(
         >>> [f"{number:.3f}" for number in (bound.error, bound.value, bound.upper)]
         ['0.500', '0.833', '0.951']
 
-    References:
-        Steinke and Zakynthinou (2020), the setting; Wang and Mao (2023), "Tighter
-        Information-Theoretic Generalization Bounds from Supersamples", the loss
-        difference. Proof: the derivations of supersample bounds. Verified by
-        ``tests/identities/test_supersample.py`` and
-        ``tests/bounds/test_supersample.py``.
+    Source: Steinke and Zakynthinou (2020), the setting; Wang and Mao (2023), the loss
+    difference. Proof: the derivations of supersample bounds.
     """
     pairs = read_pairs(losses, chosen, levels, confidence)
     information = coin_information(*merged(pairs.law, pairs.differences))
@@ -115,9 +107,6 @@ def variance_bound(
     Returns:
         The bound; its information is that of a random pair, ``()``.
 
-    Raises:
-        ValueError: As :func:`loss_difference_bound`.
-
     Example:
         >>> import jax.numpy as jnp
         >>> losses = jnp.tile(jnp.array([[[0.0, 1.0]], [[0.0, 0.0]]]), (200, 1, 1))
@@ -125,10 +114,7 @@ def variance_bound(
         >>> f"{bound.value:.3f}"
         '0.589'
 
-    References:
-        Proof: the derivations of supersample bounds. Verified by
-        ``tests/identities/test_supersample.py`` and
-        ``tests/bounds/test_supersample.py``.
+    Source: Proof: the derivations of supersample bounds.
     """
     pairs = read_pairs(losses, chosen, levels, confidence)
     information = coin_information(*merged(pairs.pooled, pairs.differences))[0]
@@ -174,9 +160,6 @@ def optimal_difference_bound(
     Returns:
         The bound; its information is that of a random pair, ``()``.
 
-    Raises:
-        ValueError: As :func:`loss_difference_bound`.
-
     Example:
         >>> import jax.numpy as jnp
         >>> losses = jnp.tile(jnp.array([[[0.0, 1.0]], [[0.0, 0.0]]]), (200, 1, 1))
@@ -184,10 +167,7 @@ def optimal_difference_bound(
         >>> f"{bound.value:.3f}"  # the error is 0.5
         '0.500'
 
-    References:
-        Proof: the derivations of supersample bounds. Verified by
-        ``tests/identities/test_supersample.py`` and
-        ``tests/bounds/test_supersample.py``.
+    Source: Proof: the derivations of supersample bounds.
     """
     pairs = read_pairs(losses, chosen, levels, confidence)
     information = coin_information(*merged(pairs.pooled, pairs.differences))[0]

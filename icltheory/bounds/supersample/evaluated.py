@@ -57,9 +57,6 @@ def evaluated_bound(
     Returns:
         The bound; its information has the shape ``(N,)``.
 
-    Raises:
-        ValueError: As :func:`~icltheory.bounds.loss_difference_bound`.
-
     Example:
         >>> import jax.numpy as jnp
         >>> losses = jnp.tile(jnp.array([[[0.0, 1.0]], [[0.0, 0.0]]]), (200, 1, 1))
@@ -67,11 +64,8 @@ def evaluated_bound(
         >>> f"{bound.value:.3f}"
         '0.833'
 
-    References:
-        Steinke and Zakynthinou (2020), evaluated CMI; Hellstrom and Durisi (2022).
-        Proof: the derivations of supersample bounds. Verified by
-        ``tests/identities/test_supersample.py`` and
-        ``tests/bounds/test_supersample.py``.
+    Source: Steinke and Zakynthinou (2020), evaluated CMI; Hellstrom and Durisi (2022).
+    Proof: the derivations of supersample bounds.
     """
     pairs = read_pairs(losses, chosen, levels, confidence)
     information = coin_information(*swapped(pairs.law))
@@ -107,9 +101,6 @@ def weighted_bound(
     Returns:
         The bound; its information is that of a random pair, ``()``.
 
-    Raises:
-        ValueError: As :func:`~icltheory.bounds.loss_difference_bound`.
-
     Example:
         >>> import jax.numpy as jnp
         >>> losses = jnp.tile(jnp.array([[[0.0, 1.0]], [[0.0, 0.0]]]), (200, 1, 1))
@@ -117,11 +108,8 @@ def weighted_bound(
         >>> f"{bound.value:.3f}"  # the error is 0.5
         '0.500'
 
-    References:
-        Hellstrom and Durisi (2022) and Wang and Mao (2023), weighted bounds. Proof: the
-        derivations of supersample bounds. Verified by
-        ``tests/identities/test_supersample.py`` and
-        ``tests/bounds/test_supersample.py``.
+    Source: Hellstrom and Durisi (2022) and Wang and Mao (2023), weighted bounds. Proof:
+    the derivations of supersample bounds.
     """
     pairs = read_pairs(losses, chosen, levels, confidence)
     information = coin_information(*swapped(pairs.pooled))[0]
@@ -165,9 +153,6 @@ def binary_kl_bound(
     Returns:
         The bound; its information is that of a random pair, ``()``.
 
-    Raises:
-        ValueError: As :func:`~icltheory.bounds.loss_difference_bound`.
-
     Example:
         >>> import jax.numpy as jnp
         >>> losses = jnp.tile(jnp.array([[[0.0, 1.0]], [[0.0, 0.0]]]), (200, 1, 1))
@@ -175,10 +160,8 @@ def binary_kl_bound(
         >>> f"{bound.value:.3f}"  # 2 (1 - exp(-I)) with I = log(2) / 2
         '0.586'
 
-    References:
-        Hellstrom and Durisi (2022), binary relative entropy. Proof: the derivations of
-        supersample bounds. Verified by ``tests/identities/test_supersample.py`` and
-        ``tests/bounds/test_supersample.py``.
+    Source: Hellstrom and Durisi (2022), binary relative entropy. Proof: the derivations
+    of supersample bounds.
     """
     pairs = read_pairs(losses, chosen, levels, confidence)
     information = coin_information(*swapped(pairs.pooled))[0]

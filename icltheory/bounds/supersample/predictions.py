@@ -54,10 +54,6 @@ def prediction_bound(
     Returns:
         The bound; its information has the shape ``(N,)``.
 
-    Raises:
-        ValueError: If shapes do not fit, a class is out of range, a coin is neither 0
-            nor 1, or there are no entries.
-
     Example:
         >>> import jax.numpy as jnp
         >>> labels = jnp.tile(jnp.array([[[0, 1]], [[1, 0]]]), (100, 1, 1))
@@ -66,11 +62,8 @@ def prediction_bound(
         >>> f"{bound.error:.3f} {bound.value:.3f}"
         '1.000 1.177'
 
-    References:
-        Harutyunyan, Raginsky, Ver Steeg and Galstyan (2021), f-CMI. Proof: the
-        derivations of supersample bounds. Verified by
-        ``tests/identities/test_supersample.py`` and
-        ``tests/bounds/test_supersample.py``.
+    Source: Harutyunyan, Raginsky, Ver Steeg and Galstyan (2021), f-CMI. Proof: the
+    derivations of supersample bounds.
     """
     predictions, labels = jnp.asarray(predictions), jnp.asarray(labels)
     check_shape("predictions", predictions, ("B", "N", 2))

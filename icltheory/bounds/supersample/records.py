@@ -25,9 +25,6 @@ class SupersampleBound:
         standard_error: Standard error of ``error``, from the spread over prompts.
         vacuous: Whether ``upper`` is 1, which every loss in [0, 1] satisfies.
         confidence: Confidence level of ``upper``.
-
-    References:
-        Verified by ``tests/bounds/test_supersample.py``.
     """
 
     value: Scalar

@@ -37,15 +37,9 @@ class ClippedSquaredError:
     Args:
         limit: The largest squared error c.
 
-    Raises:
-        ValueError: If the limit is not positive.
-
     Example:
         >>> float(ClippedSquaredError(4.0)(1.0, 0.0))
         0.25
-
-    References:
-        Verified by ``tests/bounds/test_supersample.py``.
     """
 
     limit: float | Real[ArrayLike, ""]
@@ -74,16 +68,10 @@ def sign_error(
     Returns:
         1 where the sign is wrong or there is none, and 0 elsewhere.
 
-    Raises:
-        ValueError: If shapes do not fit.
-
     Example:
         >>> import jax.numpy as jnp
         >>> sign_error(jnp.array([0.3, -0.1]), jnp.array([1.0, 1.0])).tolist()
         [0.0, 1.0]
-
-    References:
-        Verified by ``tests/bounds/test_supersample.py``.
     """
     check_shape("label", label, jnp.shape(prediction))
     product = jnp.asarray(prediction, float) * jnp.asarray(label)
@@ -134,10 +122,6 @@ def supersample_losses(
     Returns:
         Losses, ``(B, N, 2)``, and coins, ``(B, N)``.
 
-    Raises:
-        ValueError: If a number is not positive, the predictor or the task is of an
-            unknown kind, or a loss is outside of [0, 1].
-
     Example:
         >>> from icltheory import bounds
         >>> from icltheory.regression import predictors, tasks
@@ -149,9 +133,7 @@ def supersample_losses(
         >>> bool(0 < bound.error < bound.upper < 1)
         True
 
-    References:
-        Steinke and Zakynthinou (2020), the supersample. Verified by
-        ``tests/bounds/test_supersample.py``.
+    Source: Steinke and Zakynthinou (2020), the supersample.
     """
     check_key("key", key)
     check_positive_int("num_examples", num_examples)

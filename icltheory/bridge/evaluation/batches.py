@@ -40,9 +40,6 @@ class Answers(NamedTuple):
         tokens: The tokens, ``(B, M)``.
         places: Place in the padded row where each is seen, ``(B, M)``.
         counted: Which of them count for which sequence of the row, ``(B, M, S)``.
-
-    References:
-        Verified by ``tests/bridge/test_evaluation_prompts.py``.
     """
 
     tokens: np.ndarray
@@ -61,9 +58,6 @@ class Batch(NamedTuple):
         answers: Where the options' tokens stand.
         sequences: Numbers of the sequences, without the repeated ones.
         places: Place of each sequence among the B S measures that the device returns.
-
-    References:
-        Verified by ``tests/bridge/test_evaluation_prompts.py``.
     """
 
     examples: np.ndarray
@@ -89,15 +83,9 @@ def padded_lengths(lengths: Sequence[int] | np.ndarray, most: int) -> np.ndarray
     Returns:
         The lengths, ascending; the last is the longest row's.
 
-    Raises:
-        ValueError: If ``most`` is not positive.
-
     Example:
         >>> padded_lengths([3, 4, 4, 20, 21], 2).tolist()
         [4, 21]
-
-    References:
-        Verified by ``tests/bridge/test_evaluation_prompts.py``.
     """
     check_positive_int("most", most)
     sizes, counts = np.unique(np.asarray(lengths), return_counts=True)
@@ -158,9 +146,6 @@ class Batches:
         padding: ``"right"`` or ``"left"``.
         most_pairs: Most pairs of a token and one that it may see, over all rows of a
             batch with more than one example; no limit if ``None``.
-
-    References:
-        Verified by ``tests/bridge/test_evaluation_prompts.py``.
     """
 
     prompts: Prompts

@@ -57,15 +57,7 @@ def evaluate(
     Returns:
         The evaluation.
 
-    Raises:
-        ValueError: If a prompt cannot be answered
-            (:func:`~icltheory.bridge.evaluation.tokenize`), or a score is NaN and so is
-            a weight that all prompts meet; the message names its matrix. Where only
-            rows of the token table are NaN, the examples that have the tokens are
-            counted as ``num_nan``.
-
-    References:
-        Yao et al. (2024), section 4. Verified by ``tests/bridge/test_evaluation.py``.
+    Source: Yao et al. (2024), section 4.
     """
     prompts = tokenize(model, task, split, shots)
     run = SplitEvaluator(model, prompts, batch_size, buckets, padding, packed)
@@ -104,13 +96,7 @@ def evaluate_rates(
     Returns:
         One evaluation a rate or rank.
 
-    Raises:
-        ValueError: As :class:`~icltheory.bridge.evaluation.Grid`, or if not exactly one
-            of ``rates`` and ``ranks`` is given.
-
-    References:
-        Yao et al. (2024), Algorithm 1.
-        Verified by ``tests/bridge/test_evaluation_grid.py``.
+    Source: Yao et al. (2024), Algorithm 1.
     """
     strengths = strengths_of(rates, ranks)
     grid = Grid(model, task, [layer], [module], strengths, split, shots, **options)
@@ -148,13 +134,7 @@ def evaluate_grid(
     Returns:
         One evaluation a rate or rank for each (layer, module).
 
-    Raises:
-        ValueError: As :class:`~icltheory.bridge.evaluation.Grid`, or if not exactly one
-            of ``rates`` and ``ranks`` is given.
-
-    References:
-        Yao et al. (2024), Algorithm 1 and Figures 1 and 2.
-        Verified by ``tests/bridge/test_evaluation_grid.py``.
+    Source: Yao et al. (2024), Algorithm 1 and Figures 1 and 2.
     """
     strengths = strengths_of(rates, ranks)
     grid = Grid(model, task, layers, modules, strengths, split, shots, **options)

@@ -47,11 +47,6 @@ def generate(
     Returns:
         The new tokens of each prompt, those that ended it included.
 
-    Raises:
-        ValueError: If a prompt is empty, has a token that is not in the vocabulary,
-            leaves no room for ``max_tokens`` in the context, or leads to a logit that
-            is NaN; the message names the prompt, or the matrix that is NaN.
-
     Example:
         >>> import jax
         >>> from icltheory.bridge import Architecture, Decoder, LanguageModel
@@ -60,9 +55,6 @@ def generate(
         >>> model = LanguageModel(Decoder(arch), Decoder(arch).init(jax.random.key(0)))
         >>> [len(new) for new in generate(model, [[1, 2], [3]], 4)]
         [4, 4]
-
-    References:
-        Verified by ``tests/bridge/test_generation.py``.
     """
     written, lost = continuations(model, prompts, max_tokens, ended)
     _refuse_lost(lost)
@@ -176,12 +168,6 @@ def generate_text(
 
     Returns:
         The continuations.
-
-    Raises:
-        ValueError: As :func:`generate`.
-
-    References:
-        Verified by ``tests/bridge/test_generation.py``.
     """
     check_texts("prompts", prompts)
     encoded = [begun(model.tokenizer, model.tokenizer.encode(p)) for p in prompts]

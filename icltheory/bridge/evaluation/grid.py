@@ -26,9 +26,6 @@ class GridChunk(NamedTuple):
         module: The pruned module.
         examples: Numbers of the examples in the split, ``(b,)``.
         scores: Score of every option at every rate, ``(rates, b, K)``.
-
-    References:
-        Verified by ``tests/bridge/test_evaluation_grid.py``.
     """
 
     layer: int
@@ -81,14 +78,7 @@ class Grid:
         systems: Keeps singular systems: ``systems.of(W)`` is ``(U, s, Vt)``. A
             decomposition each if ``None``. ``"magnitude"`` does not need them.
 
-    Raises:
-        ValueError: If a prompt cannot be answered, a name, a layer or a rate is out of
-            range, there is no layer, module or rate, or ``systems`` gives fewer
-            singular values than a rate leaves.
-
-    References:
-        Yao et al. (2024), Algorithm 1.
-        Verified by ``tests/bridge/test_evaluation_grid.py``.
+    Source: Yao et al. (2024), Algorithm 1.
     """
 
     def __init__(
@@ -140,10 +130,6 @@ class Grid:
         Returns:
             The grid. No matrix is decomposed again; nor does the prefix run again where
             both splits begin with the same tokens.
-
-        Raises:
-            ValueError: If a rate is not among those of this grid, or a prompt cannot be
-                answered.
         """
         new = object.__new__(Grid)
         new.rates, new.keys = tuple(as_strength(rate) for rate in rates), self.keys

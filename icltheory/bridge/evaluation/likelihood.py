@@ -40,9 +40,6 @@ class Likelihoods(NamedTuple):
         greedy: Whether each of the tokens was the likeliest; False where the
             log-likelihood is NaN.
         num_tokens: Number of tokens that were predicted.
-
-    References:
-        Verified by ``tests/bridge/test_likelihood.py``.
     """
 
     log_likelihood: np.ndarray
@@ -79,12 +76,6 @@ def log_likelihoods(
     Returns:
         Sums, and whether a greedy reader would have written the same.
 
-    Raises:
-        ValueError: If there is no row, a start leaves no token to read or to predict, a
-            token is not in the vocabulary, a row is too long, a number is not positive,
-            or a log-likelihood and a weight that all rows meet are NaN; the message
-            names the weight's matrix.
-
     Example:
         >>> import jax
         >>> from icltheory.bridge import Architecture, Decoder, LanguageModel
@@ -94,9 +85,6 @@ def log_likelihoods(
         >>> found = log_likelihoods(model, [[1, 2, 3], [4, 5]], [1, 1])
         >>> found.num_tokens.tolist(), bool((found.log_likelihood < -3).all())
         ([2, 1], True)
-
-    References:
-        Verified by ``tests/bridge/test_likelihood.py``.
     """
     check_positive_int("batch_size", batch_size)
     check_positive_int("buckets", buckets)
@@ -160,13 +148,6 @@ def perplexity(
 
     Returns:
         The perplexity.
-
-    Raises:
-        ValueError: If the text has fewer than two tokens, or the stride is not between
-            1 and the window.
-
-    References:
-        Verified by ``tests/bridge/test_likelihood.py``.
     """
     ids = [int(i) for i in model.tokenizer.encode(text)]
     window = model.context_length if window is None else window

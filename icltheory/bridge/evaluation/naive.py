@@ -33,11 +33,7 @@ def evaluate_naive(
     Returns:
         The evaluation.
 
-    Raises:
-        ValueError: As :func:`~icltheory.bridge.evaluation.evaluate`.
-
-    References:
-        Yao et al. (2024), section 4. Verified by ``tests/bridge/test_evaluation.py``.
+    Source: Yao et al. (2024), section 4.
     """
     prompts = tokenize(model, task, split, shots)
     references = (

@@ -46,9 +46,8 @@ def pack(
         >>> pack([3, 6, 2, 5], row_length=8, most=4)
         [[1, 2], [3, 0]]
 
-    References:
-        Johnson et al. (1974), worst-case performance bounds for simple one-dimensional
-        packing algorithms. Verified by ``tests/bridge/test_packing.py``.
+    Source: Johnson et al. (1974), worst-case performance bounds for simple
+    one-dimensional packing algorithms.
     """
     sizes = np.asarray(lengths)
     rows: list[list[int]] = []
@@ -94,9 +93,8 @@ class PackedBatches:
         most_pairs: Most pairs of a token and one before it in its row or in the prefix,
             over all rows of a batch of more than one; no limit if ``None``.
 
-    References:
-        Krell et al. (2021), "Efficient sequence packing without cross-contamination".
-        Verified by ``tests/bridge/test_packing.py``.
+    Source: Krell et al. (2021), "Efficient sequence packing without
+    cross-contamination".
     """
 
     def __init__(

@@ -47,9 +47,6 @@ class Prompts:
         reference: The reference prompts that the scoring needs, each once; ``None``
             for none.
         reference_of: Numbers of the reference prompts of each example, ``(n, R)``.
-
-    References:
-        Verified by ``tests/bridge/test_evaluation_prompts.py``.
     """
 
     prefix: tuple[int, ...]
@@ -143,17 +140,7 @@ def tokenize(
     Returns:
         The tokens.
 
-    Raises:
-        ValueError: If the split is empty, a prompt is longer than the context, a token
-            is beyond the model's vocabulary, a label is not one token or shares it with
-            another, or an option is empty; the message names the example. A label that
-            the tokenizer merges with the prompt is an error too, but for the profile
-            ``"authors_code"``, which asks for it: there it is a warning, as a space in
-            front of the label always is.
-
-    References:
-        Yao et al. (2024), section C.1.
-        Verified by ``tests/bridge/test_evaluation_prompts.py``.
+    Source: Yao et al. (2024), section C.1.
     """
     examples = task.examples(split)
     if not examples:

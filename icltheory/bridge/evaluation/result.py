@@ -34,8 +34,7 @@ class Evaluation:
         correct: Where prediction and label agree.
         denominator: ``"n"``, or ``"n-1"`` where the task divides by that.
 
-    References:
-        Yao et al. (2024), section 4. Verified by ``tests/bridge/test_evaluation.py``.
+    Source: Yao et al. (2024), section 4.
     """
 
     accuracy: float
@@ -74,9 +73,6 @@ def predict(scores: np.ndarray) -> np.ndarray:
     Example:
         >>> predict(np.array([[0.0, 2.0], [1.0, 1.0], [0.0, np.nan]])).tolist()
         [1, 0, -1]
-
-    References:
-        Verified by ``tests/bridge/test_evaluation.py``.
     """
     scores = np.asarray(scores)
     best = np.argmax(scores, axis=-1)
@@ -108,16 +104,10 @@ def evaluation_of(
     Returns:
         The evaluation.
 
-    Raises:
-        ValueError: If the shapes do not fit, the denominator is unknown, or it is 0.
-
     Example:
         >>> scores = np.array([[0.0, 2.0], [1.0, 1.0], [0.0, np.nan]])
         >>> evaluation_of(scores, np.array([1, 0, 1]))
         Evaluation(accuracy=0.6667, num_examples=3, num_ties=1, num_nan=1)
-
-    References:
-        Verified by ``tests/bridge/test_evaluation.py``.
     """
     check_choice("denominator", denominator, ("n", "n-1"))
     scores, labels = np.asarray(scores), np.asarray(labels)

@@ -77,18 +77,12 @@ def take_factors(
     Returns:
         The config and the ranks by tensor; as it came and none, for a dense checkpoint.
 
-    Raises:
-        ValueError: If the entry that says so is missing or wrong.
-
     Example:
         >>> table = {"model_type": "gptj", "factors": {"a.weight": [2]}}
         >>> take_factors({"model_type": "icltheory_factorised", "icltheory": table})
         ({'model_type': 'gptj'}, {'a.weight': [2]})
         >>> take_factors({"model_type": "gptj"})
         ({'model_type': 'gptj'}, {})
-
-    References:
-        Verified by ``tests/bridge/test_export.py``.
     """
     if config.get("model_type") != FACTORISED:
         return dict(config), {}
@@ -119,12 +113,6 @@ class FactoredFolder(SafetensorsFolder):
         folder: The checkpoint.
         arch: Its architecture.
         ranks: The ranks by tensor, of :func:`take_factors`.
-
-    Raises:
-        ValueError: If a tensor of factors is missing, unknown, or of another shape.
-
-    References:
-        Verified by ``tests/bridge/test_export.py``.
     """
 
     def __init__(self, folder: Path, arch: Architecture, ranks: Mapping[str, list]):

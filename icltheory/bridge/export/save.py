@@ -69,12 +69,6 @@ def save_checkpoint(
     Returns:
         The folder.
 
-    Raises:
-        FileExistsError: If the folder exists, is not empty and is not to be replaced;
-            or if it is a file.
-        ValueError: If the config is not that of the model, a weight is not finite, or a
-            layer or module does not exist.
-
     Example:
         >>> import jax, tempfile
         >>> from icltheory.bridge import Decoder, clip_module
@@ -87,9 +81,6 @@ def save_checkpoint(
         >>> path = save_checkpoint(clipped, tempfile.mkdtemp(), factorised=[(1, "mlp")])
         >>> sorted(file.name for file in path.iterdir())
         ['config.json', 'model.safetensors']
-
-    References:
-        Verified by ``tests/bridge/test_export.py``.
     """
     folder = Path(folder)
     if folder.name in ("", ".."):

@@ -111,10 +111,6 @@ def size_report(
     Returns:
         The report.
 
-    Raises:
-        ValueError: If the layer, module, rate, rank or rule is out of range, or not
-            exactly one of rate and rank is given.
-
     Example:
         >>> import jax
         >>> from icltheory.bridge import Architecture, Decoder
@@ -126,8 +122,7 @@ def size_report(
         >>> report.dense, report.stored, report.matrices[0].break_even_rate
         (512, 320, 0.2)
 
-    References:
-        Yao et al. (2024), section 2. Verified by ``tests/bridge/test_export.py``.
+    Source: Yao et al. (2024), section 2.
     """
     if isinstance(rate, Rank):
         check_one_of(rate=rate, rank=rank)

@@ -32,18 +32,12 @@ def entries_of(arch: Architecture, prefix: str | None = None) -> tuple[Entry, ..
     Returns:
         One record for each tensor; a tied head is none.
 
-    Raises:
-        ValueError: If the family of the architecture is unknown.
-
     Example:
         >>> from icltheory.bridge.families import read_architecture
         >>> config = {"model_type": "gpt2", "n_embd": 4, "n_head": 2, "n_layer": 1}
         >>> arch = read_architecture(config)
         >>> [e.name for e in entries_of(arch) if len(e.paths) == 3]
         ['transformer.h.0.attn.c_attn.bias', 'transformer.h.0.attn.c_attn.weight']
-
-    References:
-        Verified by ``tests/bridge/test_checkpoint.py``.
     """
     check_choice("arch.family", arch.family, tuple(FAMILIES))
     family = FAMILIES[arch.family]

@@ -61,15 +61,9 @@ def family_of(config: Mapping[str, Any], source: Any = "config.json") -> Family:
     Returns:
         The family.
 
-    Raises:
-        ValueError: If the family is not known.
-
     Example:
         >>> family_of({"model_type": "gptj"}).embed
         'wte'
-
-    References:
-        Verified by ``tests/bridge/test_checkpoint.py``.
     """
     kind = config.get("model_type")
     if not isinstance(kind, str) or kind not in FAMILIES:
@@ -106,16 +100,10 @@ def read_architecture(
     Returns:
         The architecture.
 
-    Raises:
-        ValueError: If the family is unknown, or a value is missing, wrong or not built.
-
     Example:
         >>> arch = read_architecture({"model_type": "gptj", "n_layer": 2})
         >>> arch.num_layers, arch.parallel, arch.rotary.dim
         (2, True, 64)
-
-    References:
-        Verified by ``tests/bridge/test_checkpoint.py``.
     """
     family = family_of(config, source)
     try:

@@ -60,11 +60,6 @@ class Records:
     Returns:
         The records.
 
-    Raises:
-        ValueError: If the file is of another configuration or has other key fields, a
-            line is broken, a key occurs twice, or a record has other fields.
-        OSError: If the file cannot be read, or made.
-
     Example:
         >>> import tempfile
         >>> path = tempfile.mkdtemp() + "/records.jsonl"
@@ -74,9 +69,7 @@ class Records:
         >>> again.done(rate=0.5)
         {(0, 0.5)}
 
-    References:
-        JSON lines; POSIX ``write`` and ``O_APPEND``.
-        Verified by ``tests/bridge/test_records.py``.
+    Source: JSON lines; POSIX ``write`` and ``O_APPEND``.
     """
 
     def __init__(
@@ -136,9 +129,6 @@ class Records:
 
         Returns:
             The keys, each in the order of ``key_fields``.
-
-        Raises:
-            ValueError: If a name is no key field.
         """
         return set(self._matching(fixed))
 
@@ -147,11 +137,6 @@ class Records:
 
         Args:
             records: The records, each with the key fields and the same other fields.
-
-        Raises:
-            ValueError: If a key is recorded already, by any process, or occurs twice
-                among these; or a record has other fields. Nothing is written then.
-            OSError: If writing fails; what was written of the piece is taken back.
         """
         if self.read_only:
             raise ValueError(
@@ -184,9 +169,6 @@ class Records:
         Returns:
             The table; -1 (for whole numbers and booleans) or NaN where there is no
             record.
-
-        Raises:
-            ValueError: If there is no such field, or lists differ in length.
         """
         self._check_field(column, self.key_fields)
         others = tuple(f for f in self.fields or () if f not in self.key_fields)

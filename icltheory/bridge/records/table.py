@@ -19,9 +19,6 @@ class RecordTable(NamedTuple):
         values: What was recorded, (rows, columns) or, for lists, (rows, columns, K).
             Where nothing was it is -1 for whole numbers and booleans, NaN for others.
         present: Where something was recorded, (rows, columns).
-
-    References:
-        Verified by ``tests/bridge/test_records.py``.
     """
 
     rows: tuple[tuple[Hashable, ...], ...]

@@ -57,11 +57,6 @@ def input_moments(
         For each layer and name of a matrix ``(m, n)`` the moments ``(n, n)``, in
         float32.
 
-    Raises:
-        ValueError: If there is no token, one is not in the vocabulary, a row is longer
-            than the context, a layer or a name is unknown, or ``batch_size`` is not
-            positive.
-
     Example:
         >>> from icltheory.bridge import Architecture, Decoder, LanguageModel
         >>> arch = Architecture(family="gpt2", vocab_size=50, width=8, num_layers=2,
@@ -70,9 +65,7 @@ def input_moments(
         >>> input_moments(model, [[1, 2, 3]], layers=[0])[0, "W_out"].shape
         (32, 32)
 
-    References:
-        Wang et al. (2024), "SVD-LLM", section 3.1. Verified by
-        ``tests/bridge/test_activations.py``.
+    Source: Wang et al. (2024), "SVD-LLM", section 3.1.
     """
     check_positive_int("batch_size", batch_size)
     chosen = range(model.num_layers) if layers is None else sorted(set(layers))
@@ -135,9 +128,6 @@ class ActivationAware:
             Left out, it is a digest of the moments, whose last bits differ between
             devices; two texts of one label are the caller's care.
 
-    Raises:
-        ValueError: If the damping is negative, or moments are no covariance.
-
     Example:
         >>> method = ActivationAware({(0, "W_Q"): np.diag([1.0, 100.0])}, damping=0)
         >>> W = jnp.diag(jnp.array([3.0, 1.0]))
@@ -145,10 +135,8 @@ class ActivationAware:
         >>> cut(0.5).round(4).tolist()  # the small entry reads the large input
         [[0.0, 0.0], [0.0, 1.0]]
 
-    References:
-        Wang et al. (2024), "SVD-LLM: truncation-aware singular value decomposition",
-        section 3.1; Eckart and Young (1936) for W S. Verified by
-        ``tests/bridge/test_activations.py``.
+    Source: Wang et al. (2024), "SVD-LLM: truncation-aware singular value
+    decomposition", section 3.1; Eckart and Young (1936) for W S.
     """
 
     moments: Mapping[Place, Any]
@@ -193,10 +181,6 @@ class ActivationAware:
 
         Returns:
             From a rate to the clipped matrix, in the dtype of ``W``.
-
-        Raises:
-            ValueError: If the moments of the matrix are missing or not positive
-                definite.
         """
         S = self._factor(place, W.shape[1])
         wide = W.astype(jnp.promote_types(W.dtype, jnp.float32))

@@ -38,18 +38,13 @@ class RandomVectors:
     Args:
         seed: Seed of the draws.
 
-    Raises:
-        ValueError: If the seed is negative.
-
     Example:
         >>> W = jnp.diag(jnp.array([4.0, 3.0, 2.0, 1.0]))
         >>> cut = RandomVectors(seed=1).cutter(W, lambda rate: 2, (0, "W_Q"))
         >>> jnp.linalg.svd(cut(0.5), compute_uv=False).round(3).tolist()
         [4.0, 3.0, 0.0, 0.0]
 
-    References:
-        Mezzadri (2007), "How to generate random matrices from the classical compact
-        groups", section 5. Verified by ``tests/bridge/test_baselines.py``.
+    Source: Mezzadri (2007), section 5.
     """
 
     seed: int = 0
@@ -121,9 +116,7 @@ class LargestEntries:
         >>> int((cut(0.75) != 0).sum()), float(cut(0.75).sum())
         (8, 100.0)
 
-    References:
-        Frankle and Carbin (2018), section 1.
-        Verified by ``tests/bridge/test_baselines.py``.
+    Source: Frankle and Carbin (2018), section 1.
     """
 
     @property

@@ -79,10 +79,6 @@ def condition_numbers(
     Returns:
         One row for each matrix, layer by layer.
 
-    Raises:
-        ValueError: If a layer or module does not exist, a weight is not finite, or a
-            file of the cache is damaged.
-
     Example:
         >>> import jax
         >>> from icltheory.bridge import Architecture, Decoder
@@ -94,8 +90,7 @@ def condition_numbers(
         >>> [(row.layer, row.matrix, row.dtype, row.resolved) for row in rows][:2]
         [(0, 'W_in', 'float32', True), (0, 'W_out', 'float32', True)]
 
-    References:
-        Yao et al. (2024), Figure 3. Verified by ``tests/bridge/test_spectra.py``.
+    Source: Yao et al. (2024), Figure 3.
     """
     numbers = range(model.num_layers) if layers is None else layers
     return tuple(

@@ -47,9 +47,6 @@ class Cumulative:
         seed: Seed of the draws.
         iterations: Subspace iterations.
 
-    Raises:
-        ValueError: If a rate is out of range or comes twice, or a number is negative.
-
     Example:
         >>> loop = Cumulative((0, 0.25, 0.5))
         >>> W = jnp.diag(jnp.array([4.0, 3.0, 2.0, 1.0]))
@@ -57,9 +54,7 @@ class Cumulative:
         >>> [int(jnp.linalg.matrix_rank(cut(rate), 1e-3)) for rate in (0.5, 0.25, 0)]
         [2, 3, 4]
 
-    References:
-        Yao et al. (2024), the published code; Halko, Martinsson and Tropp (2011).
-        Verified by ``tests/bridge/test_cumulative.py``.
+    Source: Yao et al. (2024), the published code; Halko, Martinsson and Tropp (2011).
     """
 
     rates: Sequence[Any]

@@ -93,15 +93,9 @@ class Exact:
     Args:
         dtype: ``"float32"`` or ``"float64"``.
 
-    Raises:
-        ValueError: If the dtype is another.
-
     Example:
         >>> Exact()(np.diag([1.0, 3.0])).s.tolist()
         [3.0, 1.0]
-
-    References:
-        Verified by ``tests/bridge/test_spectra.py``.
     """
 
     dtype: str = "float32"
@@ -134,16 +128,11 @@ class Randomised:
         seed: Seed of the draw.
         iterations: Subspace iterations.
 
-    Raises:
-        ValueError: If a number is not positive, or the seed is negative.
-
     Example:
         >>> Randomised(1)(np.diag([1.0, 3.0])).s.shape
         (1,)
 
-    References:
-        Halko, Martinsson and Tropp (2011).
-        Verified by ``tests/bridge/test_spectra.py``.
+    Source: Halko, Martinsson and Tropp (2011).
     """
 
     rank: int
@@ -199,19 +188,14 @@ def randomised_svd(
     Returns:
         The system of r values.
 
-    Raises:
-        ValueError: If ``W`` is not a matrix or not finite in float32, or a number is
-            out of range.
-
     Example:
         >>> W = jnp.diag(jnp.array([2.0, 1.0]))
         >>> system = randomised_svd(jax.random.key(0), W, 2)
         >>> system.s.round(5).tolist()
         [2.0, 1.0]
 
-    References:
-        Halko, Martinsson and Tropp (2011), Algorithms 4.4 and 5.1; Yao et al. (2024),
-        the published code. Verified by ``tests/bridge/test_spectra.py``.
+    Source: Halko, Martinsson and Tropp (2011), Algorithms 4.4 and 5.1; Yao et al.
+    (2024), the published code.
     """
     check_key("key", key)
     check_shape("W", W, ("m", "n"))

@@ -28,16 +28,10 @@ def stored_dtype(W: Float[ArrayLike, "*_shape"]) -> str:
     Returns:
         ``"bfloat16"``, ``"float16"``, ``"float32"`` or ``"float64"``.
 
-    Raises:
-        ValueError: If ``W`` is not a matrix.
-
     Example:
         >>> W = jnp.array([[0.1, 0.2]], jnp.bfloat16).astype(jnp.float32)
         >>> stored_dtype(W), stored_dtype(jnp.array([[0.1, 0.2]], jnp.float32))
         ('bfloat16', 'float32')
-
-    References:
-        Verified by ``tests/bridge/test_spectra.py``.
     """
     check_shape("W", W, ("m", "n"))
     W = np.asarray(W)
@@ -67,17 +61,12 @@ def rounding_noise(W: Float[ArrayLike, "*_shape"], dtype: str | None = None) -> 
     Returns:
         :math:`\sigma_E`.
 
-    Raises:
-        ValueError: If ``W`` is not a matrix, or not finite.
-
     Example:
         >>> W = jnp.ones((2, 2), jnp.float32)
         >>> round(rounding_noise(W, "bfloat16") * 12**0.5, 6)  # the spacing at 1
         0.007812
 
-    References:
-        Stewart and Sun (1990), Matrix Perturbation Theory, section V.4.
-        Verified by ``tests/bridge/test_spectra.py``.
+    Source: Stewart and Sun (1990), Matrix Perturbation Theory, section V.4.
     """
     check_shape("W", W, ("m", "n"))
     check_finite("W", W)

@@ -36,17 +36,11 @@ class SingularSystems:
     Returns:
         The store.
 
-    Raises:
-        OSError: If the folder cannot be made.
-
     Example:
         >>> systems = SingularSystems(tempfile.mkdtemp())
         >>> W = np.diag([1.0, 3.0])
         >>> systems.of(W).s.tolist(), systems.singular_values(W).tolist()
         ([3.0, 1.0], [3.0, 1.0])
-
-    References:
-        Verified by ``tests/bridge/test_spectra.py``.
     """
 
     def __init__(
@@ -64,10 +58,6 @@ class SingularSystems:
 
         Returns:
             ``(U, s, Vt)``.
-
-        Raises:
-            ValueError: If ``W`` is not a matrix or not finite, or its file is damaged;
-                the file is named and left as it is.
         """
         W = _checked(W)
         path = self._path(W, self.method.name)
@@ -86,9 +76,6 @@ class SingularSystems:
 
         Returns:
             The min(m, n) values, descending.
-
-        Raises:
-            ValueError: As :meth:`of`.
         """
         W = _checked(W)
         path = self._path(W, Exact("float64").name)

@@ -31,9 +31,6 @@ class Document:
 
     Args:
         path: The file.
-
-    Raises:
-        ValueError: If it is no UTF-8 or no YAML; the message names file and line.
     """
 
     def __init__(self, path: Path):

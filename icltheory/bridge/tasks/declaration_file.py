@@ -27,9 +27,6 @@ def is_declaration_file(name: Any) -> bool:
     Example:
         >>> is_declaration_file("tasks/weather.yaml"), is_declaration_file("sst2")
         (True, False)
-
-    References:
-        Verified by ``tests/bridge/test_declaration_file.py``.
     """
     return Path(name).suffix in SUFFIXES
 
@@ -53,16 +50,6 @@ def read_task_spec(path: Any) -> TaskSpec:
 
     Returns:
         The declaration.
-
-    Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If the suffix is another, the file is no YAML, a field is unknown,
-            missing, given twice or of another type, or the declaration does not fit
-            together; the message names file and line.
-        ImportError: If pyyaml is not installed.
-
-    References:
-        Verified by ``tests/bridge/test_declaration_file.py``.
     """
     document = document_of(path)
     spec, path = _spec(document), document.path

@@ -44,8 +44,7 @@ class PromptTemplate:
         zero_shot: Question asked when there are no demonstrations; empty if it is the
             same.
 
-    References:
-        Yao et al. (2024), Table 1. Verified by ``tests/bridge/test_tasks.py``.
+    Source: Yao et al. (2024), Table 1.
     """
 
     demonstration: str
@@ -81,11 +80,7 @@ class Split:
         test: ``"rest"`` for what validation leaves, or the file ``"test"`` or
             ``"validation"``.
 
-    Raises:
-        ValueError: If a number is negative, or a file has another name.
-
-    References:
-        Yao et al. (2024), section C.3. Verified by ``tests/bridge/test_tasks.py``.
+    Source: Yao et al. (2024), section C.3.
     """
 
     seed: int = 0
@@ -126,9 +121,7 @@ class TaskRecipe:
         denominator: What a count of right answers is divided by, ``"n"`` or ``"n-1"``.
         merge: Label of each class of the file; the class itself if empty.
 
-    References:
-        Yao et al. (2024), sections C.1 to C.3.
-        Verified by ``tests/bridge/test_tasks.py``.
+    Source: Yao et al. (2024), sections C.1 to C.3.
     """
 
     prompt: PromptTemplate
@@ -151,12 +144,6 @@ class File:
         pattern: Name, or a pattern such as ``"train*.tsv"``.
         start: First row of the split in the file.
         stop: First row behind it; the end if ``None``.
-
-    Raises:
-        ValueError: If the split is another, or the pattern an absolute path.
-
-    References:
-        Verified by ``tests/bridge/test_tasks_user.py``.
     """
 
     split: str
@@ -190,13 +177,6 @@ class TaskSpec:
         files: Files with names of their own, tried in order before the usual ones.
         headerless: Columns of tsv and csv files without a header.
         folder: Folder of local files; the hub if empty.
-
-    Raises:
-        ValueError: If a template cannot be filled, or prompts, labels and split do not
-            fit each other.
-
-    References:
-        Verified by ``tests/bridge/test_tasks_user.py``.
     """
 
     name: str
@@ -226,9 +206,6 @@ class TaskSpec:
 
         Returns:
             Its prompts, split and scoring.
-
-        Raises:
-            ValueError: If there is no such profile.
         """
         if isinstance(self.recipes, TaskRecipe):
             check_choice("profile", profile, PROFILES)

@@ -26,9 +26,7 @@ class ProfileDifference(NamedTuple):
             which are no part of a task.
         here: How the scripts' way is had here.
 
-    References:
-        Yao et al. (2024), sections C.1 to C.3 and the authors' scripts.
-        Verified by ``tests/bridge/test_tasks_differences.py``.
+    Source: Yao et al. (2024), sections C.1 to C.3 and the authors' scripts.
     """
 
     topic: str
@@ -140,9 +138,6 @@ def profile_differences() -> tuple[ProfileDifference, ...]:
     Example:
         >>> [d.task for d in profile_differences() if d.field == "split.keep"]
         ['rte', 'cb', 'copa']
-
-    References:
-        Verified by ``tests/bridge/test_tasks_differences.py``.
     """
     declared = [
         _record(topic, field, task) for topic, field, tasks in _TOPICS for task in tasks
@@ -161,9 +156,6 @@ def differences_table(
 
     Returns:
         The table, one line a record.
-
-    References:
-        Verified by ``tests/bridge/test_tasks_differences.py``.
     """
     rows = profile_differences() if differences is None else tuple(differences)
     lines = [

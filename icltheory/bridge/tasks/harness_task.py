@@ -99,15 +99,8 @@ def read_harness_task(path: Any, metric: str = "acc") -> TaskSpec:
     Returns:
         The declaration of a choice.
 
-    Raises:
-        FileNotFoundError: If the file or a data file does not exist.
-        ValueError: If something cannot be represented, or the metric is none of the
-            file's; the message names file and line.
-        ImportError: If pyyaml is not installed.
-
-    References:
-        Biderman et al. (2024), "Lessons from the trenches on reproducible evaluation of
-        language models". Verified by ``tests/bridge/test_harness_task.py``.
+    Source: Biderman et al. (2024), "Lessons from the trenches on reproducible
+    evaluation of language models".
     """
     check_choice("metric", metric, tuple(_METRICS))
     document = document_of(path)

@@ -31,9 +31,6 @@ class Finding(NamedTuple):
         where: Task and split.
         message: What was found and in which example.
         examples: Rows of all examples it was found in; empty if it is the task's.
-
-    References:
-        Verified by ``tests/bridge/test_tasks_lint.py``.
     """
 
     level: str
@@ -62,9 +59,6 @@ def label_tokens(
     Example:
         >>> label_tokens(lambda text: [len(word) for word in text.split(" ")], [" yes"])
         ((3,),)
-
-    References:
-        Verified by ``tests/bridge/test_tasks_lint.py``.
     """
     before = list(encode("a"))
     behind = []
@@ -99,9 +93,6 @@ def check_labels(
 
     Returns:
         The errors.
-
-    References:
-        Verified by ``tests/bridge/test_tasks_lint.py``.
     """
     tokens = label_tokens(encode, options)
     found = [
@@ -155,9 +146,6 @@ def check_prompt(
     Example:
         >>> check_prompt("Is it true? ", [" Yes", " No"])[0].code
         'trailing-space'
-
-    References:
-        Verified by ``tests/bridge/test_tasks_lint.py``.
     """
     where, row = example
     found = []
@@ -198,9 +186,6 @@ def check_overlap(
 
     Returns:
         One warning for each of them.
-
-    References:
-        Verified by ``tests/bridge/test_tasks_lint.py``.
     """
     known = {tuple(example.fields.values()) for example in test}
     return tuple(
@@ -225,9 +210,6 @@ def gather(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
     Returns:
         One finding a kind and split, with all its examples.
-
-    References:
-        Verified by ``tests/bridge/test_tasks_lint.py``.
     """
     groups: dict[tuple[str, str], list[Finding]] = {}
     for finding in findings:
@@ -252,12 +234,6 @@ def enforce(findings: Iterable[Finding]) -> None:
 
     Returns:
         Nothing.
-
-    Raises:
-        ValueError: If there is an error among them.
-
-    References:
-        Verified by ``tests/bridge/test_tasks_lint.py``.
     """
     listed = tuple(findings)
     for finding in listed:

@@ -58,17 +58,7 @@ def load_task(
     Returns:
         The task.
 
-    Raises:
-        ValueError: If the task or the profile is unknown, a line is broken, a label is
-            unknown (both name file and line), there are too few rows, or none from
-            which other demonstrations can be drawn.
-        FileNotFoundError: If the declaration, the folder or one of its files is
-            missing, or the hub cannot be reached or has no such data set.
-        ImportError: If the hub is asked for and ``datasets`` is not installed.
-
-    References:
-        Yao et al. (2024), sections C.1 to C.3.
-        Verified by ``tests/bridge/test_tasks.py``.
+    Source: Yao et al. (2024), sections C.1 to C.3.
     """
     spec = task_spec(name)
     recipe = spec.recipe(profile)
@@ -115,16 +105,9 @@ def task_spec(name: str | os.PathLike | TaskSpec) -> TaskSpec:
     Returns:
         The declaration.
 
-    Raises:
-        ValueError: If no task has the name, or the file is broken.
-        FileNotFoundError: If there is no such file.
-
     Example:
         >>> task_spec("rte").hub
         ('aps/super_glue', 'rte')
-
-    References:
-        Verified by ``tests/bridge/test_declaration_file.py``.
     """
     if isinstance(name, TaskSpec):
         return name

@@ -33,9 +33,6 @@ class SourceRow(NamedTuple):
         columns: Text of each column.
         line: Line of the file, from 1.
         no_text: Columns that hold no text, such as null, NaN or a list, as JSON.
-
-    References:
-        Verified by ``tests/bridge/test_tasks_rows.py``.
     """
 
     columns: dict[str, str]
@@ -49,9 +46,6 @@ class SourceTable(NamedTuple):
     Args:
         origin: Path or hub name, for messages.
         rows: The rows in file order.
-
-    References:
-        Verified by ``tests/bridge/test_tasks_rows.py``.
     """
 
     origin: str
@@ -80,14 +74,6 @@ def read_table(
 
     Returns:
         The rows, each with its line.
-
-    Raises:
-        ValueError: If the ending is unknown, the file is not UTF-8, or a line is
-            broken; the message names file and line.
-        ImportError: If a parquet file is given and pyarrow is not installed.
-
-    References:
-        Verified by ``tests/bridge/test_tasks_rows.py``.
     """
     path = Path(path)
     if path.suffix not in FORMATS:

@@ -16,9 +16,6 @@ class Denominator(NamedTuple):
     Args:
         over_n: Counts k for which k / n prints so.
         over_n_minus_1: Counts k for which k / (n - 1) prints so.
-
-    References:
-        Verified by ``tests/bridge/test_tasks_scores.py``.
     """
 
     over_n: tuple[int, ...]
@@ -50,19 +47,13 @@ def denominator_of(score: Any, n: int, digits: int) -> Denominator:
     Returns:
         The counts for either denominator, and the verdict.
 
-    Raises:
-        ValueError: If the score has more digits than that or is outside [0, 1], or n
-            is not at least 2.
-
     Example:
         >>> denominator_of(0.56884, 277, 5)
         Denominator(over_n=(), over_n_minus_1=(157,))
         >>> denominator_of(0.76434, 7600, 5).verdict
         'n'
 
-    References:
-        Yao et al. (2024), Tables 2 to 8.
-        Verified by ``tests/bridge/test_tasks_scores.py``.
+    Source: Yao et al. (2024), Tables 2 to 8.
     """
     check_positive_int("n", n)
     check_nonnegative_int("digits", digits)

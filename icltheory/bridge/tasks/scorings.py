@@ -44,9 +44,6 @@ class Scoring(NamedTuple):
             demonstrations; each has one example for each example of the task's split.
         combine: From the measures of an example, ``(..., K)``, and those of its
             reference prompts, ``(..., R, K)``, to scores.
-
-    References:
-        Verified by ``tests/bridge/test_scorings.py``.
     """
 
     measure: str
@@ -87,9 +84,7 @@ def pointwise_mutual_information(
         >>> pointwise_mutual_information(measures, neutral).tolist()
         [-0.5, 1.0]
 
-    References:
-        Holtzman et al. (2021), "Surface form competition".
-        Verified by ``tests/bridge/test_scorings.py``.
+    Source: Holtzman et al. (2021), "Surface form competition".
     """
     return measures - references[..., 0, :]
 
@@ -117,9 +112,7 @@ def calibrated(measures: np.ndarray, references: np.ndarray) -> np.ndarray:
         >>> np.exp(calibrated(p, free)).round(3).tolist()
         [0.333, 0.667]
 
-    References:
-        Zhao et al. (2021), "Calibrate before use", section 4 with b = 0.
-        Verified by ``tests/bridge/test_scorings.py``.
+    Source: Zhao et al. (2021), "Calibrate before use", section 4 with b = 0.
     """
     free = logsumexp(references, axis=-2) - math.log(references.shape[-2])
     ratio = measures - free
@@ -144,9 +137,6 @@ def answer_prefix(task: Any, shots: int | None = None) -> str:
         ...     "weather", "paper", "classification", ("dry", "wet"), (), (), (),
         ...     template))
         'It is'
-
-    References:
-        Verified by ``tests/bridge/test_scorings.py``.
     """
     parts = list(string.Formatter().parse(_question(task, shots)))
     literal, field = parts[-1][:2] if parts else ("", None)
@@ -180,8 +170,7 @@ def without_content(task: Any, content: str, split: str, shots: int | None) -> A
         A task whose ``validation`` has an example for each of the split, and whose
         scoring is the sum of log-likelihoods.
 
-    References:
-        Zhao et al. (2021). Verified by ``tests/bridge/test_scorings.py``.
+    Source: Zhao et al. (2021).
     """
     kept = {name for text in task.template.options for name in _fields(text)}
     replaced = _fields(_question(task, shots)) - kept

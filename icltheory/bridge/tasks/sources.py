@@ -39,12 +39,6 @@ def local_source(spec: TaskSpec, path: Any) -> Callable[[str], SourceTable]:
 
     Returns:
         A function from the name of a split to its rows.
-
-    Raises:
-        FileNotFoundError: If the path does not exist, or later a split's file.
-
-    References:
-        Verified by ``tests/bridge/test_tasks_user.py``.
     """
     folder = Path(path)
     if not folder.exists():
@@ -117,14 +111,6 @@ def hub_source(spec: TaskSpec) -> Callable[[str], SourceTable]:
 
     Returns:
         A function from the name of a split to its rows.
-
-    Raises:
-        ImportError: If ``datasets`` is not installed.
-        ValueError: If the declaration names no data set.
-        FileNotFoundError: Later, if the data set cannot be had from the hub.
-
-    References:
-        Verified by ``tests/bridge/test_tasks_user.py``.
     """
     if not spec.hub:
         raise ValueError(

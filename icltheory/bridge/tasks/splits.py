@@ -21,8 +21,7 @@ class Draw(NamedTuple):
         validation: Class by class; empty if validation has a file of its own.
         rest: What neither took, class by class.
 
-    References:
-        Yao et al. (2024), section C.3. Verified by ``tests/bridge/test_tasks.py``.
+    Source: Yao et al. (2024), section C.3.
     """
 
     demonstrations: tuple[Example, ...]
@@ -44,9 +43,6 @@ def shuffle_seed(split: Split, seed: int) -> int | list[int]:
     Example:
         >>> shuffle_seed(Split(seed=66), 0), shuffle_seed(Split(seed=66), 1)
         (66, [66, 1])
-
-    References:
-        Verified by ``tests/bridge/test_tasks.py``.
     """
     return split.seed if seed == 0 else [split.seed, seed]
 
@@ -82,12 +78,7 @@ def draw(
     Returns:
         Demonstrations, validation and rest.
 
-    Raises:
-        ValueError: If a class has too few rows, or none from which other demonstrations
-            can be drawn.
-
-    References:
-        Yao et al. (2024), section C.3. Verified by ``tests/bridge/test_tasks.py``.
+    Source: Yao et al. (2024), section C.3.
     """
     by_class = _shuffled(examples, split, words, question_seed)
     asked_all = "rest" in (split.validation, split.test)

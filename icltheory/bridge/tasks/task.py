@@ -29,9 +29,6 @@ class Example(NamedTuple):
         fields: Texts that the templates name.
         label: Right class, or right option of a choice.
         index: Row in the file it came from, from 0.
-
-    References:
-        Verified by ``tests/bridge/test_tasks.py``.
     """
 
     fields: dict[str, str]
@@ -62,13 +59,7 @@ class LanguageTask:
         denominator: What a count of right answers is divided by, ``"n"`` or ``"n-1"``.
         sources: The files or hub splits that were read.
 
-    Raises:
-        ValueError: If there is no such scoring, two classes have the same word, or a
-            label is not the number of a class or, for a choice, of an option.
-
-    References:
-        Yao et al. (2024), sections C.1 to C.3.
-        Verified by ``tests/bridge/test_tasks.py``.
+    Source: Yao et al. (2024), sections C.1 to C.3.
     """
 
     name: str
@@ -113,9 +104,6 @@ class LanguageTask:
 
         Returns:
             The text in front of every question; empty for 0 shots.
-
-        Raises:
-            ValueError: If the task has fewer demonstrations.
         """
         chosen = self.demonstrations[: self._shots(shots)]
         return "".join(self._demonstration(example) for example in chosen)
@@ -130,9 +118,6 @@ class LanguageTask:
 
         Returns:
             The text behind the prefix.
-
-        Raises:
-            ValueError: If the task has fewer demonstrations.
         """
         if self._shots(shots) == 0 and self.template.zero_shot:
             return fill(self.template.zero_shot, example.fields)
@@ -164,9 +149,6 @@ class LanguageTask:
 
         Returns:
             Its examples.
-
-        Raises:
-            ValueError: If there is no such split.
         """
         check_choice("split", split, ("demonstrations", "validation", "test"))
         return getattr(self, split)
@@ -179,9 +161,6 @@ class LanguageTask:
 
         Returns:
             One count a label.
-
-        Raises:
-            ValueError: If there is no such split.
         """
         counts = Counter(example.label for example in self.examples(split))
         return tuple(counts[label] for label in range(len(self.labels)))
@@ -227,9 +206,6 @@ class LanguageTask:
             What was found: a space in front of the label, a label of several tokens, a
             prompt longer than the context, examples that stand in the test set too.
             Each says which examples. ``enforce`` raises and warns.
-
-        Raises:
-            ValueError: If there is no such split or there are fewer demonstrations.
         """
         examples, prefix = self.examples(split), self.prefix(shots)
         found: list[Finding] = []

@@ -39,20 +39,13 @@ def average_risk(
     Returns:
         Mean and standard error, which also unpack as ``mean, standard_error``.
 
-    Raises:
-        ValueError: If a count is not a positive integer.
-
     Example:
         >>> problem = LinearRegression.isotropic(1, noise_var=1.0)
         >>> mean, error = average_risk(problem, 1, jax.random.key(0), 2000)
         >>> bool(abs(mean - 1.6557) < 5 * error)
         True
 
-    References:
-        Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
-        Benefits of the MLP Component and One-Step GD Initialization" (2024), Lemma 6.1;
-        Bartlett, "On the theory of statistical regression" (1933), for the factor.
-        Verified by ``tests/identities/test_zhang_bayes_average.py``.
+    Source: Zhang, Wu and Bartlett (2024), Lemma 6.1; Bartlett (1933), for the factor.
     """
     check_positive_int("num_examples", num_examples)
     check_positive_int("num_samples", num_samples)

@@ -43,9 +43,6 @@ def posterior_mean(
     Returns:
         The posterior mean, (d,) or (B, d).
 
-    Raises:
-        ValueError: If the shapes do not match or the form is unknown.
-
     Example:
         >>> H, Psi = jnp.eye(2), jnp.array([[1.0, 0.2], [0.2, 0.5]])
         >>> problem = LinearRegression(H, jnp.array([1.0, -2.0]), Psi, 0.25)
@@ -53,10 +50,7 @@ def posterior_mean(
         >>> [round(float(w), 6) for w in posterior_mean(problem, X, y)]
         [0.842294, -1.872162]
 
-    References:
-        Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
-        Benefits of the MLP Component and One-Step GD Initialization" (2024), Lemma 6.1.
-        Verified by ``tests/identities/test_zhang_bayes.py``.
+    Source: Zhang, Wu and Bartlett (2024), Lemma 6.1.
     """
     check_choice("form", form, FORMS)
     X, y = _read(problem, X, y)

@@ -40,9 +40,7 @@ class LikelyRate:
         >>> round(float(found.lower_probability), 6), round(float(found.ratio), 6)
         (1.0, 6.0)
 
-    References:
-        Zhang, Wu and Bartlett (2024), Lemma 6.1 and Corollary 6.2. Verified by
-        ``tests/identities/test_zhang_high_probability.py``.
+    Source: Zhang, Wu and Bartlett (2024), Lemma 6.1 and Corollary 6.2.
     """
 
     lower: Scalar
@@ -79,18 +77,13 @@ def likely_rate(
     Returns:
         Bounds on R(X), which counts the query's noise, and the probabilities.
 
-    Raises:
-        ValueError: If M < 1 or c is negative.
-
     Example:
         >>> found = likely_rate(LinearRegression.isotropic(2, 4.0), 100)
         >>> round(float(found.lower), 4), bool(found.holds)
         (4.0267, True)
 
-    References:
-        Zhang, Wu and Bartlett (2024), Lemma 6.1, second part; Davidson and Szarek
-        (2001), Theorem II.13. Verified by
-        ``tests/identities/test_zhang_high_probability.py``.
+    Source: Zhang, Wu and Bartlett (2024), Lemma 6.1, second part; Davidson and Szarek
+    (2001), Theorem II.13.
     """
     spectrum = Spectrum.of(problem, num_examples)
     noise_var, signal, M = spectrum.noise_var, spectrum.signal, spectrum.M

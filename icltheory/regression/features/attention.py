@@ -31,9 +31,6 @@ def feature_attention(
     Returns:
         Attention ``(C, K, K)``; rows sum to 1.
 
-    Raises:
-        ValueError: If the shape does not fit.
-
     Example:
         >>> import jax.numpy as jnp
         >>> p = jnp.array([0.25, 0.75])
@@ -41,9 +38,7 @@ def feature_attention(
         >>> shares.round(6).tolist()
         [[[0.25, 0.75], [0.25, 0.75]]]
 
-    References:
-        Huang et al. (2024), definition of the attention scores.
-        Verified by ``tests/regression/test_features.py``.
+    Source: Huang et al. (2024), definition of the attention scores.
     """
     K = population.probabilities.shape[0]
     check_shape("logits", logits, (K, K))
@@ -68,19 +63,13 @@ def feature_losses(
     Returns:
         Losses, ``(K,)``.
 
-    Raises:
-        ValueError: If the shape does not fit.
-
     Example:
         >>> import jax.numpy as jnp
         >>> pop = FeaturePopulation.infinite(jnp.array([0.5, 0.5]))
         >>> feature_losses(jnp.zeros((2, 2)), pop).tolist()
         [0.25, 0.25]
 
-    References:
-        Huang et al. (2024), the population loss.
-        Verified by ``tests/identities/test_huang.py`` and
-        ``tests/regression/test_features.py``.
+    Source: Huang et al. (2024), the population loss.
     """
     attention = feature_attention(logits, population)
     missed = jnp.eye(attention.shape[-1], dtype=attention.dtype)[None] - attention
@@ -109,19 +98,13 @@ def feature_gradient(
     Returns:
         The gradient, ``(K, K)``.
 
-    Raises:
-        ValueError: If the shape does not fit.
-
     Example:
         >>> import jax.numpy as jnp
         >>> pop = FeaturePopulation.infinite(jnp.array([0.5, 0.5]))
         >>> feature_gradient(jnp.zeros((2, 2)), pop).tolist()
         [[-0.125, 0.125], [0.125, -0.125]]
 
-    References:
-        Huang et al. (2024), gradient of the population loss.
-        Verified by ``tests/identities/test_huang.py`` and
-        ``tests/regression/test_features.py``.
+    Source: Huang et al. (2024), gradient of the population loss.
     """
     attention = feature_attention(logits, population)
     diagonal = jnp.eye(attention.shape[-1], dtype=attention.dtype)[None]

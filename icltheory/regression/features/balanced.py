@@ -46,18 +46,13 @@ def balanced_time(
     Returns:
         Times; zero at 1 / K, infinite at 1.
 
-    Raises:
-        ValueError: If there are fewer than two features or a value is out of range.
-
     Example:
         >>> import jax.numpy as jnp
         >>> round(float(balanced_time(jnp.array(0.5), 5, 0.5)), 1)
         63.2
 
-    References:
-        Huang et al. (2024), the two phases of balanced features, here in closed form.
-        Verified by ``tests/identities/test_huang.py`` and
-        ``tests/regression/test_features.py``.
+    Source: Huang et al. (2024), the two phases of balanced features, here in closed
+    form.
     """
     check_integer("num_features", num_features, 2)
     check_positive("step_size", step_size)
@@ -85,18 +80,12 @@ def balanced_attention(
     Returns:
         Attention 1 - u(t).
 
-    Raises:
-        ValueError: If there are fewer than two features, a time is negative, or eta is
-            not positive.
-
     Example:
         >>> import jax.numpy as jnp
         >>> balanced_attention(jnp.array([0.0, 63.2, 1e5]), 5, 0.5).round(3).tolist()
         [0.2, 0.5, 0.994]
 
-    References:
-        Huang et al. (2024). Verified by ``tests/identities/test_huang.py`` and
-        ``tests/regression/test_features.py``.
+    Source: Huang et al. (2024).
     """
     check_integer("num_features", num_features, 2)
     check_positive("step_size", step_size)
@@ -140,18 +129,12 @@ def balanced_loss(
     Returns:
         Losses.
 
-    Raises:
-        ValueError: If there are fewer than two features or attention is outside of
-            [0, 1].
-
     Example:
         >>> import jax.numpy as jnp
         >>> float(balanced_loss(jnp.array(0.5), 2))
         0.25
 
-    References:
-        Huang et al. (2024). Verified by ``tests/identities/test_huang.py`` and
-        ``tests/regression/test_features.py``.
+    Source: Huang et al. (2024).
     """
     check_integer("num_features", num_features, 2)
     check_unit("attention", attention)
@@ -173,17 +156,11 @@ def loss_asymptote(num_features: int, step_size: Number) -> Float[Array, ""]:
     Returns:
         The limit.
 
-    Raises:
-        ValueError: If there are fewer than two features or eta is not positive.
-
     Example:
         >>> float(loss_asymptote(5, 0.5))
         2.0
 
-    References:
-        Huang et al. (2024), the second phase.
-        Verified by ``tests/identities/test_huang.py`` and
-        ``tests/regression/test_features.py``.
+    Source: Huang et al. (2024), the second phase.
     """
     check_integer("num_features", num_features, 2)
     check_positive("step_size", step_size)

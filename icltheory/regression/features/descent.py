@@ -32,9 +32,7 @@ class FeaturePath:
         attention: Mean attention of query k on feature n, ``(T, K, K)``.
         losses: Loss of each query, ``(T, K)``.
 
-    References:
-        Huang et al. (2024). Verified by ``tests/identities/test_huang.py`` and
-        ``tests/regression/test_features.py``.
+    Source: Huang et al. (2024).
     """
 
     steps: Int[Array, " T"]
@@ -71,9 +69,6 @@ def feature_descent(
     Returns:
         The path.
 
-    Raises:
-        ValueError: If a number is not in its range, or a shape does not fit.
-
     Example:
         >>> import jax.numpy as jnp
         >>> pop = FeaturePopulation.infinite(jnp.full(5, 0.2))
@@ -81,10 +76,7 @@ def feature_descent(
         >>> path.own_attention[:, 0].round(2).tolist()
         [0.2, 0.64, 0.8]
 
-    References:
-        Huang et al. (2024), training by gradient descent.
-        Verified by ``tests/identities/test_huang.py`` and
-        ``tests/regression/test_features.py``.
+    Source: Huang et al. (2024), training by gradient descent.
     """
     check_steps(num_steps, record_every)
     check_shape("step_size", step_size, ())

@@ -25,10 +25,7 @@ class FeaturePhases:
         shed: Smallest logit of another feature along the path: how far the strongest
             competitor was pushed down, ``(K,)``.
 
-    References:
-        Huang et al. (2024), phases of imbalanced features.
-        Verified by ``tests/identities/test_huang.py`` and
-        ``tests/regression/test_features.py``.
+    Source: Huang et al. (2024), phases of imbalanced features.
     """
 
     overtaken: Float[Array, " K"]
@@ -61,10 +58,7 @@ def feature_phases(
         >>> found.learned.round().tolist(), found.overtaken.round().tolist()
         ([5.0, 61.0], [0.0, 12.0])
 
-    References:
-        Huang et al. (2024), phases of imbalanced features.
-        Verified by ``tests/identities/test_huang.py`` and
-        ``tests/regression/test_features.py``.
+    Source: Huang et al. (2024), phases of imbalanced features.
     """
     check_nonnegative("loss_level", loss_level)
     K = path.logits.shape[1]

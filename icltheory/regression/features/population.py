@@ -51,9 +51,7 @@ class FeaturePopulation:
         >>> FeaturePopulation.infinite(p).counts.tolist()
         [[0.5, 0.5]]
 
-    References:
-        Huang et al. (2024), setting. Verified by
-        ``tests/regression/test_features.py``.
+    Source: Huang et al. (2024), setting.
     """
 
     probabilities: Float[Array, " K"]
@@ -69,9 +67,6 @@ class FeaturePopulation:
 
         Returns:
             The population, of one context.
-
-        Raises:
-            ValueError: If they are no probabilities of two features or more.
         """
         p = _probabilities(probabilities)
         return cls(p, p[None], jnp.ones(1, p.dtype))
@@ -88,9 +83,6 @@ class FeaturePopulation:
 
         Returns:
             The population, of binomial(N + K - 1, K - 1) contexts.
-
-        Raises:
-            ValueError: If there are more than 100,000 contexts; draw them instead.
         """
         p = _probabilities(probabilities)
         check_positive_int("num_examples", num_examples)
@@ -132,9 +124,6 @@ class FeaturePopulation:
 
         Returns:
             The empirical population.
-
-        Raises:
-            ValueError: If they are no probabilities, or a number is not positive.
         """
         check_key("key", key)
         p = _probabilities(probabilities)

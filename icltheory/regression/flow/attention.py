@@ -52,9 +52,7 @@ class AttentionTrajectory:
         >>> [round(float(u), 3) for u in path.weights.u], float(path.balance)
         ([1.0, 0.577], 0.0)
 
-    References:
-        Zhang, Frei and Bartlett, "Trained Transformers Learn Linear Models In-Context"
-        (JMLR 2024), Theorem 4.1. Verified by ``tests/identities/test_frei_flow.py``.
+    Source: Zhang, Frei and Bartlett (2024), Theorem 4.1.
     """
 
     times: Float[Array, "T"]
@@ -103,20 +101,13 @@ def attention_flow(
     Returns:
         The path.
 
-    Raises:
-        ValueError: If the shapes do not fit, Lambda is not positive definite, N < 1,
-            the times decrease or u^2 < ||U||_F^2.
-        ImportError: If diffrax is not installed.
-
     Example:
         >>> start = AttentionWeights(jnp.array(1.0), jnp.eye(1))
         >>> path = attention_flow(jnp.eye(1), 1, start, jnp.array([0.0, 50.0]))
         >>> [round(float(excess), 4) for excess in path.excess]
         [0.6667, 0.0]
 
-    References:
-        Zhang, Frei and Bartlett, "Trained Transformers Learn Linear Models In-Context"
-        (JMLR 2024), Theorem 4.1. Verified by ``tests/identities/test_frei_flow.py``.
+    Source: Zhang, Frei and Bartlett (2024), Theorem 4.1.
     """
     load()
     cov = read_input_cov(input_cov, definite=True)

@@ -50,10 +50,6 @@ def gradient_descent(
     Returns:
         The trajectory from step 0 on. ``succeeded`` says that the end is finite.
 
-    Raises:
-        ValueError: If the dimensions differ, M < 1, tau = 0, or a number is not in its
-            range.
-
     Example:
         >>> task = LinearRegression.isotropic(2)
         >>> start = ltb.GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
@@ -61,9 +57,7 @@ def gradient_descent(
         >>> path.times.tolist(), path.excess.round(4).tolist()
         ([0.0, 10.0, 20.0], [3.0, 0.0, 0.0])
 
-    References:
-        Zhang, Wu and Bartlett (2024), Theorem 6.3. Verified by
-        ``tests/identities/test_zhang_flow_descent.py``.
+    Source: Zhang, Wu and Bartlett (2024), Theorem 6.3.
     """
     step_size = _read(problem, num_examples, model, step_size, num_steps, record_every)
     M = jnp.asarray(num_examples)
@@ -111,10 +105,6 @@ def sampled_sgd(
     Returns:
         The trajectory from step 0 on; its risks are exact, not those of the samples.
 
-    Raises:
-        ValueError: If the dimensions differ, M < 1, tau = 0, or a number is not in its
-            range.
-
     Example:
         >>> task = LinearRegression.isotropic(2)
         >>> start = ltb.GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
@@ -123,9 +113,7 @@ def sampled_sgd(
         >>> float(path.excess[0]), bool(path.excess[1] < 0.1)
         (3.0, True)
 
-    References:
-        Zhang, Wu and Bartlett (2024), Section 6. Verified by
-        ``tests/identities/test_zhang_flow_descent.py``.
+    Source: Zhang, Wu and Bartlett (2024), Section 6.
     """
     check_positive_int("num_examples", num_examples)
     check_positive_int("batch_size", batch_size)

@@ -40,9 +40,6 @@ def gd_beta_limit(
     Returns:
         The model at time infinity.
 
-    Raises:
-        ValueError: If the dimensions differ, M < 1 or tau = 0.
-
     Example:
         >>> H = jnp.diag(jnp.array([1.0, 0.0]))
         >>> task = LinearRegression(H, jnp.ones(2), jnp.eye(2), 0.0)
@@ -50,10 +47,7 @@ def gd_beta_limit(
         >>> end.beta.tolist(), end.Gamma.round(3).tolist()
         ([1.0, 0.0], [[0.8, 1.0], [1.0, 1.0]])
 
-    References:
-        Zhang, Wu and Bartlett (2024), Theorem 6.3. Verified by
-        ``tests/identities/test_zhang_theorem_6_3.py`` and
-        ``tests/regression/test_flow.py``.
+    Source: Zhang, Wu and Bartlett (2024), Theorem 6.3.
     """
     read_start(problem, num_examples, start)
     ends = ltb.gd_beta_minimizers(problem, num_examples)
@@ -89,10 +83,7 @@ class FlowBounds:
         >>> bounds.beta.round(3).tolist(), float(bounds.alpha), float(bounds.gamma)
         ([1.414, 0.52], 2.0, 2.0)
 
-    References:
-        Zhang, Wu and Bartlett (2024), Lemmas G.3, G.5 and G.6. Verified by
-        ``tests/identities/test_zhang_theorem_6_3.py`` and
-        ``tests/regression/test_flow.py``.
+    Source: Zhang, Wu and Bartlett (2024), Lemmas G.3, G.5 and G.6.
     """
 
     times: Float[Array, "T"]
@@ -146,9 +137,6 @@ def gd_beta_rates(
     Returns:
         The curves and their constants. If H = 0 nothing moves and all are 0.
 
-    Raises:
-        ValueError: If the dimensions differ, M < 1, tau = 0 or the times decrease.
-
     Example:
         >>> task = LinearRegression.isotropic(2)
         >>> start = ltb.GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
@@ -156,10 +144,7 @@ def gd_beta_rates(
         >>> [round(float(bound), 3) for bound in bounds.Gamma]
         [0.566, 1.159]
 
-    References:
-        Zhang, Wu and Bartlett (2024), Lemmas G.3, G.5 and G.6. Verified by
-        ``tests/identities/test_zhang_theorem_6_3.py`` and
-        ``tests/regression/test_flow.py``.
+    Source: Zhang, Wu and Bartlett (2024), Lemmas G.3, G.5 and G.6.
     """
     moments = read_start(problem, num_examples, start)
     t = read_times(times, jnp.result_type(float, start.dtype, problem.dtype))

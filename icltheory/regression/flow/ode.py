@@ -76,11 +76,6 @@ def gradient_flow(
     Returns:
         The trajectory, with beta, Gamma, risk and excess at the times.
 
-    Raises:
-        ValueError: If the dimensions differ, M < 1, tau = 0, the times decrease, or the
-            solver is not one for the model.
-        ImportError: If diffrax is not installed.
-
     Example:
         >>> task = LinearRegression.isotropic(2)
         >>> start = ltb.GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
@@ -88,10 +83,7 @@ def gradient_flow(
         >>> [round(float(risk), 3) for risk in path.risk], path.Gamma.shape
         ([4.0, 1.142, 1.0], (3, 2, 2))
 
-    References:
-        Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
-        Benefits of the MLP Component and One-Step GD Initialization" (2024), Theorem
-        6.3 and Appendix G. Verified by ``tests/identities/test_zhang_theorem_6_3.py``.
+    Source: Zhang, Wu and Bartlett (2024), Theorem 6.3 and Appendix G.
     """
     load()
     read_start(problem, num_examples, model)

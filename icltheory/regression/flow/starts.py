@@ -33,9 +33,7 @@ class AttentionWeights:
         >>> float(step.predict(jnp.eye(2), jnp.array([2.0, 4.0]), jnp.ones(2)))
         3.0
 
-    References:
-        Zhang, Frei and Bartlett (JMLR 2024), Section 4. Verified by
-        ``tests/identities/test_frei_flow.py``.
+    Source: Zhang, Frei and Bartlett (JMLR 2024), Section 4.
     """
 
     u: Number
@@ -68,18 +66,12 @@ def attention_start(
     Returns:
         The weights at time 0; they are balanced, u^2 = ||U||_F^2.
 
-    Raises:
-        ValueError: If the shapes do not fit, Lambda is not positive definite, Theta is
-            not of norm 1, or s is 0 or too large for their theorem.
-
     Example:
         >>> start = attention_start(jnp.eye(4), 3, jnp.eye(4) / 2**0.5, 0.5)
         >>> float(start.u), round(float(start.U[0, 0]), 6)
         (0.5, 0.25)
 
-    References:
-        Zhang, Frei and Bartlett (JMLR 2024), Assumption 3.3. Verified by
-        ``tests/identities/test_frei_flow.py``.
+    Source: Zhang, Frei and Bartlett (JMLR 2024), Assumption 3.3.
     """
     constants = convergence_constants(input_cov, num_examples, Theta, scale)
     fits = constants.holds & (jnp.asarray(scale) > 0)

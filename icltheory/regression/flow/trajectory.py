@@ -40,10 +40,7 @@ class FlowTrajectory:
         >>> float(path.risk[0]), path.Gamma.shape
         (2.0, (4, 2, 2))
 
-    References:
-        Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
-        Benefits of the MLP Component and One-Step GD Initialization" (2024), Theorem
-        6.3. Verified by ``tests/identities/test_zhang_theorem_6_3.py``.
+    Source: Zhang, Wu and Bartlett (2024), Theorem 6.3.
     """
 
     times: Float[Array, "T"]

@@ -34,9 +34,7 @@ class KernelDescent:
         converges: Whether it is and r < 2 / lambda_max; else the depth diverges.
         asymmetry: See :class:`KernelSystem`; the closed form needs it to be 0.
 
-    References:
-        Cheng et al. (2024). Verified by ``tests/identities/test_cheng.py`` and
-        ``tests/regression/test_kernel_descent.py``.
+    Source: Cheng et al. (2024).
     """
 
     prediction: Float[Array, " T"]
@@ -69,19 +67,13 @@ def functional_descent(
     Returns:
         :math:`f_0, \dots, f_L` at the query, ``(L + 1,)``.
 
-    Raises:
-        ValueError: If the shape does not fit or L is not positive.
-
     Example:
         >>> import jax.numpy as jnp
         >>> one = KernelSystem.of("linear", jnp.array([[1.0]]), jnp.array([2.0]))
         >>> functional_descent(one, jnp.array([3.0]), 0.5, 3).tolist()
         [0.0, 3.0, 4.5, 5.25]
 
-    References:
-        Cheng et al. (2024), functional gradient descent.
-        Verified by ``tests/identities/test_cheng.py`` and
-        ``tests/regression/test_kernel_descent.py``.
+    Source: Cheng et al. (2024), functional gradient descent.
     """
     check_shape("y", y, (len(system.normalizers),))
     check_positive_int("num_steps", num_steps)
@@ -122,18 +114,13 @@ def descent_weights(
     Returns:
         Weights, ``(T, N)``.
 
-    Raises:
-        ValueError: If a concrete depth is negative.
-
     Example:
         >>> import jax.numpy as jnp
         >>> one = KernelSystem.of("linear", jnp.array([[1.0]]), jnp.array([2.0]))
         >>> descent_weights(one, 0.5, jnp.array([0, 1, 3])).ravel().tolist()
         [0.0, 1.0, 1.75]
 
-    References:
-        Cheng et al. (2024). Verified by ``tests/identities/test_cheng.py`` and
-        ``tests/regression/test_kernel_descent.py``.
+    Source: Cheng et al. (2024).
     """
     check_shape("depths", depths, ("T",))
     check_at_least("depths", depths, 0)
@@ -170,9 +157,6 @@ def kernel_descent(
     Returns:
         Predictions, their limit and the conditions.
 
-    Raises:
-        ValueError: If the shape does not fit or a concrete depth is negative.
-
     Example:
         >>> import jax.numpy as jnp
         >>> X, y = jnp.array([[1.0], [-2.0]]), jnp.array([3.0, 4.0])
@@ -183,9 +167,7 @@ def kernel_descent(
         >>> bool(kernel_descent(relu, y, 0.6, jnp.array([1])).converges)
         False
 
-    References:
-        Cheng et al. (2024). Verified by ``tests/identities/test_cheng.py`` and
-        ``tests/regression/test_kernel_descent.py``.
+    Source: Cheng et al. (2024).
     """
     check_shape("y", y, (len(system.normalizers),))
     r = jnp.asarray(step_size, system.matrix.dtype)

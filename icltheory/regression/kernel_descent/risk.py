@@ -26,19 +26,13 @@ def gaussian_process_risk(
     Returns:
         Errors at every depth.
 
-    Raises:
-        ValueError: If shapes do not fit.
-
     Example:
         >>> import jax.numpy as jnp
         >>> C = jnp.array([[1.0, 0.5], [0.5, 1.0]])
         >>> gaussian_process_risk(jnp.array([[0.0], [0.5]]), C).tolist()
         [1.0, 0.75]
 
-    References:
-        Cheng et al. (2024), Gaussian-process data.
-        Verified by ``tests/identities/test_cheng.py`` and
-        ``tests/regression/test_kernel_descent.py``.
+    Source: Cheng et al. (2024), Gaussian-process data.
     """
     w, C = jnp.asarray(weights), jnp.asarray(covariance)
     check_shape("covariance", C, (w.shape[-1] + 1, w.shape[-1] + 1))
@@ -57,18 +51,12 @@ def kriging_risk(covariance: Float[ArrayLike, "_P _P"]) -> Scalar:
     Returns:
         The error of kriging.
 
-    Raises:
-        ValueError: If it is not square.
-
     Example:
         >>> import jax.numpy as jnp
         >>> float(kriging_risk(jnp.array([[1.0, 0.5], [0.5, 1.0]])))
         0.75
 
-    References:
-        Cheng et al. (2024), Bayes predictor of a Gaussian process.
-        Verified by ``tests/identities/test_cheng.py`` and
-        ``tests/regression/test_kernel_descent.py``.
+    Source: Cheng et al. (2024), Bayes predictor of a Gaussian process.
     """
     C = jnp.asarray(covariance)
     check_shape("covariance", C, ("P", "P"))

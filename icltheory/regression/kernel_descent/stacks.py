@@ -35,10 +35,6 @@ def kernel_descent_stack(
     Returns:
         The stack, of width d_in + 1.
 
-    Raises:
-        ValueError: If there is no step, ``d_in`` is not positive, or the name is
-            unknown.
-
     Example:
         >>> import jax.numpy as jnp
         >>> stack = kernel_descent_stack(jnp.full(3, 0.5), 1, "linear")
@@ -47,9 +43,8 @@ def kernel_descent_stack(
         >>> constructions.read_prediction(out.h_query, 1)[1:].ravel().tolist()
         [3.0, 4.5, 5.25]
 
-    References:
-        Cheng et al. (2024), the construction; von Oswald et al. (2023), proposition 1.
-        Verified by ``tests/identities/test_cheng.py``.
+    Source: Cheng et al. (2024), the construction; von Oswald et al. (2023), proposition
+    1.
     """
     linear = constructions.gradient_descent(step_sizes, d_in)
     if kernel == "softmax":

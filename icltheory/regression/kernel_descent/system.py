@@ -40,8 +40,7 @@ class KernelSystem:
         >>> relu.matrix.tolist(), float(relu.largest_step)
         ([[1.0, 0.0], [0.0, 4.0]], 0.5)
 
-    References:
-        Cheng et al. (2024). Verified by ``tests/regression/test_kernel_descent.py``.
+    Source: Cheng et al. (2024).
     """
 
     matrix: Float[Array, "N N"]
@@ -69,9 +68,6 @@ class KernelSystem:
 
         Returns:
             The system.
-
-        Raises:
-            ValueError: If shapes do not fit or the name is unknown.
         """
         X, x_query = widened(X), widened(x_query)
         check_shape("X", X, ("N", "d"))

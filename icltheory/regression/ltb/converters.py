@@ -44,18 +44,12 @@ def gd_beta_to_ltb(
     Returns:
         The block: the same function of every prompt.
 
-    Raises:
-        ValueError: If a width is too small.
-
     Example:
         >>> block = gd_beta_to_ltb(GDBeta(jnp.ones(2), 2 * jnp.eye(2)))
         >>> float(block.predict(jnp.eye(2), jnp.array([1.0, 4.0]), jnp.ones(2)))
         5.0
 
-    References:
-        Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
-        Benefits of the MLP Component and One-Step GD Initialization" (2024), Lemma 5.1.
-        Verified by ``tests/identities/test_zhang_lemma_5_1.py``.
+    Source: Zhang, Wu and Bartlett (2024), Lemma 5.1.
     """
     beta, Gamma = jnp.asarray(model.beta), jnp.asarray(model.Gamma)
     d = model.dim
@@ -101,9 +95,7 @@ def ltb_to_gd_beta(model: LTB | EffectiveParameters) -> GDBeta:
         >>> ltb_to_gd_beta(gd_beta_to_ltb(gd)).Gamma.tolist()
         [[1.0, 2.0], [3.0, 4.0]]
 
-    References:
-        Zhang, Wu and Bartlett (2024), Theorem 5.3. Verified by
-        ``tests/identities/test_zhang_theorem_5_3.py``.
+    Source: Zhang, Wu and Bartlett (2024), Theorem 5.3.
     """
     parts = model.effective()
     U = jnp.asarray(parts.U)
@@ -129,9 +121,7 @@ def effective_to_ltb(parts: EffectiveParameters) -> LTB:
         >>> effective_to_ltb(parts).effective().p.tolist()
         [-1.0, -1.0]
 
-    References:
-        Zhang, Wu and Bartlett (2024), Section 3. Verified by
-        ``tests/identities/test_zhang_ltb_models.py``.
+    Source: Zhang, Wu and Bartlett (2024), Section 3.
     """
     attention = effective_to_lsa(parts)
     label = _label_row(parts.dim, parts.dtype)
@@ -159,9 +149,7 @@ def effective_to_lsa(parts: EffectiveParameters) -> LSA:
         >>> effective_to_lsa(parts).W_V.tolist()
         [[-0.0, -0.0, 1.0]]
 
-    References:
-        Zhang, Wu and Bartlett (2024), Section 3. Verified by
-        ``tests/identities/test_zhang_ltb_models.py``.
+    Source: Zhang, Wu and Bartlett (2024), Section 3.
     """
     scores = jnp.concatenate([jnp.asarray(parts.U), jnp.asarray(parts.u)[None]])
     values = jnp.append(jnp.asarray(parts.p), jnp.asarray(parts.v))
@@ -192,18 +180,12 @@ def von_oswald_lsa(start: Float[ArrayLike, "_d"], step_size: Number) -> LSA:
     Returns:
         The layer. ``constructions.gradient_descent`` is the same in many layers.
 
-    Raises:
-        ValueError: If the shapes do not fit.
-
     Example:
         >>> layer = von_oswald_lsa(jnp.zeros(2), 1.0)
         >>> float(-layer.predict(jnp.eye(2), jnp.array([2.0, 4.0]), jnp.ones(2)))
         3.0
 
-    References:
-        von Oswald, Niklasson, Randazzo, Sacramento, Mordvintsev, Zhmoginov and
-        Vladymyrov, "Transformers Learn In-Context by Gradient Descent" (2023),
-        Proposition 1. Verified by ``tests/identities/test_zhang_lemma_5_1.py``.
+    Source: von Oswald et al. (2023), Proposition 1.
     """
     check_shape("start", start, ("d",))
     check_finite("start", start)

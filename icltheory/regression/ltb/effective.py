@@ -60,19 +60,13 @@ class EffectiveParameters:
     Returns:
         A frozen pytree.
 
-    Raises:
-        ValueError: If the shapes do not fit or an entry is not finite.
-
     Example:
         >>> zero, eye = jnp.zeros(2), jnp.eye(2)
         >>> step = EffectiveParameters(zero, zero, 1.0, eye, zero)  # one step of size 1
         >>> float(step.predict(eye, jnp.array([2.0, 4.0]), jnp.ones(2)))
         3.0
 
-    References:
-        Zhang, Wu and Bartlett (2024), Section 3 and Appendices B and D. Verified by
-        ``tests/identities/test_zhang_ltb_models.py`` and
-        ``tests/identities/test_zhang_ltb_predictions.py``.
+    Source: Zhang, Wu and Bartlett (2024), Section 3 and Appendices B and D.
     """
 
     c: VectorField

@@ -35,17 +35,13 @@ def small_mean_gap(problem: LinearRegression, num_examples: Count) -> Scalar:
     Returns:
         The second-order term.
 
-    Raises:
-        ValueError: If M < 1 or tau = 0.
-
     Example:
         >>> task = LinearRegression(jnp.eye(2), 0.01 * jnp.ones(2), jnp.eye(2), 0.0)
         >>> round(1e4 * float(small_mean_gap(task, 4)), 4)
         0.7797
 
-    References:
-        Zhang, Wu and Bartlett (2024), Theorem 4.1 (its setting; the formula is not the
-        paper's). Verified by ``tests/identities/test_zhang_lsa.py``.
+    Source: Zhang, Wu and Bartlett (2024), Theorem 4.1 (its setting; the formula is not
+    the paper's).
     """
     white = Whitened.of(problem)
     check_tau(white.tau)
@@ -77,18 +73,14 @@ def scalar_gap(problem: LinearRegression, num_examples: Count) -> tuple[Scalar, 
         The gap, and the largest |H^{1/2} beta*| for which it is that: infinite where
         z_1 z_2 is not positive.
 
-    Raises:
-        ValueError: If d is not 1, M < 1 or tau = 0.
-
     Example:
         >>> task = LinearRegression(jnp.eye(1), 0.1 * jnp.ones(1), jnp.eye(1), 1.0)
         >>> gap, largest = scalar_gap(task, 10)
         >>> round(float(gap), 6), round(float(largest), 4)
         (0.001579, 1.9531)
 
-    References:
-        Zhang, Wu and Bartlett (2024), Theorem 4.1 (its setting; the formula is not the
-        paper's). Verified by ``tests/identities/test_zhang_lsa.py``.
+    Source: Zhang, Wu and Bartlett (2024), Theorem 4.1 (its setting; the formula is not
+    the paper's).
     """
     if problem.dim != 1:
         raise ValueError(f"problem: expected dimension 1, got {problem.dim}")

@@ -40,19 +40,13 @@ class GDBeta:
     Returns:
         A frozen pytree.
 
-    Raises:
-        ValueError: If the shapes do not fit or an entry is not finite.
-
     Example:
         >>> model = GDBeta(jnp.ones(2), 2 * jnp.eye(2))
         >>> X, y = jnp.eye(2), jnp.array([1.0, 4.0])
         >>> float(model.predict(X, y, jnp.ones(2)))
         5.0
 
-    References:
-        Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
-        Benefits of the MLP Component and One-Step GD Initialization" (2024), Section 5.
-        Verified by ``tests/identities/test_zhang_gd_beta.py``.
+    Source: Zhang, Wu and Bartlett (2024), Section 5.
     """
 
     beta: VectorField

@@ -39,9 +39,7 @@ class SpuriousMinimum:
         >>> bool(spurious_minimum(task, 2).is_local_minimum)
         True
 
-    References:
-        Zhang, Wu and Bartlett (2024), remarks after Theorem 6.3. Verified by
-        ``tests/identities/test_zhang_theorem_5_3.py``.
+    Source: Zhang, Wu and Bartlett (2024), remarks after Theorem 6.3.
     """
 
     parameters: EffectiveParameters
@@ -80,18 +78,14 @@ def spurious_minimum(problem: LinearRegression, num_examples: Count) -> Spurious
     Returns:
         The point, its excess, and the margin of the condition.
 
-    Raises:
-        ValueError: If M < 1 or tau = 0.
-
     Example:
         >>> cov = jnp.diag(jnp.array([1.0, 0.05]))
         >>> task = LinearRegression(jnp.eye(2), jnp.zeros(2), cov, 0.25)
         >>> round(float(spurious_minimum(task, 2).excess), 6)
         0.003448
 
-    References:
-        Zhang, Wu and Bartlett (2024), remarks after Theorem 6.3 (the point is not the
-        paper's). Verified by ``tests/identities/test_zhang_theorem_5_3.py``.
+    Source: Zhang, Wu and Bartlett (2024), remarks after Theorem 6.3 (the point is not
+    the paper's).
     """
     white = Whitened.of(problem)
     check_tau(white.tau)
@@ -141,9 +135,6 @@ def excess_profile(
     Returns:
         The excess at every angle.
 
-    Raises:
-        ValueError: If M < 1, tau = 0 or the angles are no vector.
-
     Example:
         >>> cov = jnp.diag(jnp.array([1.0, 0.05]))
         >>> task = LinearRegression(jnp.eye(2), jnp.zeros(2), cov, 0.25)
@@ -151,9 +142,7 @@ def excess_profile(
         >>> [round(float(end), 6) for end in ends]
         [0.003448, 0.0]
 
-    References:
-        Zhang, Wu and Bartlett (2024), remarks after Theorem 6.3. Verified by
-        ``tests/identities/test_zhang_theorem_5_3.py``.
+    Source: Zhang, Wu and Bartlett (2024), remarks after Theorem 6.3.
     """
     check_shape("angles", angles, ("n",))
     white = Whitened.of(problem)

@@ -62,10 +62,6 @@ def optimal_lsa(
     Returns:
         The model, with d_k = d + 1 and d_v = 1, and its risk.
 
-    Raises:
-        ValueError: If M < 1, tau = tr(H Psi) + sigma^2 is 0 or there is no start.
-        ImportError: If optimistix is missing; the extra ``solvers`` brings it.
-
     Example:
         >>> import jax
         >>> task = LinearRegression(jnp.eye(2), 2.0 * jnp.ones(2), jnp.eye(2), 0.25)
@@ -73,10 +69,7 @@ def optimal_lsa(
         >>> round(float(risk), 3), round(float(model.risk(task, 10)), 3)
         (2.347, 2.347)
 
-    References:
-        Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
-        Benefits of the MLP Component and One-Step GD Initialization" (2024), Theorem
-        4.1. Verified by ``tests/identities/test_zhang_lsa.py``.
+    Source: Zhang, Wu and Bartlett (2024), Theorem 4.1.
     """
     check_positive_int("num_starts", num_starts)
     white = Whitened.of(problem)

@@ -118,19 +118,13 @@ class LSA(_Block):
     Returns:
         A frozen pytree.
 
-    Raises:
-        ValueError: If the shapes do not fit or an entry is not finite.
-
     Example:
         >>> e, I = jnp.array([[0.0, 0.0, 1.0]]), jnp.eye(2, 3)
         >>> model = LSA(I, I, e, e)  # one gradient step of size 1 from zero
         >>> float(model.predict(jnp.eye(2), jnp.array([2.0, 4.0]), jnp.ones(2)))
         3.0
 
-    References:
-        Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
-        Benefits of the MLP Component and One-Step GD Initialization" (2024), Section 3.
-        Verified by ``tests/identities/test_zhang_ltb_models.py``.
+    Source: Zhang, Wu and Bartlett (2024), Section 3.
     """
 
     W_K: WeightField
@@ -165,9 +159,6 @@ class LTB(_Block):
     Returns:
         A frozen pytree.
 
-    Raises:
-        ValueError: If the shapes do not fit or an entry is not finite.
-
     Example:
         >>> e, I = jnp.array([[0.0, 0.0, 1.0]]), jnp.eye(2, 3)
         >>> start = jnp.array([[1.0, 1.0, 1.0]])  # <(1, 1), x> without examples
@@ -175,10 +166,7 @@ class LTB(_Block):
         >>> float(model.predict(jnp.eye(2), jnp.ones(2), jnp.array([2.0, 3.0])))
         5.0
 
-    References:
-        Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
-        Benefits of the MLP Component and One-Step GD Initialization" (2024), Section 3.
-        Verified by ``tests/identities/test_zhang_ltb_models.py``.
+    Source: Zhang, Wu and Bartlett (2024), Section 3.
     """
 
     W_K: WeightField

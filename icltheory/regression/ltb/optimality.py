@@ -43,9 +43,7 @@ class OptimalityConditions:
         >>> bool(conditions.hold()), int(conditions.rank)
         (True, 2)
 
-    References:
-        Zhang, Wu and Bartlett (2024), Theorem 5.3. Verified by
-        ``tests/identities/test_zhang_theorem_5_3.py``.
+    Source: Zhang, Wu and Bartlett (2024), Theorem 5.3.
     """
 
     value: Scalar
@@ -88,9 +86,6 @@ def optimality_conditions(
     Returns:
         The distance from each condition.
 
-    Raises:
-        ValueError: If the dimensions differ, M < 1 or tau = 0.
-
     Example:
         >>> task = LinearRegression(jnp.eye(2), jnp.ones(2), jnp.eye(2), 0.0)
         >>> model = GDBeta(jnp.zeros(2), 0.5 * jnp.eye(2))
@@ -98,10 +93,7 @@ def optimality_conditions(
         >>> bool(conditions.hold()), float(conditions.read_out)
         (False, 1.0)
 
-    References:
-        Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
-        Benefits of the MLP Component and One-Step GD Initialization" (2024), Theorem
-        5.3. Verified by ``tests/identities/test_zhang_theorem_5_3.py``.
+    Source: Zhang, Wu and Bartlett (2024), Theorem 5.3.
     """
     parts = model.effective()
     check_dim(problem, parts.dim)

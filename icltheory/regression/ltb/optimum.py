@@ -37,18 +37,12 @@ def minimal_risk(problem: LinearRegression, num_examples: Count) -> Scalar:
     Returns:
         The risk.
 
-    Raises:
-        ValueError: If M < 1 or tau = 0.
-
     Example:
         >>> task = LinearRegression.isotropic(20)
         >>> round(float(minimal_risk(task, 40)), 4)
         6.8852
 
-    References:
-        Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
-        Benefits of the MLP Component and One-Step GD Initialization" (2024), Theorem
-        5.2. Verified by ``tests/identities/test_zhang_theorem_5_2.py``.
+    Source: Zhang, Wu and Bartlett (2024), Theorem 5.2.
     """
     moments = Moments.of(problem, num_examples)
     check_tau(moments.tau)
@@ -81,18 +75,12 @@ def optimal_gd_beta(
     Returns:
         The model, and its risk R_min.
 
-    Raises:
-        ValueError: If M < 1 or tau = tr(H Psi) + sigma^2 is 0.
-
     Example:
         >>> best, risk = optimal_gd_beta(LinearRegression.isotropic(5), 20)
         >>> best.Gamma[0, :2].round(4).tolist(), round(float(risk), 4)
         ([0.7692, 0.0], 1.1538)
 
-    References:
-        Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
-        Benefits of the MLP Component and One-Step GD Initialization" (2024), Theorem
-        5.2. Verified by ``tests/identities/test_zhang_theorem_5_2.py``.
+    Source: Zhang, Wu and Bartlett (2024), Theorem 5.2.
     """
     moments = Moments.of(problem, num_examples)
     check_tau(moments.tau)
@@ -128,9 +116,7 @@ class GDBetaMinimizers:
         >>> other.beta.tolist(), round(float(other.risk(task, 8)), 4)
         ([1.0, 4.0], 0.2)
 
-    References:
-        Zhang, Wu and Bartlett (2024), Theorem 5.2. Verified by
-        ``tests/identities/test_zhang_theorem_5_2.py``.
+    Source: Zhang, Wu and Bartlett (2024), Theorem 5.2.
     """
 
     best: GDBeta
@@ -174,18 +160,13 @@ def gd_beta_minimizers(
         The set, as the optimum and the projector on im(H), which derivatives hold
         fixed. Eigenvalues of H below d eps times the largest count as 0.
 
-    Raises:
-        ValueError: If M < 1 or tau = 0.
-
     Example:
         >>> task = LinearRegression.isotropic(2)
         >>> [float(x) for x in gd_beta_minimizers(task, 3).distance(
         ...     GDBeta(jnp.array([0.0, 2.0]), 0.5 * jnp.eye(2)))]
         [2.0, 0.0]
 
-    References:
-        Zhang, Wu and Bartlett (2024), Theorem 5.2. Verified by
-        ``tests/identities/test_zhang_theorem_5_2.py``.
+    Source: Zhang, Wu and Bartlett (2024), Theorem 5.2.
     """
     best, _ = optimal_gd_beta(problem, num_examples)
     projector = InputRoots.of(jnp.asarray(problem.input_cov)).projector

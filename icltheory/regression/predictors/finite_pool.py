@@ -63,21 +63,13 @@ def discrete_mmse(
     Returns:
         The prediction, () or (B,).
 
-    Raises:
-        ValueError: If the shapes do not match, the pool is empty, the noise variance is
-            not positive, or ``chunk_size`` is not a positive integer.
-
     Example:
         >>> pool = jnp.array([[1.0], [-1.0]])
         >>> args = jnp.ones((1, 1)), jnp.ones(1), jnp.ones(1)
         >>> round(float(discrete_mmse(*args, pool=pool, noise_var=2.0)), 6)
         0.462117
 
-    References:
-        Raventos, Paul, Chen and Ganguli, "Pretraining task diversity and the emergence
-        of non-Bayesian in-context learning for regression" (2023), eq. 3.
-        Verified by ``tests/regression/test_discrete_mmse.py`` and
-        ``tests/regression/test_predictors.py``.
+    Source: Raventos et al. (2023), eq. 3.
     """
     X, y, x_query = read_prompt(X, y, x_query)
     precision = _read_precision(pool, noise_var, X)
@@ -120,21 +112,13 @@ def discrete_mmse_prefixes(
     Returns:
         The predictions, (P,) or (B, P); entry 0 is that of the mean of the pool.
 
-    Raises:
-        ValueError: If the shapes do not match, the pool is empty, the noise variance is
-            not positive, or ``chunk_size`` is not a positive integer.
-
     Example:
         >>> pool = jnp.array([[1.0], [3.0]])
         >>> X, y = jnp.ones((2, 1)), jnp.ones(2)
         >>> discrete_mmse_prefixes(X, y, pool=pool, noise_var=2.0).round(6).tolist()
         [2.0, 1.537883]
 
-    References:
-        Raventos, Paul, Chen and Ganguli, "Pretraining task diversity and the emergence
-        of non-Bayesian in-context learning for regression" (2023), eq. 3.
-        Verified by ``tests/regression/test_discrete_mmse.py`` and
-        ``tests/regression/test_predictors.py``.
+    Source: Raventos et al. (2023), eq. 3.
     """
     X, y, X_query = read_prefixes(X, y, X_query)
     precision = _read_precision(pool, noise_var, X)

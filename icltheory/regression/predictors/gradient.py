@@ -62,20 +62,12 @@ def gradient_descent(
     Returns:
         The prediction, () or (B,).
 
-    Raises:
-        ValueError: If the shapes do not match, ``steps`` is not an integer >= 0, or a
-            step size is not finite.
-
     Example:
         >>> X, y = jnp.eye(2), jnp.array([1.0, 4.0])
         >>> float(gradient_descent(X, y, jnp.array([0.0, 1.0]), steps=1, step_size=1.0))
         2.0
 
-    References:
-        von Oswald, Niklasson, Randazzo, Sacramento, Mordvintsev, Zhmoginov and
-        Vladymyrov, "Transformers Learn In-Context by Gradient Descent" (2023), eq. 3.
-        Verified by ``tests/regression/test_gradient.py`` and
-        ``tests/regression/test_predictors.py``.
+    Source: von Oswald et al. (2023), eq. 3.
     """
     X, y, x_query = read_prompt(X, y, x_query)
     sizes = _step_sizes(step_size, steps, (), X.dtype)
@@ -123,20 +115,12 @@ def gradient_descent_prefixes(
     Returns:
         The predictions, (P,) or (B, P); entry 0 is 0.
 
-    Raises:
-        ValueError: If the shapes do not match, ``steps`` is not an integer >= 0, or a
-            step size is not finite.
-
     Example:
         >>> X, y = jnp.ones((3, 1)), jnp.ones(3)
         >>> gradient_descent_prefixes(X, y, steps=2, step_size=0.5).tolist()
         [0.0, 0.75, 0.75]
 
-    References:
-        von Oswald, Niklasson, Randazzo, Sacramento, Mordvintsev, Zhmoginov and
-        Vladymyrov, "Transformers Learn In-Context by Gradient Descent" (2023), eq. 3.
-        Verified by ``tests/regression/test_gradient.py`` and
-        ``tests/regression/test_predictors.py``.
+    Source: von Oswald et al. (2023), eq. 3.
     """
     X, y, X_query = read_prefixes(X, y, X_query)
     num_points = X.shape[-2]
@@ -193,20 +177,13 @@ def tune_step_size(
     Returns:
         The step size.
 
-    Raises:
-        ValueError: If the shapes do not match, ``steps`` or ``rounds`` is not positive,
-            or there are fewer than 6 candidates.
-
     Example:
         >>> X, y = jnp.ones((1, 2, 1)), jnp.ones((1, 2))
         >>> args = X, y, jnp.ones((1, 1)), jnp.ones(1)
         >>> [round(float(tune_step_size(*args, steps)), 3) for steps in (1, 2)]
         [1.0, 1.0]
 
-    References:
-        von Oswald, Niklasson, Randazzo, Sacramento, Mordvintsev, Zhmoginov and
-        Vladymyrov, "Transformers Learn In-Context by Gradient Descent" (2023),
-        Appendix A. Verified by ``tests/regression/test_gradient.py``.
+    Source: von Oswald et al. (2023), Appendix A.
     """
     check_shape("X", X, ("B", "N", "d"))
     X, y, x_query = read_prompt(X, y, x_query)

@@ -45,19 +45,12 @@ def ols(X: Inputs, y: Labels, x_query: Query) -> Prediction:
     Returns:
         The prediction, () or (B,).
 
-    Raises:
-        ValueError: If the shapes do not match.
-
     Example:
         >>> X, y = jnp.array([[1.0, 0.0], [1.0, 0.0]]), jnp.array([1.0, 3.0])
         >>> round(float(ols(X, y, jnp.array([1.0, 5.0]))), 6)
         2.0
 
-    References:
-        Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
-        (2022), Section 3. Verified by ``tests/regression/test_least_squares.py`` and
-        ``tests/regression/test_units.py`` and
-        ``tests/regression/test_predictors.py``.
+    Source: Garg et al. (2022), Section 3.
     """
     return one_or_batch(_ols, *read_prompt(X, y, x_query))
 
@@ -82,19 +75,12 @@ def ols_prefixes(X: Inputs, y: Labels, X_query: Inputs | None = None) -> Predict
     Returns:
         The predictions, (P,) or (B, P); entry 0 is 0.
 
-    Raises:
-        ValueError: If the shapes do not match.
-
     Example:
         >>> X, y = jnp.array([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]]), jnp.ones(3)
         >>> ols_prefixes(X, y).round(6).tolist()
         [0.0, 1.0, 1.0]
 
-    References:
-        Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
-        (2022), Section 3; Greville, "Some applications of the pseudoinverse of a
-        matrix" (1960). Verified by ``tests/regression/test_least_squares.py`` and
-        ``tests/regression/test_predictors.py``.
+    Source: Garg et al. (2022), Section 3; Greville (1960).
     """
     return one_or_batch(_ols_prefixes, *read_prefixes(X, y, X_query))
 

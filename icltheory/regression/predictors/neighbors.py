@@ -39,19 +39,12 @@ def nearest_neighbors(X: Inputs, y: Labels, x_query: Query, k: int = 3) -> Predi
     Returns:
         The prediction, () or (B,).
 
-    Raises:
-        ValueError: If the shapes do not match, k is not a positive integer, or an
-            input is not finite.
-
     Example:
         >>> X, y = jnp.array([[0.0], [1.0], [9.0]]), jnp.array([1.0, 3.0, 50.0])
         >>> float(nearest_neighbors(X, y, jnp.array([0.5]), k=2))
         2.0
 
-    References:
-        Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
-        (2022), Section 3. Verified by ``tests/regression/test_neighbors.py`` and
-        ``tests/regression/test_predictors.py``.
+    Source: Garg et al. (2022), Section 3.
     """
     check_positive_int("k", k)
     check_finite("X", X)
@@ -84,19 +77,12 @@ def nearest_neighbors_prefixes(
     Returns:
         The predictions, (P,) or (B, P).
 
-    Raises:
-        ValueError: If the shapes do not match, k is not a positive integer, or an
-            input is not finite.
-
     Example:
         >>> X, y = jnp.array([[0.0], [3.0], [1.0]]), jnp.array([1.0, 2.0, 4.0])
         >>> nearest_neighbors_prefixes(X, y, k=1).tolist()
         [0.0, 1.0, 1.0]
 
-    References:
-        Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
-        (2022), Section 3. Verified by ``tests/regression/test_neighbors.py`` and
-        ``tests/regression/test_predictors.py``.
+    Source: Garg et al. (2022), Section 3.
     """
     check_positive_int("k", k)
     check_finite("X", X)

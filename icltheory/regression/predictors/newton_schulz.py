@@ -48,21 +48,13 @@ def newton(
     Returns:
         The prediction, () or (B,).
 
-    Raises:
-        ValueError: If the shapes do not match, ``steps`` is not an integer >= 0, or
-            ``initial_scale`` is negative or not finite.
-
     Example:
         >>> X, y = jnp.array([[1.0, 0.0], [1.0, 1.0]]), jnp.array([1.0, 3.0])
         >>> args = X, y, jnp.array([0.0, 1.0])
         >>> [round(float(newton(*args, steps)), 4) for steps in (0, 4, 8)]
         [1.0211, 1.2912, 1.9959]
 
-    References:
-        Fu, Chen, Jia and Sharan, "Transformers Learn to Achieve Second-Order
-        Convergence Rates for In-Context Linear Regression" (2024), eq. 6.
-        Verified by ``tests/regression/test_newton.py`` and
-        ``tests/regression/test_predictors.py``.
+    Source: Fu et al. (2024), eq. 6.
     """
     check_nonnegative_int("steps", steps)
     check_scalar("initial_scale", initial_scale)
@@ -107,20 +99,12 @@ def newton_prefixes(
     Returns:
         The predictions, (P,) or (B, P); entry 0 is 0.
 
-    Raises:
-        ValueError: If the shapes do not match, ``steps`` is not an integer >= 0, or
-            ``initial_scale`` is negative or not finite.
-
     Example:
         >>> X, y = jnp.ones((3, 1)), jnp.ones(3)
         >>> newton_prefixes(X, y, steps=0).tolist()
         [0.0, 1.0, 1.0]
 
-    References:
-        Fu, Chen, Jia and Sharan, "Transformers Learn to Achieve Second-Order
-        Convergence Rates for In-Context Linear Regression" (2024), eq. 6.
-        Verified by ``tests/regression/test_newton.py`` and
-        ``tests/regression/test_predictors.py``.
+    Source: Fu et al. (2024), eq. 6.
     """
     check_nonnegative_int("steps", steps)
     check_scalar("initial_scale", initial_scale)

@@ -53,9 +53,7 @@ class LassoFit:
         >>> fit.w.tolist(), bool(fit.converged)
         ([2.0, 0.0], True)
 
-    References:
-        Tibshirani, "Regression shrinkage and selection via the lasso" (1996).
-        Verified by ``tests/regression/test_lasso.py``.
+    Source: Tibshirani (1996).
     """
 
     w: Float[Array, "*B d"]
@@ -90,20 +88,12 @@ def lasso_weights(
     Returns:
         The weights, with their duality gap.
 
-    Raises:
-        ValueError: If the shapes do not match, the penalty is negative or not finite,
-            or ``max_steps`` is not a positive integer.
-
     Example:
         >>> fit = lasso_weights(2 * jnp.eye(2), jnp.array([4.0, 1.0]), penalty=1.0)
         >>> fit.w.tolist(), int(fit.steps)
         ([1.5, 0.0], 1)
 
-    References:
-        Efron, Hastie, Johnstone and Tibshirani, "Least angle regression" (2004),
-        Section 3; objective of Garg et al. (2022), Section 5. Verified by
-        ``tests/regression/test_lasso.py`` and
-        ``tests/regression/test_counts.py``.
+    Source: Efron et al. (2004), Section 3; objective of Garg et al. (2022), Section 5.
     """
     check_scalar("penalty", penalty)
     X = jnp.asarray(X)
@@ -149,18 +139,12 @@ def lasso(
     Returns:
         The prediction, () or (B,).
 
-    Raises:
-        ValueError: If the shapes do not match, the penalty is negative or not finite,
-            or ``max_steps`` is not a positive integer.
-
     Example:
         >>> X, y = jnp.eye(2), jnp.array([4.0, 1.0])
         >>> float(lasso(X, y, jnp.array([1.0, 1.0]), penalty=1.0))
         2.0
 
-    References:
-        Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
-        (2022), Section 5. Verified by ``tests/regression/test_lasso.py``.
+    Source: Garg et al. (2022), Section 5.
     """
     check_scalar("penalty", penalty)
     X, y, x_query = read_prompt(X, y, x_query)
@@ -197,19 +181,12 @@ def lasso_prefixes(
     Returns:
         The predictions, (P,) or (B, P); entry 0 is 0.
 
-    Raises:
-        ValueError: If the shapes do not match, the penalty is negative or not finite,
-            or ``max_steps`` is not a positive integer.
-
     Example:
         >>> X, y = jnp.ones((3, 1)), jnp.ones(3)
         >>> lasso_prefixes(X, y, penalty=0.25).tolist()
         [0.0, 0.75, 0.75]
 
-    References:
-        Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
-        (2022), Section 5. Verified by ``tests/regression/test_lasso.py`` and
-        ``tests/regression/test_predictors.py``.
+    Source: Garg et al. (2022), Section 5.
     """
     check_scalar("penalty", penalty)
     X, y, X_query = read_prefixes(X, y, X_query)

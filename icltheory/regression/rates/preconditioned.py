@@ -53,9 +53,7 @@ class PreconditionedOptimum:
         >>> round(float(best.Q[0, 0]), 6), float(best.P[1, 1])
         (-0.666667, 1.0)
 
-    References:
-        Ahn, Cheng, Daneshmand and Sra (2023), Theorem 1.
-        Verified by ``tests/identities/test_ahn_one_layer.py``.
+    Source: Ahn, Cheng, Daneshmand and Sra (2023), Theorem 1.
     """
 
     P: Float[Array, "n n"]
@@ -88,18 +86,12 @@ def preconditioned_optimum(
     Returns:
         The matrices P and Q, (d + 1, d + 1), A and the risk.
 
-    Raises:
-        ValueError: If n < 1 or the prior mean is known not to be 0.
-
     Example:
         >>> best = preconditioned_optimum(LinearRegression.isotropic(3), 4)
         >>> best.A.round(4).tolist()
         [[0.5, 0.0, 0.0], [0.0, 0.5, 0.0], [0.0, 0.0, 0.5]]
 
-    References:
-        Ahn, Cheng, Daneshmand and Sra, "Transformers learn to implement preconditioned
-        gradient descent for in-context learning" (2023), Theorem 1.
-        Verified by ``tests/identities/test_ahn_one_layer.py``.
+    Source: Ahn et al. (2023), Theorem 1.
     """
     check_zero_mean(problem)
     read_length("num_examples", num_examples, problem.dtype)
@@ -140,9 +132,6 @@ def preconditioned_prediction(
     Returns:
         The prediction, () or (B,).
 
-    Raises:
-        ValueError: If the shapes do not match.
-
     Example:
         >>> best = preconditioned_optimum(LinearRegression.isotropic(1), 4)
         >>> X, y = jnp.ones((4, 1)), jnp.ones(4)
@@ -150,10 +139,7 @@ def preconditioned_prediction(
         >>> round(float(answer), 6)
         0.666667
 
-    References:
-        Ahn, Cheng, Daneshmand and Sra (2023), Section 2.
-        Verified by ``tests/identities/test_ahn_one_layer.py`` and
-        ``tests/regression/test_counts.py``.
+    Source: Ahn, Cheng, Daneshmand and Sra (2023), Section 2.
     """
     arrays = read_prompt(X, y, x_query)
     width, count = arrays[0].shape[-1] + 1, max(arrays[0].shape[-2], 1)

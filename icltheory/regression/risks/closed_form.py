@@ -32,9 +32,7 @@ def zero_risk(task: LinearRegression, *, query_noise: bool = True) -> Scalar:
         >>> float(zero_risk(LinearRegression.isotropic(20, 0.25)))
         20.25
 
-    References:
-        Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
-        (2022), Figure 2. Verified by ``tests/identities/test_exact_risks.py``.
+    Source: Garg et al. (2022), Figure 2.
     """
     population = Population.of(task)
     return population.signal + query_noise * population.noise_var
@@ -62,21 +60,12 @@ def least_squares_risk(
     Returns:
         The risk; infinite where the variance is.
 
-    Raises:
-        ValueError: If k < d (or is not known) and H is not a multiple of the identity.
-            A traced H that is not one gives NaN.
-
     Example:
         >>> task = LinearRegression.isotropic(20)
         >>> [round(float(least_squares_risk(task, k)) / 20, 4) for k in (0, 5, 20)]
         [1.0, 0.75, 0.0]
 
-    References:
-        Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
-        (2022), Section 3; Hastie, Montanari, Rosset and Tibshirani, "Surprises in
-        high-dimensional ridgeless least squares interpolation" (2022), Section 3.
-        Verified by ``tests/identities/test_exact_risks.py`` and
-        ``tests/regression/test_counts.py``.
+    Source: Garg et al. (2022), Section 3; Hastie et al. (2022), Section 3.
     """
     population = Population.of(task)
     dim = task.dim
@@ -116,18 +105,12 @@ def averaging_risk(
     Returns:
         The risk.
 
-    Raises:
-        ValueError: If the number of examples is negative.
-
     Example:
         >>> task = LinearRegression.isotropic(20)
         >>> [round(float(averaging_risk(task, k)) / 20, 4) for k in (1, 10, 40)]
         [21.0, 2.1, 0.525]
 
-    References:
-        Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
-        (2022), Section 3. Verified by ``tests/identities/test_exact_risks.py`` and
-        ``tests/regression/test_counts.py``.
+    Source: Garg et al. (2022), Section 3.
     """
     eye = jnp.eye(task.dim, dtype=task.dtype)
     return linear_attention_risk(task, num_examples, eye, query_noise=query_noise)

@@ -37,9 +37,6 @@ class GradientStepsOptimum:
         risk: Least risk per dimension, without the noise of the query.
         step_sizes: Step sizes that attain it, in ascending order, ``(L,)``; NaN where
             no real ones do.
-
-    References:
-        Verified by ``tests/identities/test_depth.py``.
     """
 
     risk: Scalar
@@ -53,9 +50,6 @@ class DepthFloor:
     Args:
         risk: The bound, per dimension, without the noise of the query.
         degree: Largest degree of the polynomial that the layers can make.
-
-    References:
-        Verified by ``tests/identities/test_depth.py``.
     """
 
     risk: Scalar
@@ -105,9 +99,6 @@ def gradient_steps_optimum(
         Risk and step sizes. ``constructions.gradient_descent(step_sizes, dim)`` with
         ``scale=1 / N`` is the stack.
 
-    Raises:
-        ValueError: If a count is not positive or the variance negative.
-
     Example:
         >>> for steps in (1, 2, 3):
         ...     best = gradient_steps_optimum(5, 20, steps)
@@ -117,9 +108,7 @@ def gradient_steps_optimum(
         0.072248 0.515 1.250
         0.026722 0.422 0.689 1.714
 
-    References:
-        Ahn et al. (2023), Theorem 1 (L = 1); Szego, "Orthogonal Polynomials" (1939),
-        3.1.3 (Christoffel). Verified by ``tests/identities/test_depth.py``.
+    Source: Ahn et al. (2023), Theorem 1 (L = 1); Szego (1939), 3.1.3 (Christoffel).
     """
     check_positive_int("steps", steps)
     check_nonnegative("noise_var", noise_var)
@@ -163,16 +152,11 @@ def depth_floor(
     Returns:
         The bound and the degree.
 
-    Raises:
-        ValueError: If a count is not positive, there are more than five layers, or the
-            variance is negative.
-
     Example:
         >>> [f"{depth_floor(5, 20, layers).risk:.4f}" for layers in (1, 2)]
         ['0.2308', '0.0110']
 
-    References:
-        von Oswald et al. (2023), GD++. Verified by ``tests/identities/test_depth.py``.
+    Source: von Oswald et al. (2023), GD++.
     """
     check_positive_int("layers", layers)
     check_nonnegative("noise_var", noise_var)
@@ -209,16 +193,12 @@ def gradient_steps_limit(
     Returns:
         Risk per dimension and step sizes.
 
-    Raises:
-        ValueError: If the ratio is not positive or there is no step.
-
     Example:
         >>> best = gradient_steps_limit(0.25, 2)
         >>> print(f"{best.risk:.4f}", *(f"{size:.3f}" for size in best.step_sizes))
         0.0476 0.571 1.333
 
-    References:
-        Marchenko and Pastur (1967). Verified by ``tests/identities/test_depth.py``.
+    Source: Marchenko and Pastur (1967).
     """
     check_positive("ratio", ratio)
     check_positive_int("steps", steps)

@@ -41,10 +41,7 @@ class LinearAttentionOptimum:
         >>> best.Gamma.round(4).tolist()
         [[0.5, 0.0, 0.0], [0.0, 0.5, 0.0], [0.0, 0.0, 0.5]]
 
-    References:
-        Ahn, Cheng, Daneshmand and Sra, "Transformers learn to implement preconditioned
-        gradient descent for in-context learning" (2023), Theorem 1.
-        Verified by ``tests/identities/test_exact_risks.py``.
+    Source: Ahn et al. (2023), Theorem 1.
     """
 
     Gamma: Float[Array, "d d"]
@@ -85,10 +82,6 @@ def linear_attention_risk(
     Returns:
         The risk.
 
-    Raises:
-        ValueError: If the shapes do not match, the number of examples is negative, or
-            the fourth moments are those of no distribution.
-
     Example:
         >>> task = LinearRegression.isotropic(5)
         >>> Gamma = 20 / 26 * jnp.eye(5)
@@ -98,12 +91,8 @@ def linear_attention_risk(
         >>> round(float(signs), 4)
         0.858
 
-    References:
-        Wu, Zou, Chen, Braverman, Gu and Bartlett, "How Many Pretraining Tasks Are
-        Needed for In-Context Learning of Linear Regression?" (2024), Section 3; Zhang,
-        Wu and Bartlett (2024), Section 5 with beta = 0.
-        Verified by ``tests/identities/test_exact_risks.py`` and
-        ``tests/regression/test_counts.py``.
+    Source: Wu et al. (2024), Section 3; Zhang, Wu and Bartlett (2024), Section 5 with
+    beta = 0.
     """
     check_shape("Gamma", Gamma, (task.dim, task.dim))
     H, M, noise_var, signal = population = Population.of(task)
@@ -152,20 +141,14 @@ def linear_attention_optimum(
     Returns:
         Gamma* and its risk.
 
-    Raises:
-        ValueError: If the number of examples is negative, or the fourth moments are
-            those of no distribution.
-
     Example:
         >>> task = LinearRegression.isotropic(20)
         >>> curve = [linear_attention_optimum(task, k).risk / 20 for k in (10, 20, 40)]
         >>> [round(float(risk), 4) for risk in curve]
         [0.6774, 0.5122, 0.3443]
 
-    References:
-        Ahn, Cheng, Daneshmand and Sra (2023), Theorem 1; Wu, Zou, Chen, Braverman, Gu
-        and Bartlett (2024), Section 3; Zhang, Wu and Bartlett (2024), Theorem 5.2.
-        Verified by ``tests/identities/test_exact_risks.py``.
+    Source: Ahn, Cheng, Daneshmand and Sra (2023), Theorem 1; Wu, Zou, Chen, Braverman,
+    Gu and Bartlett (2024), Section 3; Zhang, Wu and Bartlett (2024), Theorem 5.2.
     """
     H, M, noise_var, signal = population = Population.of(task)
     k = read_count(num_examples, H.dtype)
@@ -209,10 +192,6 @@ def optimal_step_size(
     Returns:
         The step size.
 
-    Raises:
-        ValueError: If the number of examples is negative, or the fourth moments are
-            those of no distribution.
-
     Example:
         >>> round(float(optimal_step_size(LinearRegression.isotropic(3), 4)), 6)
         0.5
@@ -227,11 +206,7 @@ def optimal_step_size(
         >>> round(float(step) / 10, 5), round(float(risk) / 2, 6)
         (0.60606, 0.206229)
 
-    References:
-        von Oswald, Niklasson, Randazzo, Sacramento, Mordvintsev, Zhmoginov and
-        Vladymyrov, "Transformers Learn In-Context by Gradient Descent" (2023),
-        Section 2. Verified by ``tests/identities/test_exact_risks.py`` and
-        ``tests/regression/test_input_moments.py``.
+    Source: von Oswald et al. (2023), Section 2.
     """
     H, M, _, _ = population = Population.of(task)
     k = read_count(num_examples, H.dtype)

@@ -47,9 +47,6 @@ def monte_carlo_risk(
     Returns:
         Mean and standard error, each (N + 1,).
 
-    Raises:
-        ValueError: If a count is missing or out of range.
-
     Example:
         >>> import jax.numpy as jnp
         >>> from icltheory.regression import predictors, tasks
@@ -60,9 +57,7 @@ def monte_carlo_risk(
         >>> bool((abs(risk.mean - exact) <= 5 * risk.standard_error + 1e-9).all())
         True
 
-    References:
-        Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
-        (2022), Appendix A. Verified by ``tests/regression/test_monte_carlo.py``.
+    Source: Garg et al. (2022), Appendix A.
     """
     errors = squared_errors(
         predictor_prefixes,
@@ -110,18 +105,13 @@ def squared_errors(
     Returns:
         The errors.
 
-    Raises:
-        ValueError: If a count is missing or out of range.
-
     Example:
         >>> from icltheory.regression import predictors, shifts
         >>> shift = shifts.Shift("skewed", 4)
         >>> squared_errors(predictors.zero_prefixes, shift, jax.random.key(0), 6).shape
         (6, 9)
 
-    References:
-        Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
-        (2022), Appendix A. Verified by ``tests/regression/test_monte_carlo.py``.
+    Source: Garg et al. (2022), Appendix A.
     """
     if isinstance(source, Prompt | PrefixPrompt):
         if not query_noise:

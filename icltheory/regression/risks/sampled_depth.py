@@ -26,9 +26,6 @@ class SampledGradientSteps:
         risk: Risk of these steps on other inputs, without the noise of the query.
         step_sizes: Their sizes, in ascending order, ``(L,)``; NaN where no real ones
             make the best polynomial, or fewer do.
-
-    References:
-        Verified by ``tests/identities/test_sampled_depth.py``.
     """
 
     risk: Estimate
@@ -72,9 +69,6 @@ def sampled_gradient_steps(
     Returns:
         Risk and step sizes.
 
-    Raises:
-        ValueError: If a count is out of range or all inputs are 0.
-
     Example:
         >>> import jax
         >>> from icltheory.regression.tasks import LinearRegression
@@ -85,9 +79,7 @@ def sampled_gradient_steps(
         >>> bool(low < 5 * 0.0722479 < high)
         True
 
-    References:
-        The normal equations of least squares. Verified by
-        ``tests/identities/test_sampled_depth.py``.
+    Source: The normal equations of least squares.
     """
     for name, count in (("num_examples", num_examples), ("steps", steps)):
         check_positive_int(name, count)

@@ -92,9 +92,6 @@ class RegressionTask(abc.ABC):
 
         Returns:
             The prompts, with leading axis ``batch_size``.
-
-        Raises:
-            ValueError: If a count is not an integer in its range.
         """
         check_key("key", key)
         check_nonnegative_int("num_examples", num_examples)

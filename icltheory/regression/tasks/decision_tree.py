@@ -32,18 +32,13 @@ class DecisionTree(RegressionTask):
         A task; the ``w`` of its prompts is ``{"coordinates": (B, 2^depth - 1),
         "values": (B, 2^depth)}``.
 
-    Raises:
-        ValueError: If a size is not a positive integer.
-
     Example:
         >>> task = DecisionTree(2, depth=1)
         >>> tree = {"coordinates": jnp.array([[1]]), "values": jnp.array([[5.0, 7.0]])}
         >>> task.evaluate(tree, jnp.array([[[9.0, -1.0], [-9.0, 1.0]]])).tolist()
         [[5.0, 7.0]]
 
-    References:
-        Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
-        (2022), Section 5. Verified by ``tests/regression/test_tasks.py``.
+    Source: Garg et al. (2022), Section 5.
     """
 
     dim: int = static_field()

@@ -41,18 +41,13 @@ class QuadraticRegression(_GaussianWeights):
     Returns:
         A task.
 
-    Raises:
-        ValueError: If ``dim`` is not a positive integer.
-
     Example:
         >>> prompt = QuadraticRegression(2).sample(jax.random.key(0), 3, 1)
         >>> squares = (prompt.X**2).sum(-1) / 3**0.5
         >>> bool(jnp.allclose(prompt.y, (prompt.X**2 @ prompt.w[0]) / 3**0.5))
         True
 
-    References:
-        Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
-        (2022), published code. Verified by ``tests/regression/test_tasks.py``.
+    Source: Garg et al. (2022), published code.
     """
 
     dim: int = static_field()
@@ -85,17 +80,12 @@ class LinearClassification(_GaussianWeights):
     Returns:
         A task.
 
-    Raises:
-        ValueError: If ``dim`` is not a positive integer.
-
     Example:
         >>> task = LinearClassification(3)
         >>> task.targets, jnp.unique(task.sample(jax.random.key(0), 9, 9).y).tolist()
         ('sign', [-1.0, 1.0])
 
-    References:
-        Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
-        (2022), published code. Verified by ``tests/regression/test_tasks.py``.
+    Source: Garg et al. (2022), published code.
     """
 
     dim: int = static_field()

@@ -51,20 +51,13 @@ class LinearRegression(NoisyLinearTask):
     Returns:
         A task whose samples have the dtype of its arrays.
 
-    Raises:
-        ValueError: If a shape does not match, a covariance is not symmetric positive
-            semi-definite, or the noise variance is negative.
-
     Example:
         >>> task = LinearRegression(jnp.eye(2), jnp.ones(2), jnp.zeros((2, 2)), 0.0)
         >>> prompt = task.sample(jax.random.key(0), num_examples=3, batch_size=4)
         >>> prompt.X.shape, bool(jnp.allclose(prompt.y, prompt.X.sum(-1)))
         ((4, 3, 2), True)
 
-    References:
-        Zhang, Wu and Bartlett, "In-Context Learning of a Linear Transformer Block:
-        Benefits of the MLP Component and One-Step GD Initialization" (2024), Section 3.
-        Verified by ``tests/regression/test_tasks.py``.
+    Source: Zhang, Wu and Bartlett (2024), Section 3.
     """
 
     input_cov: Matrix

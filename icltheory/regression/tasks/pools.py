@@ -77,10 +77,6 @@ class TaskPool(_Wrapped):
     Returns:
         A task; its ``pool`` and ``pool_size`` are attributes.
 
-    Raises:
-        ValueError: If neither or both ways to name the pool are used, if the leaves of
-            the pool disagree, or if a batch without replacement exceeds the pool.
-
     Example:
         >>> from icltheory.regression.tasks import LinearRegression
         >>> pool = TaskPool(LinearRegression.isotropic(2), 3, jax.random.key(0))
@@ -88,10 +84,7 @@ class TaskPool(_Wrapped):
         >>> pool.pool.shape, jnp.unique(prompt.w, axis=0).shape
         ((3, 2), (3, 2))
 
-    References:
-        Raventos, Paul, Chen and Ganguli, "Pretraining task diversity and the emergence
-        of non-Bayesian in-context learning for regression" (2023), Section 2; Garg et
-        al. (2022), Section 6. Verified by ``tests/regression/test_pools.py``.
+    Source: Raventos et al. (2023), Section 2; Garg et al. (2022), Section 6.
     """
 
     task: Any
@@ -163,10 +156,6 @@ class PromptPool(_Wrapped):
     Returns:
         A task.
 
-    Raises:
-        ValueError: If ``num_prompts`` is not positive, or a batch without replacement
-            exceeds it.
-
     Example:
         >>> from icltheory.regression.tasks import LinearRegression
         >>> task = LinearRegression.isotropic(2)
@@ -175,9 +164,7 @@ class PromptPool(_Wrapped):
         >>> bool((jnp.sort(first[:, 0]) == jnp.sort(second[:, 0])).all())
         True
 
-    References:
-        Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
-        (2022), Section 6. Verified by ``tests/regression/test_pools.py``.
+    Source: Garg et al. (2022), Section 6.
     """
 
     task: Any

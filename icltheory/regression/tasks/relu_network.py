@@ -31,17 +31,12 @@ class ReluNetwork(RegressionTask):
     Returns:
         A task; the ``w`` of its prompts is ``{"W1": (B, d, h), "W2": (B, h)}``.
 
-    Raises:
-        ValueError: If a size is not a positive integer.
-
     Example:
         >>> prompt = ReluNetwork(5, hidden=7).sample(jax.random.key(0), 4, 2)
         >>> prompt.w["W1"].shape, prompt.w["W2"].shape
         ((2, 5, 7), (2, 7))
 
-    References:
-        Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
-        (2022), Section 5. Verified by ``tests/regression/test_tasks.py``.
+    Source: Garg et al. (2022), Section 5.
     """
 
     dim: int = static_field()

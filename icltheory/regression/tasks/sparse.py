@@ -33,17 +33,12 @@ class SparseLinearRegression(NoisyLinearTask):
     Returns:
         A task; the ``w`` of its prompts is the sparse (B, d) weight.
 
-    Raises:
-        ValueError: If ``sparsity`` is not in 1..d, or the noise variance is negative.
-
     Example:
         >>> prompt = SparseLinearRegression(20).sample(jax.random.key(0), 40, 8)
         >>> jnp.count_nonzero(prompt.w, axis=1).tolist()
         [3, 3, 3, 3, 3, 3, 3, 3]
 
-    References:
-        Garg, Tsipras, Liang and Valiant, "What Can Transformers Learn In-Context?"
-        (2022), Section 5. Verified by ``tests/regression/test_tasks.py``.
+    Source: Garg et al. (2022), Section 5.
     """
 
     dim: int = static_field()

@@ -39,9 +39,7 @@ class OneStepOptimum:
         >>> round(float(best.Gamma[0, 0]), 6), float(best.second_moment[0, 0])
         (0.666667, 1.5)
 
-    References:
-        Wu, Zou, Chen, Braverman, Gu and Bartlett (2024), Theorem 3.1.
-        Verified by ``tests/identities/test_wu.py``.
+    Source: Wu, Zou, Chen, Braverman, Gu and Bartlett (2024), Theorem 3.1.
     """
 
     Gamma: Float[Array, "d d"]
@@ -68,18 +66,12 @@ def one_step_optimum(problem: LinearRegression, num_examples: Count) -> OneStepO
     Returns:
         Gamma*_N, Ht_N and the least risk.
 
-    Raises:
-        ValueError: If N < 1.
-
     Example:
         >>> best = one_step_optimum(LinearRegression.isotropic(5), 20)
         >>> round(float(best.risk), 4)
         1.1538
 
-    References:
-        Wu, Zou, Chen, Braverman, Gu and Bartlett, "How Many Pretraining Tasks Are
-        Needed for In-Context Learning of Linear Regression?" (2024), Theorem 3.1.
-        Verified by ``tests/identities/test_wu.py``.
+    Source: Wu et al. (2024), Theorem 3.1.
     """
     H, M, _, _ = population = Population.of(problem)
     N = read_length("num_examples", num_examples, H.dtype)
@@ -108,17 +100,12 @@ def one_step_excess(
     Returns:
         The excess.
 
-    Raises:
-        ValueError: If N < 1 or the shapes do not match.
-
     Example:
         >>> problem = LinearRegression.isotropic(1)
         >>> round(float(one_step_excess(problem, 4, jnp.zeros((1, 1)))), 6)
         0.666667
 
-    References:
-        Wu, Zou, Chen, Braverman, Gu and Bartlett (2024), Theorem 3.1.
-        Verified by ``tests/identities/test_wu.py``.
+    Source: Wu, Zou, Chen, Braverman, Gu and Bartlett (2024), Theorem 3.1.
     """
     check_shape("Gamma", Gamma, (problem.dim, problem.dim))
     best = one_step_optimum(problem, num_examples)

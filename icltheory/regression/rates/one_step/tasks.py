@@ -44,9 +44,7 @@ class TaskComplexity:
         >>> bool(task_complexity_bound(problem, 4, 64, 0.01).commutes)
         True
 
-    References:
-        Wu, Zou, Chen, Braverman, Gu and Bartlett (2024), Theorem 4.1, from memory.
-        Verified by ``tests/identities/test_wu_tasks.py``, on one instance only.
+    Source: Wu, Zou, Chen, Braverman, Gu and Bartlett (2024), Theorem 4.1, from memory.
     """
 
     bias: Scalar
@@ -72,16 +70,11 @@ def halving_steps(num_tasks: int, initial_step: Number) -> Float[Array, "T"]:
     Returns:
         The step sizes.
 
-    Raises:
-        ValueError: If T < 2 or gamma_0 is negative.
-
     Example:
         >>> halving_steps(4, 1.0).tolist()
         [1.0, 0.5, 0.5, 0.25]
 
-    References:
-        Wu, Zou, Chen, Braverman, Gu and Bartlett (2024), Theorem 4.1, from memory.
-        Verified by ``tests/identities/test_wu_tasks.py``.
+    Source: Wu, Zou, Chen, Braverman, Gu and Bartlett (2024), Theorem 4.1, from memory.
     """
     check_integer("num_tasks", num_tasks, 2)
     check_shape("initial_step", initial_step, ())
@@ -123,20 +116,13 @@ def task_complexity_bound(
     Returns:
         Both terms, and the conditions.
 
-    Raises:
-        ValueError: If a number is out of range, or the prior is known to have another
-            mean or shape.
-
     Example:
         >>> problem = LinearRegression.isotropic(2, 1.0)
         >>> few, many = (task_complexity_bound(problem, 4, T, 0.05) for T in (64, 4096))
         >>> bool(many.total < few.total)
         True
 
-    References:
-        Wu, Zou, Chen, Braverman, Gu and Bartlett, "How Many Pretraining Tasks Are
-        Needed for In-Context Learning of Linear Regression?" (2024), Theorem 4.1, from
-        memory. Verified by ``tests/identities/test_wu_tasks.py``, on one instance only.
+    Source: Wu et al. (2024), Theorem 4.1, from memory.
     """
     _check_prior(problem)
     H, _, noise_var, signal = Population.of(problem)

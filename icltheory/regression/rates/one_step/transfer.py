@@ -35,9 +35,7 @@ class LengthTransfer:
         >>> float(length_transfer(LinearRegression.isotropic(3, 0.5), 4, 4).excess)
         0.0
 
-    References:
-        Wu, Zou, Chen, Braverman, Gu and Bartlett (2024), Section 5.
-        Verified by ``tests/identities/test_wu.py``.
+    Source: Wu, Zou, Chen, Braverman, Gu and Bartlett (2024), Section 5.
     """
 
     risk: Scalar
@@ -76,18 +74,12 @@ def length_transfer(
     Returns:
         The risk, the least risk at M, their difference, and the rate.
 
-    Raises:
-        ValueError: If a length is below 1 or tau = 0.
-
     Example:
         >>> moved = length_transfer(LinearRegression.isotropic(5), 20, 40)
         >>> round(float(moved.risk), 4), round(float(moved.minimal_risk), 4)
         (0.7101, 0.6522)
 
-    References:
-        Wu, Zou, Chen, Braverman, Gu and Bartlett, "How Many Pretraining Tasks Are
-        Needed for In-Context Learning of Linear Regression?" (2024), Section 5.
-        Verified by ``tests/identities/test_wu.py``.
+    Source: Wu et al. (2024), Section 5.
     """
     check_count("test_length", test_length, 1)
     spectrum = Spectrum.of(problem, test_length)

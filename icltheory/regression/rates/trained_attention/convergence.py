@@ -39,9 +39,7 @@ class Convergence:
         >>> bool(convergence_constants(jnp.eye(1), 1, jnp.eye(1), 0.9).holds)
         False
 
-    References:
-        Zhang, Frei and Bartlett (2024), Theorem 4.1 and its proof.
-        Verified by ``tests/identities/test_frei_trained_attention.py``.
+    Source: Zhang, Frei and Bartlett (2024), Theorem 4.1 and its proof.
     """
 
     rate: Scalar
@@ -74,19 +72,12 @@ def convergence_constants(
     Returns:
         The constants, and whether the start is small enough for them.
 
-    Raises:
-        ValueError: If a shape or a value is out of range.
-
     Example:
         >>> found = convergence_constants(jnp.eye(1), 1, jnp.eye(1), 0.5)
         >>> round(float(found.rate), 6), bool(found.holds)
         (0.9375, True)
 
-    References:
-        Zhang, Frei and Bartlett, "Trained Transformers Learn Linear Models In-Context"
-        (2024), Theorem 4.1 and its proof. Verified by
-        ``tests/identities/test_frei_trained_attention.py`` and
-        ``tests/regression/test_counts.py``.
+    Source: Zhang, Frei and Bartlett (2024), Theorem 4.1 and its proof.
     """
     Lam = read_input_cov(input_cov, definite=True)
     dim = Lam.shape[0]

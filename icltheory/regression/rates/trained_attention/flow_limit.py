@@ -36,9 +36,7 @@ class FlowLimit:
         >>> trained_attention_limit(jnp.eye(1), 2).W_PV.shape
         (2, 2)
 
-    References:
-        Zhang, Frei and Bartlett (2024), Theorem 4.1.
-        Verified by ``tests/identities/test_frei_trained_attention.py``.
+    Source: Zhang, Frei and Bartlett (2024), Theorem 4.1.
     """
 
     W_KQ: Float[Array, "n n"]
@@ -64,18 +62,12 @@ def trained_attention_limit(input_cov: Matrix, num_examples: Count) -> FlowLimit
     Returns:
         The two matrices, (d + 1, d + 1), and G^{-1}.
 
-    Raises:
-        ValueError: If Lambda is not a covariance, is known to be 0, or N < 1.
-
     Example:
         >>> found = trained_attention_limit(jnp.eye(3), 4)
         >>> round(float(found.Gamma[0, 0]), 6), round(float(found.W_KQ[0, 0]), 6)
         (0.5, 0.537285)
 
-    References:
-        Zhang, Frei and Bartlett, "Trained Transformers Learn Linear Models In-Context"
-        (2024), Theorem 4.1. Verified by
-        ``tests/identities/test_frei_trained_attention.py``.
+    Source: Zhang, Frei and Bartlett (2024), Theorem 4.1.
     """
     Lam = read_input_cov(input_cov)
     Gamma = jnp.linalg.inv(gain(Lam, num_examples))
@@ -111,19 +103,12 @@ def random_covariance_optimum(
     Returns:
         Gamma, diagonal.
 
-    Raises:
-        ValueError: If a shape does not match, a value is negative, all probabilities
-            are 0, or N < 1.
-
     Example:
         >>> Gamma = random_covariance_optimum(jnp.array([[1.0], [3.0]]), 2)
         >>> round(float(Gamma[0, 0]), 6)
         0.178571
 
-    References:
-        Zhang, Frei and Bartlett, "Trained Transformers Learn Linear Models In-Context"
-        (2024), Theorem 4.5. Verified by
-        ``tests/identities/test_frei_trained_attention.py``.
+    Source: Zhang, Frei and Bartlett (2024), Theorem 4.5.
     """
     check_shape("variances", variances, ("T", "d"))
     check_nonnegative("variances", variances)

@@ -36,16 +36,11 @@ def linear_moment_cov(
     Returns:
         Sigma.
 
-    Raises:
-        ValueError: If a shape or a value is out of range.
-
     Example:
         >>> linear_moment_cov(jnp.eye(2), jnp.array([1.0, 0.0]), 0.5).tolist()
         [[2.5, 0.0], [0.0, 1.5]]
 
-    References:
-        Zhang, Frei and Bartlett (2024), Theorem 4.2.
-        Verified by ``tests/identities/test_frei_trained_attention.py``.
+    Source: Zhang, Frei and Bartlett (2024), Theorem 4.2.
     """
     Lam = read_input_cov(input_cov)
     a = _read_weight(weight, Lam)
@@ -86,9 +81,6 @@ def risk_at_length(
     Returns:
         The risk.
 
-    Raises:
-        ValueError: If a shape or a value is out of range.
-
     Example:
         >>> a = jnp.array([1.0, 0.0])
         >>> Sigma = linear_moment_cov(jnp.eye(2), a, 0.0)
@@ -96,10 +88,7 @@ def risk_at_length(
         >>> round(float(risk), 6)
         0.375
 
-    References:
-        Zhang, Frei and Bartlett, "Trained Transformers Learn Linear Models In-Context"
-        (2024), Theorem 4.2. Verified by
-        ``tests/identities/test_frei_trained_attention.py``.
+    Source: Zhang, Frei and Bartlett (2024), Theorem 4.2.
     """
     Lam = read_input_cov(input_cov)
     a = _read_weight(weight, Lam)
@@ -135,17 +124,11 @@ def risk_at_length_bound(
     Returns:
         The bound.
 
-    Raises:
-        ValueError: If Lambda is not positive definite or a length is below 1.
-
     Example:
         >>> float(risk_at_length_bound(jnp.eye(2), 3, 6))
         3.0
 
-    References:
-        Zhang, Frei and Bartlett, "Trained Transformers Learn Linear Models In-Context"
-        (2024), corollary of Theorem 4.2. Verified by
-        ``tests/identities/test_frei_trained_attention.py``.
+    Source: Zhang, Frei and Bartlett (2024), corollary of Theorem 4.2.
     """
     Lam = read_input_cov(input_cov, definite=True)
     N = read_length("train_length", train_length, Lam.dtype)

@@ -1,0 +1,176 @@
+"""What every package is made of: calculators, and records of their results.
+
+A calculator is a public function of arrays that returns a number of a theorem. Marked
+with :func:`calculator` it checks its arguments, multiplies matrices exactly and is
+compiled once for each shape. A :class:`Record` is a frozen pytree.
+"""
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from icltheory._checks import Check, is_tracer, real, typed_key, whole
+from icltheory._precision import exact_products
+
+F = TypeVar("F", bound=Callable)
+
+_SHOWN = 6  # entries of an array that a repr shows
+
+
+@overload
+def calculator(function: F, /) -> F: ...
+
+
+@overload
+def calculator(
+    *, compiled: bool = True, static: tuple[str, ...] = (), **checks: Check
+) -> Callable[[F], F]: ...
+
+
+def calculator(
+    function: Any = None,
+    /,
+    *,
+    compiled: bool = True,
+    static: tuple[str, ...] = (),
+    **checks: Check,
+) -> Any:
+    """Marks a public function as a calculator.
+
+    Its arguments are numbers, arrays or trees of them, and become floating arrays; an
+    argument named in ``static`` is passed on as it is, and is a constant of the
+    compiled program. A wrong value raises where it is known. Where it is traced, as in
+    ``jit``, ``vmap`` and ``grad``, the whole result is NaN.
+
+    Args:
+        function: The function.
+        compiled: Whether a call is one compiled program. Not where the function decides
+            by values.
+        static: Names of counts, words, switches and functions. A call with a function
+            is not compiled.
+        checks: For each argument with further conditions, a check such as
+            :func:`icltheory._checks.finite`; ``whole`` keeps integers.
+    """
+    if function is None:
+        return functools.partial(calculator, compiled=compiled, static=static, **checks)
+    exact, signature = exact_products(function), inspect.signature(function)
+    optional = {p.name for p in signature.parameters.values() if p.default is None}
+
+    @functools.partial(jax.jit, static_argnums=1)
+    def program(arrays, constants):
+        return exact(**arrays, **dict(constants))
+
+    def read(name, value, given):
+        if value is None and name in optional:
+            return value, True
+        if name == "key":
+            return value, typed_key(name, value)
+        check = checks.get(name)
+        value = real(name, value, keep=check is whole)
+        return value, True if check is None else check(name, value, given)
+
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        try:
+            given = signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise TypeError(f"{function.__name__}: {error}") from None
+        constants = {name: given.pop(name) for name in static if name in given}
+        arrays, flags = {}, []
+        for name, value in given.items():
+            arrays[name], flag = read(name, value, given | constants | arrays)
+            flags += [] if flag is True else [flag]
+        try:
+            if compiled and not any(map(callable, constants.values())):
+                result = program(arrays, tuple(constants.items()))
+            else:
+                result = exact(**arrays, **constants)
+        except (TypeError, ValueError) as error:
+            raise _named(error, function.__name__, arrays | constants) from None
+        return where_valid(result, flags)
+
+    call.calculator = True  # pyrefly: ignore[missing-attribute]
+    return call
+
+
+def where_valid(result: Any, flags: list[Any]) -> Any:
+    """Returns the result, with NaN in place of its floats where a flag is false."""
+    if not flags:
+        return result
+    valid = functools.reduce(jnp.logical_and, flags)
+
+    def kept(leaf):
+        if not isinstance(leaf, jax.Array | np.ndarray | np.generic | float):
+            return leaf
+        kind = jnp.result_type(leaf)
+        inexact = jnp.issubdtype(kind, jnp.inexact)
+        return jnp.where(valid, leaf, jnp.nan).astype(kind) if inexact else leaf
+
+    return jax.tree.map(kept, result)
+
+
+def _named(error: Exception, function: str, given: dict[str, Any]) -> Exception:
+    """Returns an error of one line that names an argument."""
+    text = str(error).partition("\n")[0]
+    if any(text.startswith((f"{n}:", f"{n}.", f"{n},")) for n in given):
+        return type(error)(text) if type(error) in (TypeError, ValueError) else error
+    shapes = (f"{n} {np.shape(v)}" for n, v in given.items() if hasattr(v, "dtype"))
+    return ValueError(f"{function} with {', '.join(shapes)}: {text}")
+
+
+class Record(eqx.Module):
+    """A frozen pytree with a one-line ``repr`` and equality of entries.
+
+    A field that is no array is declared by ``eqx.field(static=True)``; fields are
+    checked in ``__post_init__`` or ``__check_init__``, once, on what the user passed.
+    """
+
+    def __repr__(self) -> str:
+        fields = (f for f in dataclasses.fields(self) if f.repr)
+        parts = (f"{f.name}={_shown(getattr(self, f.name))}" for f in fields)
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+    def __eq__(self, other: Any) -> Any:
+        """Whether two records of one class have equal fields; NaN equals NaN."""
+        if type(self) is not type(other):
+            return NotImplemented
+        (ours, tree), (theirs, structure) = map(jax.tree.flatten, (self, other))
+        return tree == structure and all(map(_same, ours, theirs))
+
+    __hash__ = eqx.Module.__hash__
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the fields by name, arrays as NumPy arrays or numbers."""
+        found = {}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Record):
+                value = value.to_dict()
+            elif eqx.is_array(value):
+                value = np.asarray(value) if value.shape else value.item()
+            found[field.name] = value
+        return found
+
+
+def _shown(value):
+    if is_tracer(value) or not hasattr(value, "dtype"):
+        return repr(value)
+    if np.size(value) > _SHOWN or not np.issubdtype(value.dtype, np.generic):
+        return f"{value.dtype}{list(np.shape(value))}"
+    text = np.array2string(np.asarray(value), precision=4, separator=", ")
+    return text.replace("\n", "")
+
+
+def _same(x, y) -> bool:
+    if x is y:
+        return True
+    x, y = np.asarray(x), np.asarray(y)
+    nan = x.dtype.kind == "f" and y.dtype.kind == "f"
+    return bool(np.array_equal(x, y, equal_nan=nan))
