@@ -39,7 +39,7 @@ class Check:
 
     Attributes:
         holds: Whether an entry of a NumPy or JAX array is right.
-        expected: Completes "expected ..." in the error.
+        expected: Completes "expected ..." in the error; NAME stands for the argument.
     """
 
     def __init__(self, holds: Callable[[Any], Any], expected: str):
@@ -56,7 +56,8 @@ class Check:
         if not np.all(right):
             wrong = known[~np.broadcast_to(right, np.shape(known))]
             got = one_line(wrong.flat[0].item())
-            raise ValueError(f"{name}: expected {self.expected}, got {got}")
+            expected = self.expected.replace("NAME", name)
+            raise ValueError(f"{name}: expected {expected}, got {got}")
         return True
 
     def __and__(self, other: "Check") -> "Check":
@@ -92,19 +93,22 @@ positive = finite & Check(lambda x: x > 0, "a finite value > 0")
 nonnegative = finite & Check(lambda x: x >= 0, "a value >= 0")
 unit = Check(lambda x: (x >= 0) & (x <= 1), "a value in [0, 1]")
 scalar = _Scalar()
-# Marks an argument of integers, which are not converted to floats.
-whole = Check(lambda x: x == x // 1, "whole numbers")
 
 
 def within(low: Any, high: Any) -> Check:
     """Returns the check that entries lie in [low, high]."""
-    return Check(lambda x: (x >= low) & (x <= high), f"a value in [{low}, {high}]")
+    return Check(lambda x: (x >= low) & (x <= high), f"{low} <= NAME <= {high}")
 
 
-def count(least: int = 0) -> Check:
-    """Returns the check of one whole number that is at least ``least``."""
+def count(least: int = 0, most: Any = None) -> Check:
+    """Returns the check of one whole number between ``least`` and ``most``."""
     words = f"a whole number >= {least}"
-    return scalar & Check(lambda x: (x >= least) & (x == x // 1), words)
+    one = scalar & Check(lambda x: (x >= least) & (x == x // 1), words)
+    return one if most is None else scalar & within(least, most) & one
+
+
+# A check may also be a function of the name, the value and the other arguments.
+CheckLike = Callable[[str, Any, Mapping[str, Any]], Any]
 
 
 def checked(name: str, value: Any, check: Check) -> Any:

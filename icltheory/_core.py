@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._checks import Check, is_tracer, real, typed_key, whole
+from icltheory._checks import CheckLike, is_tracer, real, typed_key
 from icltheory._precision import exact_products
 
 F = TypeVar("F", bound=Callable)
@@ -30,7 +30,11 @@ def calculator(function: F, /) -> F: ...
 
 @overload
 def calculator(
-    *, compiled: bool = True, static: tuple[str, ...] = (), **checks: Check
+    *,
+    compiled: bool = True,
+    static: tuple[str, ...] = (),
+    integers: tuple[str, ...] = (),
+    **checks: CheckLike,
 ) -> Callable[[F], F]: ...
 
 
@@ -40,7 +44,8 @@ def calculator(
     *,
     compiled: bool = True,
     static: tuple[str, ...] = (),
-    **checks: Check,
+    integers: tuple[str, ...] = (),
+    **checks: CheckLike,
 ) -> Any:
     """Marks a public function as a calculator.
 
@@ -55,11 +60,14 @@ def calculator(
             by values.
         static: Names of counts, words, switches and functions. A call with a function
             is not compiled.
+        integers: Names of arrays of integers, which are not converted to floats.
         checks: For each argument with further conditions, a check such as
-            :func:`icltheory._checks.finite`; ``whole`` keeps integers.
+            :data:`icltheory._checks.finite`.
     """
     if function is None:
-        return functools.partial(calculator, compiled=compiled, static=static, **checks)
+        return functools.partial(
+            calculator, compiled=compiled, static=static, integers=integers, **checks
+        )
     exact, signature = exact_products(function), inspect.signature(function)
     optional = {p.name for p in signature.parameters.values() if p.default is None}
 
@@ -72,8 +80,7 @@ def calculator(
             return value, True
         if name == "key":
             return value, typed_key(name, value)
-        check = checks.get(name)
-        value = real(name, value, keep=check is whole)
+        check, value = checks.get(name), real(name, value, keep=name in integers)
         return value, True if check is None else check(name, value, given)
 
     @functools.wraps(function)
@@ -85,8 +92,8 @@ def calculator(
         constants = {name: given.pop(name) for name in static if name in given}
         arrays, flags = {}, []
         for name, value in given.items():
-            arrays[name], flag = read(name, value, given | constants | arrays)
-            flags += [] if flag is True else [flag]
+            arrays[name], flag = read(name, value, given | constants)
+            flags.append(flag)
         try:
             if compiled and not any(map(callable, constants.values())):
                 result = program(arrays, tuple(constants.items()))
@@ -94,17 +101,18 @@ def calculator(
                 result = exact(**arrays, **constants)
         except (TypeError, ValueError) as error:
             raise _named(error, function.__name__, arrays | constants) from None
-        return where_valid(result, flags)
+        return where_valid(result, *flags)
 
     call.calculator = True  # pyrefly: ignore[missing-attribute]
     return call
 
 
-def where_valid(result: Any, flags: list[Any]) -> Any:
+def where_valid(result: Any, *flags: Any) -> Any:
     """Returns the result, with NaN in place of its floats where a flag is false."""
-    if not flags:
+    traced = [flag for flag in flags if flag is not True]
+    if not traced:
         return result
-    valid = functools.reduce(jnp.logical_and, flags)
+    valid = functools.reduce(jnp.logical_and, traced)
 
     def kept(leaf):
         if not isinstance(leaf, jax.Array | np.ndarray | np.generic | float):
@@ -119,8 +127,8 @@ def where_valid(result: Any, flags: list[Any]) -> Any:
 def _named(error: Exception, function: str, given: dict[str, Any]) -> Exception:
     """Returns an error of one line that names an argument."""
     text = str(error).partition("\n")[0]
-    if any(text.startswith((f"{n}:", f"{n}.", f"{n},")) for n in given):
-        return type(error)(text) if type(error) in (TypeError, ValueError) else error
+    if ": expected " in text or ": got " in text:  # made by a check
+        return type(error)(text)
     shapes = (f"{n} {np.shape(v)}" for n, v in given.items() if hasattr(v, "dtype"))
     return ValueError(f"{function} with {', '.join(shapes)}: {text}")
 

@@ -6,7 +6,6 @@ Single layers are functions; stacks are pytrees with one ``apply``. Masks have n
 Stability: stable.
 """
 
-from icltheory._public import shown
 from icltheory.attention._layer import LayerOutput
 from icltheory.attention.kernel import (
     FEATURE_MAPS,
@@ -59,5 +58,3 @@ __all__ = [
     "softmax_weights",
     "taylor_features",
 ]
-
-__dir__ = shown(__name__)

@@ -12,15 +12,15 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
-from icltheory._calculators import calculator
 from icltheory._checks import (
     check_choice,
-    check_positive,
     check_positive_int,
     check_shape,
+    positive,
+    scalar,
 )
+from icltheory._core import Record, calculator
 from icltheory._names import FeatureMap
-from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, PRNGKey, Scalar
 from icltheory.attention._layer import (
     as_projections,
@@ -39,8 +39,7 @@ __all__ = [
 FEATURE_MAPS = ("exact", "taylor", "positive")
 
 
-@pytree
-class KernelView:
+class KernelView(Record):
     r"""Softmax attention of the query as a linear map of its features.
 
     .. math::
@@ -72,7 +71,7 @@ class KernelView:
         return self.operator / self.normalizer
 
 
-@calculator
+@calculator(static=("features", "degree", "num_features"), d_scale=scalar & positive)
 def softmax_kernel_view(
     W_V: Float[ArrayLike, "_n _n"],
     W_K: Float[ArrayLike, "_n _n"],
@@ -133,7 +132,6 @@ def softmax_kernel_view(
     """
     W_V, W_K, W_Q = as_projections(W_V, W_K, W_Q)
     check_choice("features", features, FEATURE_MAPS)
-    check_positive("d_scale", d_scale)
     H, h_query = as_tokens(H, h_query, W_V.shape[1])
     root = jnp.asarray(d_scale, H.dtype) ** 0.25
     keys, query = stacked(H, h_query) @ W_K.T / root, W_Q @ h_query / root
@@ -153,7 +151,7 @@ def softmax_kernel_view(
     return KernelView(operator, query_features, normalizer, moved)
 
 
-@calculator
+@calculator(static=("degree",))
 def taylor_features(x: Float[ArrayLike, " n"], degree: int) -> Float[Array, " F"]:
     r"""Features of the exponential series up to a degree.
 

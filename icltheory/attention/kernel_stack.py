@@ -2,7 +2,8 @@
 
 from typing import ClassVar
 
-from icltheory._pytree import pytree, static_field
+import equinox as eqx
+
 from icltheory.attention.nonlinear import (
     Kernel,
     check_kernel,
@@ -14,7 +15,6 @@ from icltheory.attention.stacks import AttentionStack, Weights
 __all__ = ["KernelAttentionStack"]
 
 
-@pytree
 class KernelAttentionStack(AttentionStack):
     r"""A stack of L nonlinear attention layers with residual.
 
@@ -42,7 +42,7 @@ class KernelAttentionStack(AttentionStack):
     W_V: Weights
     W_K: Weights
     W_Q: Weights
-    kernel: Kernel = static_field(default="linear")
+    kernel: Kernel = eqx.field(static=True, default="linear")
 
     groups: ClassVar[dict[str, str]] = {"W_V": "attn", "W_K": "attn", "W_Q": "attn"}
 

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
-from icltheory._calculators import calculator
-from icltheory._checks import check_choice
+from icltheory._checks import check_choice, scalar
+from icltheory._core import calculator
 from icltheory._names import Mask, MLPForm
 from icltheory._typing import Float
 from icltheory.attention._layer import (
@@ -24,7 +24,7 @@ __all__ = ["MLP_FORMS", "linear_attention", "mlp_attention"]
 MLP_FORMS = ("gated", "linear", "half")
 
 
-@calculator
+@calculator(static=("mask",), scale=scalar)
 def linear_attention(
     W_V: Float[ArrayLike, "_n _n"],
     W_K: Float[ArrayLike, "_n _n"],
@@ -71,7 +71,7 @@ def linear_attention(
     return add_residual(H, h_query, sums, scale)
 
 
-@calculator
+@calculator(static=("mask", "mlp"), scale=scalar)
 def mlp_attention(
     W_V: Float[ArrayLike, "_d1 _n"],
     W_K: Float[ArrayLike, "_d1 _n"],

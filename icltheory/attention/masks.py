@@ -14,8 +14,8 @@ mask        a demonstration i attends to             the query attends to
 
 import jax.numpy as jnp
 
-from icltheory._calculators import calculator
 from icltheory._checks import check_choice, check_nonnegative_int
+from icltheory._core import calculator
 from icltheory._names import Mask
 from icltheory._typing import Array, Bool
 
@@ -24,7 +24,7 @@ __all__ = ["MASKS", "attended_keys", "normalized_keys"]
 MASKS = ("demos", "causal", "none")
 
 
-@calculator(compiled=False)
+@calculator(compiled=False, static=("mask", "num_demos"))
 def attended_keys(mask: Mask, num_demos: int) -> Bool[Array, "P P"]:
     """Keys that each token attends to, as a boolean mask.
 
@@ -45,7 +45,7 @@ def attended_keys(mask: Mask, num_demos: int) -> Bool[Array, "P P"]:
     return keys if mask == "none" else keys.at[:, -1].set(False)
 
 
-@calculator(compiled=False)
+@calculator(compiled=False, static=("mask", "num_demos"))
 def normalized_keys(mask: Mask, num_demos: int) -> Bool[Array, "P P"]:
     """Keys over which the softmax of each token is normalised, as a boolean mask.
 

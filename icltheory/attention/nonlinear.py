@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
-from icltheory._calculators import calculator
-from icltheory._checks import check_choice, check_shape
+from icltheory._checks import check_choice, check_shape, scalar
+from icltheory._core import calculator
 from icltheory._names import Mask
 from icltheory._typing import Array, Float
 from icltheory.attention._layer import LayerOutput, add_residual, as_tokens, stacked
@@ -33,7 +33,7 @@ KERNELS = tuple(_FORMULAS)
 Kernel = str | Callable[[Any, Any], Any]
 
 
-@calculator
+@calculator(static=("kernel",))
 def kernel_matrix(
     kernel: Kernel, X: Float[ArrayLike, "_A _d"], Z: Float[ArrayLike, "_B _d"]
 ) -> Float[Array, "_A _B"]:
@@ -69,7 +69,7 @@ def kernel_matrix(
     return jax.vmap(lambda x: jax.vmap(lambda z: value(x, z))(Z))(X)
 
 
-@calculator
+@calculator(static=("kernel", "mask"))
 def kernel_weights(
     W_K: Float[ArrayLike, "_d _n"],
     W_Q: Float[ArrayLike, "_d _n"],
@@ -116,7 +116,7 @@ def kernel_weights(
     return jnp.where(attended_keys(mask, H.shape[0]), values, 0)
 
 
-@calculator
+@calculator(static=("kernel", "mask"), scale=scalar)
 def kernel_attention(
     W_V: Float[ArrayLike, "_n _n"],
     W_K: Float[ArrayLike, "_d _n"],

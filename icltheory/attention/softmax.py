@@ -5,8 +5,8 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
-from icltheory._calculators import calculator
-from icltheory._checks import check_choice, check_positive, check_shape
+from icltheory._checks import check_choice, check_shape, positive, scalar
+from icltheory._core import calculator
 from icltheory._names import Mask
 from icltheory._typing import Array, Float
 from icltheory.attention._layer import (
@@ -21,7 +21,7 @@ from icltheory.attention.masks import MASKS, attended_keys, normalized_keys
 __all__ = ["softmax_attention", "softmax_weights"]
 
 
-@calculator
+@calculator(static=("mask",), d_scale=scalar & positive, scale=scalar)
 def softmax_attention(
     W_V: Float[ArrayLike, "_n _n"],
     W_K: Float[ArrayLike, "_n _n"],
@@ -76,7 +76,7 @@ def softmax_attention(
     return add_residual(H, h_query, (sums[:-1], sums[-1]), scale)
 
 
-@calculator
+@calculator(static=("mask",), d_scale=scalar & positive)
 def softmax_weights(
     W_K: Float[ArrayLike, "_d _n"],
     W_Q: Float[ArrayLike, "_d _n"],
@@ -120,7 +120,6 @@ def softmax_weights(
     check_shape("W_K", W_K, ("d", "n"))
     check_shape("W_Q", W_Q, jnp.shape(W_K))
     check_choice("mask", mask, MASKS)
-    check_positive("d_scale", d_scale)
     W_K, W_Q = jnp.asarray(W_K), jnp.asarray(W_Q)
     H, h_query = as_tokens(H, h_query, W_K.shape[1])
     tokens = stacked(H, h_query)

@@ -3,15 +3,16 @@
 import abc
 from typing import Any, ClassVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
-from icltheory._checks import check_choice, check_positive, check_range, check_shape
+from icltheory._checks import check_choice, check_shape, checked, positive, within
+from icltheory._core import Record, where_valid
 from icltheory._names import Mask, MLPForm
-from icltheory._pytree import pytree, static_field
 from icltheory._typing import Array, Float, Int
 from icltheory.attention._layer import LayerOutput, as_tokens
 from icltheory.attention.linear import MLP_FORMS, linear_attention, mlp_attention
@@ -30,8 +31,7 @@ __all__ = [
 Weights = Float[Array | np.ndarray, "_L _out _in"]
 
 
-@pytree
-class StackOutput:
+class StackOutput(Record):
     """Tokens at every depth of a stack; depth 0 is the input.
 
     Args:
@@ -45,7 +45,7 @@ class StackOutput:
     h_query: Float[Array, "depths n"]
 
 
-class AttentionStack(abc.ABC):
+class AttentionStack(Record):
     """Base class of stacks: L layers of one kind, run by one ``lax.scan``.
 
     A stack is a pytree whose leaves have a leading layer axis. A subclass names its
@@ -151,8 +151,8 @@ class AttentionStack(abc.ABC):
 
     def _one(self, index):
         """Returns one layer as a stack without the layer axis."""
-        check_range("index", index, 0, self.num_layers - 1)
-        return jax.tree.map(lambda leaf: leaf[index], self)
+        known = within(0, self.num_layers - 1)("index", index)
+        return where_valid(jax.tree.map(lambda leaf: leaf[index], self), known)
 
     def _prepare(self, H, h_query):
         """Casts weights and tokens to one dtype, which a scan requires."""
@@ -176,12 +176,11 @@ class AttentionStack(abc.ABC):
         """Checks the weights and stores them as JAX arrays."""
         for name, shape in expected.items():
             check_shape(name, getattr(self, name), shape)
-            object.__setattr__(self, name, jnp.asarray(getattr(self, name)))
+            setattr(self, name, jnp.asarray(getattr(self, name)))
         if self.num_layers == 0:
             raise ValueError("W_V: expected at least one layer, got L = 0")
 
 
-@pytree
 class LinearAttentionStack(AttentionStack):
     r"""A stack of L linear attention layers with residual, the model of Theorem 1.
 
@@ -221,7 +220,6 @@ class LinearAttentionStack(AttentionStack):
         return linear_attention(*weights, H, h_query, mask=mask, scale=scale)
 
 
-@pytree
 class SoftmaxAttentionStack(AttentionStack):
     """A stack of L softmax attention layers with residual, equation (1).
 
@@ -244,14 +242,14 @@ class SoftmaxAttentionStack(AttentionStack):
     W_V: Weights
     W_K: Weights
     W_Q: Weights
-    d_scale: float | int = static_field()
+    d_scale: float | int = eqx.field(static=True)
 
     groups: ClassVar[dict[str, str]] = {"W_V": "attn", "W_K": "attn", "W_Q": "attn"}
 
     def __post_init__(self):
         self._store(W_V=("L", "n", "n"))
         self._store(W_K=self.W_V.shape, W_Q=self.W_V.shape)
-        check_positive("d_scale", self.d_scale)
+        checked("d_scale", self.d_scale, positive)
 
     def _act(self, H, h_query, mask, scale):
         return softmax_attention(
@@ -270,7 +268,6 @@ class SoftmaxAttentionStack(AttentionStack):
         return softmax_weights(*projections, d_scale=self.d_scale, mask=mask)
 
 
-@pytree
 class MLPAttentionStack(AttentionStack):
     """A stack of L blocks of linear attention followed by an MLP, Appendix B.3.
 
@@ -297,7 +294,7 @@ class MLPAttentionStack(AttentionStack):
     W_Q: Weights
     W_in: Weights
     W_out: Weights
-    mlp: MLPForm = static_field(default="gated")
+    mlp: MLPForm = eqx.field(static=True, default="gated")
 
     groups: ClassVar[dict[str, str]] = {
         "W_V": "attn",

@@ -7,7 +7,6 @@ know.
 Stability: stable.
 """
 
-from icltheory._public import shown
 from icltheory.linalg.decomposition import SVD, low_rank_approximation, svd
 from icltheory.linalg.products import (
     safe_sqrt,
@@ -39,5 +38,3 @@ __all__ = [
     "trace_bound",
     "wishart_moments",
 ]
-
-__dir__ = shown(__name__)

@@ -4,18 +4,16 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from icltheory._calculators import Noting, calculator, poisoned
-from icltheory._checks import check_count, check_range, check_shape
+from icltheory._checks import check_shape, count
+from icltheory._core import Record, calculator, where_valid
 from icltheory._precision import exact_products, finite_or_nan
-from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Int
 from icltheory.linalg._matrix import as_matrix
 
 __all__ = ["SVD", "low_rank_approximation", "svd"]
 
 
-@pytree
-class SVD:
+class SVD(Record):
     r"""A thin singular value decomposition that can be truncated to any rank.
 
     .. math::
@@ -51,10 +49,10 @@ class SVD:
 
         Source: Eckart and Young (1936).
         """
-        with Noting(rank) as notes:
-            _check_rank(rank, self.s.shape[-1])
-        kept = jnp.where(_keep(rank, self.s.shape[-1]), self.s, 0)
-        return poisoned((self.U * kept[..., None, :]) @ self.Vt, notes)
+        size = self.s.shape[-1]
+        kept = jnp.where(_keep(rank, size), self.s, 0)
+        product = (self.U * kept[..., None, :]) @ self.Vt
+        return where_valid(product, count(0, size)("rank", rank))
 
 
 @calculator
@@ -80,7 +78,11 @@ def svd(W: Float[ArrayLike, "*batch m n"]) -> SVD:
     return SVD(U, s, Vt)
 
 
-@calculator
+def _up_to_size(name, rank, given):
+    return count(0, min(jnp.shape(given["W"])))(name, rank)
+
+
+@calculator(integers=("rank",), rank=_up_to_size)
 def low_rank_approximation(
     W: Float[ArrayLike, "m n"], rank: int | Int[Array, ""]
 ) -> Float[Array, "m n"]:
@@ -124,9 +126,8 @@ def low_rank_approximation(
     """
     check_shape("W", W, ("m", "n"))
     matrix = as_matrix(W)
-    size = min(matrix.shape)
-    _check_rank(rank, size)
-    return _truncate(matrix, _keep(rank, size)).astype(jnp.result_type(W))
+    keep = _keep(rank, min(matrix.shape))
+    return _truncate(matrix, keep).astype(jnp.result_type(W))
 
 
 @jax.custom_jvp
@@ -157,8 +158,3 @@ def _truncate_jvp(primals, tangents):
 
 def _keep(rank, size):
     return jnp.arange(size) < rank
-
-
-def _check_rank(rank, size):
-    check_range("rank", rank, 0, size)
-    check_count("rank", rank)

@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from icltheory._calculators import calculator
 from icltheory._checks import check_shape
+from icltheory._core import calculator
 from icltheory._precision import widened
 from icltheory._typing import Array, Float, Scalar
 

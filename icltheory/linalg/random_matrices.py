@@ -3,17 +3,17 @@
 import math
 
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
-from icltheory._arguments import INTEGERS
-from icltheory._calculators import calculator
-from icltheory._checks import check_positive
+from icltheory._checks import positive
+from icltheory._core import calculator
 from icltheory._typing import Array, Float
 
 __all__ = ["marchenko_pastur_density"]
 
 
-@calculator
+@calculator(static=("shape",), std=positive)
 def marchenko_pastur_density(
     s: Float[ArrayLike, "*points"],
     shape: tuple[int, int],
@@ -46,10 +46,9 @@ def marchenko_pastur_density(
 
     Source: Marchenko and Pastur (1967).
     """
-    whole = all(isinstance(size, INTEGERS) and size >= 1 for size in shape)
+    whole = all(isinstance(size, int | np.integer) and size >= 1 for size in shape)
     if len(shape) != 2 or not whole:
         raise ValueError(f"shape: expected two positive integers, got {shape}")
-    check_positive("std", std)
     k, long, short = min(shape), math.sqrt(max(shape)), math.sqrt(min(shape))
     low, high = std * (long - short), std * (long + short)
     s = jnp.asarray(s, float)

@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from icltheory._calculators import calculator
 from icltheory._checks import check_shape
+from icltheory._core import calculator
 from icltheory._precision import finite_or_nan
 from icltheory._typing import Array, Float
 from icltheory.linalg._matrix import as_matrix
@@ -39,7 +39,7 @@ def singular_values(W: Float[ArrayLike, "*batch m n"]) -> Float[Array, "*batch k
     return jnp.linalg.svd(finite_or_nan(as_matrix(W)), compute_uv=False)
 
 
-@calculator
+@calculator(static=("rank",))
 def condition_number(
     W: Float[ArrayLike, "*batch m n"], rank: int | None = None
 ) -> Float[Array, "*batch"]:

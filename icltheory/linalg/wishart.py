@@ -6,14 +6,14 @@ from fractions import Fraction
 
 import jax.numpy as jnp
 
-from icltheory._calculators import calculator
 from icltheory._checks import check_integer, check_positive_int
+from icltheory._core import calculator
 from icltheory._typing import Array, Float
 
 __all__ = ["wishart_moments"]
 
 
-@calculator(compiled=False)
+@calculator(compiled=False, static=("dim", "num_examples", "order"))
 def wishart_moments(
     dim: int, num_examples: int, order: int
 ) -> Float[Array, "order_plus_1"]:
