@@ -34,8 +34,6 @@ import jax
 import jax.numpy as jnp
 
 from icltheory._checks import check_choice, check_positive_int
-from icltheory._named_errors import named_errors
-from icltheory._public import shown
 
 __all__ = ["Progress", "batched", "print_progress"]
 
@@ -44,7 +42,6 @@ Progress = Callable[[int, int, str], None]
 T = TypeVar("T")
 
 
-@named_errors
 def batched(
     function: Callable[..., Any],
     batch_size: int,
@@ -140,7 +137,6 @@ def reported(
             progress(done, len(parts), name(part))
 
 
-@named_errors
 def print_progress(
     file: Any = None, every: float | int = 1.0, clock: Callable[[], float] | None = None
 ) -> Progress:
@@ -237,6 +233,3 @@ def wait(tree: Any) -> None:
     """Waits for the arrays of a tree; tracers are left alone."""
     if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree)):
         jax.block_until_ready(tree)
-
-
-__dir__ = shown(__name__)

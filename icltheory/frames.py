@@ -12,15 +12,12 @@ from typing import Any
 import numpy as np
 
 from icltheory._checks import check_choice
-from icltheory._named_errors import named_errors
-from icltheory._public import shown
 
 __all__ = ["to_columns", "to_dict", "to_frame"]
 
 _LIBRARIES = "pandas", "polars"
 
 
-@named_errors
 def to_dict(record: Any) -> dict[str, Any]:
     """Converts a record to plain Python numbers, names, lists and dictionaries.
 
@@ -45,7 +42,6 @@ def to_dict(record: Any) -> dict[str, Any]:
     return {str(name): _nested(value) for name, value in fields.items()}
 
 
-@named_errors
 def to_columns(records: Any) -> dict[str, list[Any]]:
     r"""Converts the fields of records to columns of one length.
 
@@ -85,7 +81,6 @@ def to_columns(records: Any) -> dict[str, list[Any]]:
     return {name: [_plain(row[name]) for row in rows] for name in names}
 
 
-@named_errors
 def to_frame(records: Any, library: str | None = None) -> Any:
     """Converts records to a pandas or polars data frame, whichever is installed.
 
@@ -184,6 +179,3 @@ def _plain(value: Any) -> Any:
         return str(value)
     is_number = hasattr(value, "tolist") and np.dtype(value.dtype).kind in "biufcUSO"
     return value.tolist() if is_number else value
-
-
-__dir__ = shown(__name__)

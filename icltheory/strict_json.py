@@ -7,15 +7,11 @@ import dataclasses
 import math
 from typing import Any
 
-from icltheory._named_errors import named_errors
-from icltheory._public import shown
-
 __all__ = ["number", "plain"]
 
 _NOT_FINITE = {"Infinity": math.inf, "-Infinity": -math.inf}
 
 
-@named_errors
 def plain(value: Any) -> Any:
     """Converts arrays, scalars, dataclasses and containers to JSON values.
 
@@ -47,7 +43,6 @@ def plain(value: Any) -> Any:
     return value
 
 
-@named_errors
 def number(value: Any) -> Any:
     """Converts a JSON value back to a number or a list of numbers.
 
@@ -68,6 +63,3 @@ def number(value: Any) -> Any:
             raise ValueError(f"value: expected a number, got {value!r}")
         return _NOT_FINITE[value]
     return math.nan if value is None else value
-
-
-__dir__ = shown(__name__)

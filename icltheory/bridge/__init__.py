@@ -9,7 +9,6 @@ models are in ``icltheory.statistics``.
 Stability: provisional.
 """
 
-from icltheory._public import shown
 from icltheory.bridge.architecture import Architecture, Experts, Rotary
 from icltheory.bridge.checkpoint import load_checkpoint
 from icltheory.bridge.clipping import clip_module, clip_modules
@@ -71,5 +70,3 @@ __all__ = [
     "shard_model",
     "size_report",
 ]
-
-__dir__ = shown(__name__)

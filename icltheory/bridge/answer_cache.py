@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from icltheory._named_errors import named_errors
-from icltheory._public import shown
 from icltheory.bridge.evaluation import GridChunk, predict
 from icltheory.bridge.evaluation.result import denominator_of
 from icltheory.bridge.records import Records
@@ -48,7 +46,6 @@ class TaskFacts(NamedTuple):
         return self.profile == "authors_code" and self.scoring == "label_token"
 
 
-@named_errors
 def facts_of(task: LanguageTask) -> TaskFacts:
     """Returns the properties of a task for an answer cache.
 
@@ -297,6 +294,3 @@ class AnswerCache:
             rate = rate if isinstance(rate, str) else float(rate)
             place = (split, layer, module, rate)
             self._put(place, examples[there], values[there], truth[there])
-
-
-__dir__ = shown(__name__)

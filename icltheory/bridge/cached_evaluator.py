@@ -8,8 +8,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from icltheory._named_errors import named_errors
-from icltheory._public import shown
 from icltheory.batching import Counter, Progress
 from icltheory.bridge.answer_cache import AnswerCache, TaskFacts
 from icltheory.bridge.evaluation import Grid, GridChunk
@@ -25,7 +23,6 @@ __all__ = ["CachedEvaluator", "method_name"]
 DEFAULT_BATCH = 32
 
 
-@named_errors
 def method_name(method: str | ClippingMethod, systems: Any = None) -> str:
     """Returns the name of a pruning method in the key of an answer cache.
 
@@ -303,6 +300,3 @@ def _batches(chunks: Iterable[GridChunk], size: int) -> Iterator[list[GridChunk]
         if len(batch) == size:
             yield batch
             batch = []
-
-
-__dir__ = shown(__name__)

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from icltheory._checks import check_choice
-from icltheory._named_errors import named_errors
 from icltheory._safetensors import unwrapped
 from icltheory._typing import PyTree
 from icltheory.bridge import _msgpack, _safetensors
@@ -36,7 +35,6 @@ DTYPES = ("float32", "bfloat16", "float16")
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
 
-@named_errors
 def load_checkpoint(
     path_or_name: str | os.PathLike,
     dtype: str | None = None,

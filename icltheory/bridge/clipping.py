@@ -5,9 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from icltheory._checks import check_finite
-from icltheory._named_errors import named_errors
 from icltheory._names import Rule
-from icltheory._public import shown
 from icltheory.bridge._arrays import gathered, spread_like
 from icltheory.bridge._cutting import cutter_of
 from icltheory.bridge.decoder import Decoder
@@ -22,7 +20,6 @@ from icltheory.pruning.rates import strength_of
 __all__ = ["clip_module", "clip_modules"]
 
 
-@named_errors
 def clip_module(
     model: LanguageModel,
     layer: int | None,
@@ -92,7 +89,6 @@ def clip_module(
     return model.replace(params=params)
 
 
-@named_errors
 def clip_modules(
     model: LanguageModel,
     interventions: Sequence[Intervention | str],
@@ -172,6 +168,3 @@ def untied(model: LanguageModel) -> LanguageModel:
     return model.replace(
         decoder=Decoder(arch), params={**params, "head": head}, config=config
     )
-
-
-__dir__ = shown(__name__)

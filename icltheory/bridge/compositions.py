@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from icltheory._checks import check_open_unit, check_positive_int, check_sequence
-from icltheory._named_errors import named_errors
-from icltheory._public import shown
 from icltheory.batching import Progress
 from icltheory.bridge._beam import beam_search
 from icltheory.bridge.answer_cache import AnswerCache, facts_of
@@ -98,7 +96,6 @@ class CompositionSearch:
         return f"{_text(self.interventions) or 'unpruned'}: {self.comparison}"
 
 
-@named_errors
 def search_compositions(
     model: LanguageModel,
     task: LanguageTask,
@@ -382,6 +379,3 @@ def _touched(model: LanguageModel, one: Intervention) -> set[Any]:
     if one.layer is None:
         return {(None, name) for name in one.matrices}
     return {(one.layer, spec.name) for spec in one.specs(model)}
-
-
-__dir__ = shown(__name__)

@@ -9,8 +9,6 @@ import jax
 import jax.numpy as jnp
 
 from icltheory._checks import check_choice, check_nonnegative_int, check_positive_int
-from icltheory._named_errors import named_errors
-from icltheory._public import shown
 from icltheory.bridge._config import read_json
 from icltheory.bridge._safetensors import INDEX, SINGLE, SafetensorsFolder
 from icltheory.bridge.architecture import Architecture
@@ -63,7 +61,6 @@ class ModelCost(NamedTuple):
         return 4 * m * n**2 - 4 * n**3 // 3
 
 
-@named_errors
 def model_cost(
     arch: Architecture, dtype: str = "float16", context: int = 0
 ) -> ModelCost:
@@ -123,7 +120,6 @@ def model_cost(
     )
 
 
-@named_errors
 def device_bytes(arch: Architecture, dtype: str = "float16", devices: int = 1) -> int:
     """Bytes of weights on one of several devices.
 
@@ -193,7 +189,6 @@ class CheckpointCost(NamedTuple):
         return None if self.free is None else self.needed <= self.free
 
 
-@named_errors
 def checkpoint_cost(
     folder: str | os.PathLike, dtype: str | None = None, *, devices: int = 1
 ) -> CheckpointCost:
@@ -242,7 +237,6 @@ def checkpoint_cost(
     )
 
 
-@named_errors
 def free_memory() -> int | None:
     """Free bytes of the default device; for a CPU, available system memory.
 
@@ -281,6 +275,3 @@ def _headers(folder: Path) -> tuple[dict[str, Any], Architecture, SafetensorsFol
         arch,
         (FactoredFolder(folder, arch, ranks) if ranks else SafetensorsFolder(folder)),
     )
-
-
-__dir__ = shown(__name__)

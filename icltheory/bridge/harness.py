@@ -3,14 +3,11 @@
 from typing import Any
 
 from icltheory._checks import check_positive_int
-from icltheory._named_errors import named_errors
-from icltheory._public import shown
 from icltheory.bridge.model import LanguageModel
 
 __all__ = ["harness_model"]
 
 
-@named_errors
 def harness_model(
     model: LanguageModel, *, batch_size: int = 32, max_gen_toks: int = 256
 ) -> Any:
@@ -55,6 +52,3 @@ def harness_model(
             "lm-evaluation-harness needs `pip install icltheory[lm-eval]`"
         ) from None
     return HarnessModel(model, batch_size, max_gen_toks)
-
-
-__dir__ = shown(__name__)

@@ -10,8 +10,6 @@ import numpy as np
 
 from icltheory._calculators import calculator
 from icltheory._checks import check_positive_int, check_shape
-from icltheory._named_errors import named_errors
-from icltheory._public import shown
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float
 from icltheory.bridge._arrays import replicated
@@ -86,7 +84,6 @@ def block_update(
     return W @ (z_with - z_without), z_without / size
 
 
-@named_errors
 def implicit_updates(
     model: Any,
     prompts: Sequence[Sequence[int]],
@@ -245,6 +242,3 @@ def update_sizes(matrices, z_with, z_without):
     length = jnp.linalg.norm(z_without, axis=1)
     shift = jnp.linalg.norm(z_with - z_without, axis=1) / length
     return jnp.sqrt(moved) / length, jnp.sqrt(squares), shift
-
-
-__dir__ = shown(__name__)

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from icltheory._checks import check_nonnegative_int, check_open_unit
-from icltheory._named_errors import named_errors
-from icltheory._public import shown
 from icltheory.batching import Progress
 from icltheory.bridge._search import Algorithm1Result, conduct
 from icltheory.bridge.answer_cache import PLACE_FIELDS, AnswerCache, facts_of
@@ -31,7 +29,6 @@ from icltheory.pruning.rates import as_strength, strengths_of
 __all__ = ["Algorithm1Result", "algorithm1", "layer_choice", "read_algorithm1"]
 
 
-@named_errors
 def algorithm1(
     model: Any,
     task: LanguageTask,
@@ -133,7 +130,6 @@ def algorithm1(
     return conduct(evaluator, layer, choice, module, rates, seed, level)
 
 
-@named_errors
 def layer_choice(
     conditions: Sequence[ConditionNumber], module: str, top_k: int, aggregate: str
 ) -> LayerChoice:
@@ -163,7 +159,6 @@ def layer_choice(
     return choose_layers(scores, top_k, aggregate=aggregate)
 
 
-@named_errors
 def read_algorithm1(
     answers: AnswerCache,
     layer: int,
@@ -279,6 +274,3 @@ def open_records(path: Any, model: Any, facts: Any, keys: Iterable[str]) -> Reco
         "task": facts._asdict(),
     }
     return Records(path, (*keys, *PLACE_FIELDS), config=config)
-
-
-__dir__ = shown(__name__)

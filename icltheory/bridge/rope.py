@@ -7,8 +7,6 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._named_errors import named_errors
-from icltheory._public import shown
 from icltheory._typing import Array, Float, Int
 from icltheory.bridge._config import is_number
 from icltheory.bridge.architecture import Rotary
@@ -18,7 +16,6 @@ __all__ = ["read_rotary", "rotate"]
 _PART, _ORIGINAL = "partial_rotary_factor", "original_max_position_embeddings"
 
 
-@named_errors
 def read_rotary(
     config: Mapping[str, Any],
     head_dim: int,
@@ -93,7 +90,6 @@ def read_rotary(
     return Rotary(interleaved=interleaved, **fields)
 
 
-@named_errors
 def rotate(
     x: Float[Array, "B T heads head_dim"], positions: Int[Array, "B T"], rotary: Rotary
 ) -> Float[Array, "B T heads head_dim"]:
@@ -280,6 +276,3 @@ _KINDS = {
     "longrope": _longrope,
     "su": _longrope,
 }
-
-
-__dir__ = shown(__name__)

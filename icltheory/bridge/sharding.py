@@ -9,8 +9,6 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from numpy.typing import NDArray
 
-from icltheory._named_errors import named_errors
-from icltheory._public import shown
 from icltheory._typing import Array
 from icltheory.bridge._arrays import cast, check_finite_leaf
 from icltheory.bridge.model import LanguageModel
@@ -112,7 +110,6 @@ def split_axis(
     return next((a for a in (first, 1 - first) if shape[a] % parts == 0), None)
 
 
-@named_errors
 def shard_model(
     model: LanguageModel, devices: Sequence[jax.Device] | NDArray[np.object_]
 ) -> LanguageModel:
@@ -140,6 +137,3 @@ def shard_model(
         return placement.put(keys, np.asarray(leaf), leaf.dtype)
 
     return model.replace(params=jax.tree_util.tree_map_with_path(put, model.params))
-
-
-__dir__ = shown(__name__)

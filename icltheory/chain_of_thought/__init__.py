@@ -8,7 +8,6 @@ two differ where errors on the way add up to a popular wrong answer (Condition 1
 Stability: provisional.
 """
 
-from icltheory._public import shown
 from icltheory.chain_of_thought.alphabet import (
     Alphabet,
     span_residual,
@@ -114,5 +113,3 @@ __all__ = [
     "unseen_alphabet",
     "vote_error",
 ]
-
-__dir__ = shown(__name__)

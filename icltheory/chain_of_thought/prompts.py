@@ -13,7 +13,6 @@ from icltheory._checks import (
     check_unit,
     check_values,
 )
-from icltheory._named_errors import named_errors
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Int, PRNGKey
 from icltheory.chain_of_thought.alphabet import Alphabet
@@ -56,7 +55,6 @@ class ReasoningPrompt:
         return self.states.shape[-1] - 1
 
 
-@named_errors
 def sample_training_prompt(
     key: PRNGKey,
     alphabet: Alphabet,

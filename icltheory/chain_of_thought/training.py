@@ -15,7 +15,6 @@ from icltheory._checks import (
     check_range,
 )
 from icltheory._descent import PlainRule, check_steps, descend
-from icltheory._named_errors import named_errors
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Int, PRNGKey, Scalar
 from icltheory.chain_of_thought._memory import chain_columns, query_column
@@ -52,7 +51,6 @@ class ReasoningTraining:
         return jax.tree.map(lambda leaf: leaf[-1], self.models)
 
 
-@named_errors
 def prompt_loss(
     model: ReasoningAttention, prompt: ReasoningPrompt, step: Int[ArrayLike, ""]
 ) -> Scalar:
@@ -94,7 +92,6 @@ def prompt_loss(
     return jnp.sum(jnp.square(target - answer)) / 2
 
 
-@named_errors
 def train_attention(
     alphabet: Alphabet,
     num_iterations: int,

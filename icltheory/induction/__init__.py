@@ -7,7 +7,6 @@ score. :func:`induction_circuit` gives two layers of attention that repeat a seq
 Stability: provisional.
 """
 
-from icltheory._public import shown
 from icltheory.induction.circuit import InductionCircuit, induction_circuit
 from icltheory.induction.heads import HeadScores, head_copying, head_scores
 from icltheory.induction.scores import (
@@ -30,5 +29,3 @@ __all__ = [
     "prefix_matching_score",
     "previous_token_score",
 ]
-
-__dir__ = shown(__name__)

@@ -7,7 +7,6 @@ from jaxtyping import Integer
 
 from icltheory._calculators import calculator
 from icltheory._checks import check_finite, check_shape
-from icltheory._named_errors import named_errors
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float, PyTree
 from icltheory.induction.scores import (
@@ -41,7 +40,6 @@ class HeadScores:
     uniform: Float[Array, ""]
 
 
-@named_errors
 def head_scores(
     model: LayeredModel,
     params: PyTree,

@@ -9,9 +9,7 @@ from jaxtyping import Integer
 
 from icltheory._calculators import calculator
 from icltheory._checks import check_finite, check_range, check_shape, check_values
-from icltheory._named_errors import named_errors
 from icltheory._precision import widened
-from icltheory._public import shown
 from icltheory._typing import Array, Bool, Float, Scalar
 
 __all__ = [
@@ -24,7 +22,6 @@ __all__ = [
 ]
 
 
-@named_errors
 def prefix_targets(tokens: Integer[ArrayLike, "..."]) -> Bool[Array, "..."]:
     r"""Marks the tokens that followed earlier occurrences of the current token.
 
@@ -263,6 +260,3 @@ def _part(name: str, losses: Array, at: Any) -> Array:
             f"{name}: expected positions from 0 to {losses.shape[-1] - 1}, got {at}"
         )
     return losses[..., start:stop]
-
-
-__dir__ = shown(__name__)

@@ -3,7 +3,6 @@
 Stability: provisional.
 """
 
-from icltheory._public import shown
 from icltheory.kernels.attention import (
     attention_weights,
     causal_attention,
@@ -11,5 +10,3 @@ from icltheory.kernels.attention import (
 )
 
 __all__ = ["attention_weights", "causal_attention", "split_heads"]
-
-__dir__ = shown(__name__)

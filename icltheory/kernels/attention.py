@@ -26,7 +26,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from icltheory._checks import check_choice, check_positive_int
-from icltheory._named_errors import named_errors
 from icltheory.kernels._attention import (
     BACKWARD,
     FORWARD,
@@ -46,7 +45,6 @@ _HALF = (jnp.bfloat16, jnp.float16)
 _WIDEST = 32  # largest head size at which the kernel was measured
 
 
-@named_errors
 def split_heads(
     qkv: Float[Array, "B T packed"], num_heads: int
 ) -> list[Float[Array, "B T heads size"]]:
@@ -67,7 +65,6 @@ def split_heads(
     return jnp.split(qkv.reshape(shape), 3, axis=2)
 
 
-@named_errors
 def attention_weights(
     q: Float[Array, "B T heads size"],
     k: Float[Array, "B T heads size"],
@@ -97,7 +94,6 @@ def attention_weights(
     return jax.nn.softmax(scores, axis=-1).astype(q.dtype)
 
 
-@named_errors
 def causal_attention(
     qkv: Float[Array, "B T packed"],
     num_heads: int,

@@ -5,7 +5,6 @@
 Stability: provisional.
 """
 
-from icltheory._public import shown
 from icltheory.models.garg_checkpoint import GargCheckpoint as GargCheckpoint
 from icltheory.models.garg_checkpoint import (
     load_garg_checkpoint as load_garg_checkpoint,
@@ -21,5 +20,3 @@ __all__ = [
     "LinearStack",
     "load_garg_checkpoint",
 ]
-
-__dir__ = shown(__name__)

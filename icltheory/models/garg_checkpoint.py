@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory._checks import check_choice, check_positive_int
-from icltheory._named_errors import named_errors
 from icltheory._pytree import pytree, static_field
 from icltheory._safetensors import SafetensorsFile, unwrapped
 from icltheory._typing import PyTree
@@ -56,7 +55,6 @@ class _Tensors(NamedTuple):
     read: Callable[[str], np.ndarray]
 
 
-@named_errors
 def load_garg_checkpoint(
     path: str | os.PathLike,
     *,

@@ -4,8 +4,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from icltheory._checks import check_choice
-from icltheory._named_errors import named_errors
-from icltheory._public import shown
 from icltheory._pytree import pytree, static_field
 
 __all__ = [
@@ -47,7 +45,6 @@ def _prefix_mask(
     return seen | jnp.eye(rank.size, dtype=bool)
 
 
-@named_errors
 def interleaved(
     X: Float[Array, "B P d"],
     y: Float[Array, "B P"],
@@ -93,7 +90,6 @@ def interleaved(
     )
 
 
-@named_errors
 def token_matrix(
     X: Float[Array, "B P d"],
     y: Float[Array, "B P"],
@@ -142,7 +138,6 @@ def token_matrix(
     )
 
 
-@named_errors
 def shifted(
     X: Float[Array, "B P d"],
     y: Float[Array, "B P"],
@@ -187,7 +182,6 @@ def shifted(
     )
 
 
-@named_errors
 def shared_context(
     X: Float[Array, "B N d"],
     y: Float[Array, "B N"],
@@ -240,6 +234,3 @@ def shared_context(
         _prefix_mask(ranks, last),
         slice(length, None),
     )
-
-
-__dir__ = shown(__name__)

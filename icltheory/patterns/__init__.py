@@ -7,7 +7,6 @@ slides do not state are inferred from their figures; docstrings say where.
 Stability: provisional.
 """
 
-from icltheory._public import shown
 from icltheory.patterns.activation import activation_shares, active_neurons
 from icltheory.patterns.alignment import (
     GainRatio,
@@ -97,5 +96,3 @@ __all__ = [
     "pruning_conditions",
     "train",
 ]
-
-__dir__ = shown(__name__)

@@ -8,14 +8,12 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._checks import check_key
-from icltheory._named_errors import named_errors
 from icltheory._names import Order
 from icltheory.pruning import prune_rows
 
 __all__ = ["prune_neurons"]
 
 
-@named_errors
 def prune_neurons(
     params: dict[str, Any],
     fraction: Real[ArrayLike, ""] | float | int,

@@ -19,7 +19,6 @@ from icltheory._checks import (
     check_values,
 )
 from icltheory._descent import PlainRule, descend
-from icltheory._named_errors import named_errors
 from icltheory._precision import exact_products
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float
@@ -96,7 +95,6 @@ class _Kinds(NamedTuple):
     labels: Any
 
 
-@named_errors
 @exact_products
 def reduced_training(
     params: dict[str, Any],

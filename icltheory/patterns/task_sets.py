@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from icltheory._checks import check_integer
-from icltheory._named_errors import named_errors
 
 __all__ = [
     "all_tasks",
@@ -21,7 +20,6 @@ __all__ = [
 Tasks = tuple[tuple[int, int], ...]
 
 
-@named_errors
 def all_tasks(num_relevant: int) -> Tasks:
     """All M1 (M1 - 1) tasks: +1 on one relevant pattern, -1 on another.
 
@@ -42,7 +40,6 @@ def all_tasks(num_relevant: int) -> Tasks:
     return tuple((a, b) for a in every for b in every if a != b)
 
 
-@named_errors
 def circulant_tasks(num_relevant: int, shifts: Sequence[int]) -> Tasks:
     r"""Tasks that cover every pattern and label equally often.
 
@@ -81,7 +78,6 @@ def circulant_tasks(num_relevant: int, shifts: Sequence[int]) -> Tasks:
     return tuple((i, (i + s) % num_relevant) for s in shifts for i in every)
 
 
-@named_errors
 def held_out_tasks(num_relevant: int, tasks: Any) -> Tasks:
     r"""Tasks that were not trained on, :math:`T \setminus T_{tr}`.
 
@@ -108,7 +104,6 @@ def held_out_tasks(num_relevant: int, tasks: Any) -> Tasks:
     return left
 
 
-@named_errors
 def covers(tasks: Any, num_relevant: int) -> bool:
     """Whether all patterns are +1 and -1 equally often.
 
@@ -134,7 +129,6 @@ def covers(tasks: Any, num_relevant: int) -> bool:
     return len(counts) == 2 * num_relevant and len(set(counts.values())) == 1
 
 
-@named_errors
 def task_ratio(tasks: Any, num_relevant: int) -> float:
     r"""Share of tasks trained on, :math:`|T_{tr}| / |T|`.
 
@@ -155,7 +149,6 @@ def task_ratio(tasks: Any, num_relevant: int) -> float:
     return len(distinct) / (num_relevant * (num_relevant - 1))
 
 
-@named_errors
 def read_tasks(num_relevant: int, tasks: Any) -> Tasks:
     """Converts tasks to a checked tuple of pairs of integers.
 

@@ -17,7 +17,6 @@ from icltheory._checks import (
     check_values,
 )
 from icltheory._descent import PlainRule, check_steps, descend
-from icltheory._named_errors import named_errors
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float, Int, PRNGKey, PyTree
 from icltheory.layered import forward
@@ -64,7 +63,6 @@ class Training:
         return jax.tree.map(lambda leaf: jnp.take(leaf, -1, axis), self.params)
 
 
-@named_errors
 def train(
     model: Any,
     task: PatternTask,
@@ -237,7 +235,6 @@ class Scores:
         return jnp.mean(self.missed.astype(self.margins.dtype), axis=-1)
 
 
-@named_errors
 def scores(model: Any, params: PyTree, prompt: PatternPrompt) -> Scores:
     """Computes margins and attention of a model on a batch of prompts.
 

@@ -8,7 +8,6 @@ well conditioned the matrices are, and the choice of layer and rate of Algorithm
 Stability: stable.
 """
 
-from icltheory._public import shown
 from icltheory.pruning.choice import (
     LayerChoice,
     RateChoice,
@@ -74,5 +73,3 @@ __all__ = [
     "update_upper_bound",
     "whiten",
 ]
-
-__dir__ = shown(__name__)

@@ -13,7 +13,6 @@ from icltheory._checks import (
     check_sequence,
     check_shape,
 )
-from icltheory._named_errors import named_errors
 
 __all__ = ["LayerChoice", "RateChoice", "choose_layers", "choose_rate"]
 
@@ -41,7 +40,6 @@ class LayerChoice(NamedTuple):
     scores: np.ndarray
 
 
-@named_errors
 def choose_layers(
     scores: Sequence[Sequence[float]] | Any, k: int, *, aggregate: str
 ) -> LayerChoice:
@@ -112,7 +110,6 @@ class RateChoice(NamedTuple):
     index: int | None
 
 
-@named_errors
 def choose_rate(
     scores: Sequence[float] | Any,
     rates: Sequence[float] | Any,

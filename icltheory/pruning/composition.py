@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory._checks import check_shape
-from icltheory._named_errors import named_errors
 from icltheory._names import PruningMethod, Rule
 from icltheory._pytree import pytree, static_field
 from icltheory._typing import PyTree
@@ -40,7 +39,6 @@ class Composition:
     pairs: tuple[tuple[int, str], ...] = static_field()
 
 
-@named_errors
 def compose(
     model: LayeredModel,
     pairs: Sequence[tuple[int, str]],

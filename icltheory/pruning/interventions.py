@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from icltheory._checks import check_nonnegative_int, check_sequence
-from icltheory._named_errors import named_errors
 from icltheory._names import PruningMethod, Rule
 from icltheory._typing import PyTree
 from icltheory.layered import LayeredModel, MatrixSpec
@@ -165,7 +164,6 @@ def read_interventions(
     return read
 
 
-@named_errors
 def prune_modules(
     model: LayeredModel,
     params: PyTree,

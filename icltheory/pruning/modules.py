@@ -13,7 +13,6 @@ from icltheory._checks import (
     check_nonnegative_int,
     concrete,
 )
-from icltheory._named_errors import named_errors
 from icltheory._names import PruningMethod, Rule
 from icltheory._typing import Array, Float, PyTree
 from icltheory.layered import (
@@ -42,7 +41,6 @@ SPECTRAL = {"svd": SVD.truncate, "whitened": equal_values}
 METHODS = ("svd", "magnitude", "whitened")
 
 
-@named_errors
 def module_matrices(
     model: LayeredModel, layer: int | None, module: str
 ) -> tuple[MatrixSpec, ...]:
@@ -115,7 +113,6 @@ def tied_to(model: LayeredModel, layer: int | None, module: str) -> tuple[str, .
     )
 
 
-@named_errors
 def prune_module(
     model: LayeredModel,
     params: PyTree,

@@ -16,7 +16,6 @@ from icltheory._checks import (
     check_positive_int,
     check_sequence,
 )
-from icltheory._named_errors import named_errors
 from icltheory._names import Rule
 
 __all__ = ["Rank", "kept_parameters", "rank_for_rate"]
@@ -56,7 +55,6 @@ class Rank:
         return f"rank={self.value}"
 
 
-@named_errors
 def rank_for_rate(
     shape: tuple[int, ...],
     rate: Any,
@@ -103,7 +101,6 @@ def rank_for_rate(
     return max(rank, 1)
 
 
-@named_errors
 def kept_parameters(shape: tuple[int, ...], rank: int) -> int:
     r"""Number of parameters at rank r: two thin factors, or the whole matrix.
 

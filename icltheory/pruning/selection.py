@@ -10,7 +10,6 @@ from icltheory._checks import (
     check_positive_int,
     check_shape,
 )
-from icltheory._named_errors import named_errors
 from icltheory.pruning.choice import choose_rate
 
 __all__ = ["Selection", "corrected_selection"]
@@ -37,7 +36,6 @@ class Selection(NamedTuple):
     frequencies: tuple[float, ...]
 
 
-@named_errors
 def corrected_selection(
     correct: Any, rates: Any, unpruned: Any, *, splits: int = 100, seed: int = 0
 ) -> Selection:

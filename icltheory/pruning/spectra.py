@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory._checks import check_choice, check_finite, check_positive_int
-from icltheory._named_errors import named_errors
 from icltheory._typing import PyTree
 from icltheory.batching import Progress, reported
 from icltheory.layered import LayeredModel, check_layered, get_matrix
@@ -63,7 +62,6 @@ class MatrixSpectrum(NamedTuple):
     below_floor: bool
 
 
-@named_errors
 def module_spectra(
     model: LayeredModel,
     params: PyTree,
@@ -113,7 +111,6 @@ def module_spectra(
     )
 
 
-@named_errors
 def by_layer(spectra: Iterable[MatrixSpectrum], field: str) -> list[list[Any]]:
     """Returns one field of every record, in one row per layer.
 
@@ -144,7 +141,6 @@ def by_layer(spectra: Iterable[MatrixSpectrum], field: str) -> list[list[Any]]:
     return list(rows.values())
 
 
-@named_errors
 def random_condition_number(shape: tuple[int, ...]) -> float:
     r"""Median condition number of a Gaussian matrix of that shape, as a reference.
 

@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 
 from icltheory._checks import check_sequence
-from icltheory._named_errors import named_errors
 from icltheory._names import PruningMethod, Rule
 from icltheory._typing import PyTree
 from icltheory.batching import Progress, reported
@@ -23,7 +22,6 @@ from icltheory.pruning.rates import check_one_of, strengths_of
 __all__ = ["sweep", "sweep_grid"]
 
 
-@named_errors
 def sweep(
     model: LayeredModel,
     layer: int,
@@ -110,7 +108,6 @@ def sweep(
     )
 
 
-@named_errors
 def sweep_grid(
     model: LayeredModel,
     layers: Sequence[int],

@@ -3,7 +3,6 @@
 Stability: stable.
 """
 
-from icltheory._public import shown
 from icltheory.regression import (
     bayes,
     features,
@@ -34,5 +33,3 @@ __all__ = [
     "shifts",
     "tasks",
 ]
-
-__dir__ = shown(__name__)

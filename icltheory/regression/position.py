@@ -24,7 +24,6 @@ from icltheory._checks import (
     check_shape,
 )
 from icltheory._names import Mask, SpecialExample
-from icltheory._public import shown
 from icltheory._typing import Array, Float, PRNGKey
 
 __all__ = ["errors_by_position", "label_weights", "limit_profile"]
@@ -211,6 +210,3 @@ def _inserted(one: Array, rest: Array, place: Array) -> Array:
     i = jnp.arange(last + 1)
     order = jnp.where(i == place, last, i - (i > place))
     return both[:, order]
-
-
-__dir__ = shown(__name__)

@@ -15,8 +15,6 @@ from icltheory._checks import (
     check_positive_int,
     check_shape,
 )
-from icltheory._named_errors import named_errors
-from icltheory._public import shown
 from icltheory._pytree import pytree, static_field
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.regression._linalg import default_dtype, einsum
@@ -219,7 +217,6 @@ class SampledShift:
         return PrefixPrompt(X, y, X_query, y_query, w)
 
 
-@named_errors
 def garg_shifts(dim: int, dtype: Any = None) -> dict[str, Shift]:
     r"""Returns Garg's fifteen evaluation settings for linear regression.
 
@@ -320,6 +317,3 @@ def _transformation(
     U, _ = jnp.linalg.qr(jax.random.normal(key, (dim, dim), dtype))
     scaled = eigenvalues * math.sqrt(dim / np.sum(eigenvalues**2))
     return einsum("ij,j,kj->ik", U, jnp.asarray(scaled, dtype), U)
-
-
-__dir__ = shown(__name__)

@@ -7,7 +7,6 @@ the same examples.
 Stability: stable.
 """
 
-from icltheory._public import shown
 from icltheory.statistics.comparison import Comparison, compare
 from icltheory.statistics.curves import curve_interval
 from icltheory.statistics.estimates import Estimate, Interval, crossed_estimate
@@ -38,5 +37,3 @@ __all__ = [
     "score_mcnemar",
     "smallest_p_value",
 ]
-
-__dir__ = shown(__name__)

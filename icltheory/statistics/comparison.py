@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from icltheory._checks import check_booleans, check_choice, check_open_unit, check_shape
-from icltheory._named_errors import named_errors
 from icltheory.statistics.estimates import Interval
 from icltheory.statistics.intervals import bootstrap_interval, proportion_interval
 from icltheory.statistics.mcnemar import (
@@ -87,7 +86,6 @@ class Comparison:
         return [*score, self.p_value]
 
 
-@named_errors
 def compare(
     before: Any,
     after: Any,

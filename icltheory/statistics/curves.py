@@ -11,7 +11,6 @@ from icltheory._checks import (
     check_positive_int,
     check_shape,
 )
-from icltheory._named_errors import named_errors
 from icltheory._precision import widened
 from icltheory._typing import Float, PRNGKey
 from icltheory.statistics.estimates import Interval
@@ -21,7 +20,6 @@ __all__ = ["curve_interval"]
 _RESAMPLES_AT_A_TIME = 64
 
 
-@named_errors
 def curve_interval(
     errors: Float[ArrayLike, "S P"],
     key: PRNGKey,

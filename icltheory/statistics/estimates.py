@@ -10,7 +10,6 @@ import scipy.special
 
 from icltheory._arguments import real_numbers
 from icltheory._checks import as_numbers, check_choice, check_open_unit
-from icltheory._named_errors import named_errors
 from icltheory._precision import widened
 from icltheory._pytree import pytree, static_field
 
@@ -141,7 +140,6 @@ class Estimate:
         return np.where((error == 0) & (mean == 0), 1.0, p)[()]
 
 
-@named_errors
 def crossed_estimate(values: Any, *, same_columns: bool = True) -> Estimate:
     r"""Mean over two crossed factors, such as demonstrations and questions.
 

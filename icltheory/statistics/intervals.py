@@ -14,7 +14,6 @@ from icltheory._checks import (
     check_open_unit,
     check_positive_int,
 )
-from icltheory._named_errors import named_errors
 from icltheory.statistics.estimates import Interval
 
 __all__ = ["bootstrap_interval", "proportion_interval"]
@@ -23,7 +22,6 @@ __all__ = ["bootstrap_interval", "proportion_interval"]
 _CHUNK = 2**22
 
 
-@named_errors
 def proportion_interval(
     successes: Any,
     total: int | np.integer,
@@ -88,7 +86,6 @@ def _clopper_pearson(correct, total, tail):
     return low, high
 
 
-@named_errors
 def bootstrap_interval(
     values: Any,
     *,

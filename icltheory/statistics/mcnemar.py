@@ -4,7 +4,6 @@ import numpy as np
 import scipy.special
 
 from icltheory._checks import check_nonnegative_int
-from icltheory._named_errors import named_errors
 
 __all__ = ["exact_mcnemar", "score_mcnemar", "smallest_p_value"]
 
@@ -12,7 +11,6 @@ __all__ = ["exact_mcnemar", "score_mcnemar", "smallest_p_value"]
 _MOST = 2**53
 
 
-@named_errors
 def exact_mcnemar(
     gained: int | np.integer, lost: int | np.integer, *, mid_p: bool = False
 ) -> float:
@@ -64,7 +62,6 @@ def exact_mcnemar(
     return exact - (same / 2 if gained == lost else same)
 
 
-@named_errors
 def score_mcnemar(gained: int | np.integer, lost: int | np.integer) -> float:
     r"""Two-sided p-value of McNemar's score test, consistent with a score interval.
 
@@ -100,7 +97,6 @@ def score_mcnemar(gained: int | np.integer, lost: int | np.integer) -> float:
     return 2 * float(scipy.special.ndtr(-z))
 
 
-@named_errors
 def smallest_p_value(discordant: int | np.integer, *, mid_p: bool = False) -> float:
     r"""Smallest p-value possible for a number of changed examples.
 

@@ -5,12 +5,10 @@ from typing import Any
 import numpy as np
 
 from icltheory._checks import as_decimals
-from icltheory._named_errors import named_errors
 
 __all__ = ["adjust_holm"]
 
 
-@named_errors
 def adjust_holm(p: Any) -> np.ndarray:
     r"""Holm's adjusted p-values: the smallest level at which each test rejects.
 

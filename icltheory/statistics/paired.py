@@ -6,7 +6,6 @@ import numpy as np
 import scipy.special
 
 from icltheory._checks import check_open_unit, check_positive_int
-from icltheory._named_errors import named_errors
 from icltheory.statistics.estimates import Interval
 
 __all__ = ["paired_interval"]
@@ -15,7 +14,6 @@ __all__ = ["paired_interval"]
 _HALVINGS = 40
 
 
-@named_errors
 def paired_interval(
     gained: Any,
     lost: Any,

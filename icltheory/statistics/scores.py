@@ -5,8 +5,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from icltheory._named_errors import named_errors
-
 __all__ = ["MajorityBaseline", "majority_baseline"]
 
 
@@ -26,7 +24,6 @@ class MajorityBaseline(NamedTuple):
     count: int
 
 
-@named_errors
 def majority_baseline(
     labels: Any, names: Sequence[str] | None = None
 ) -> MajorityBaseline:

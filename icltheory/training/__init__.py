@@ -8,7 +8,6 @@ it and the loop, the checkpoints and the experiments stay as they are.
 Stability: provisional.
 """
 
-from icltheory._public import shown
 from icltheory.training.averaging import averaged as averaged
 from icltheory.training.averaging import with_average as with_average
 from icltheory.training.checkpoints import Checkpoints as Checkpoints
@@ -76,5 +75,3 @@ __all__ = [
     "to_host",
     "with_average",
 ]
-
-__dir__ = shown(__name__)

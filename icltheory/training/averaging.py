@@ -7,9 +7,6 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Int, PyTree
 
-from icltheory._named_errors import named_errors
-from icltheory._public import shown
-
 __all__ = ["AveragedState", "averaged", "with_average"]
 
 
@@ -27,7 +24,6 @@ class AveragedState(NamedTuple):
     count: Int[Array, ""]
 
 
-@named_errors
 def with_average(
     inner: optax.GradientTransformation, decay: float
 ) -> optax.GradientTransformation:
@@ -79,7 +75,6 @@ def with_average(
     return optax.GradientTransformation(init, update)
 
 
-@named_errors
 def averaged(state: Any) -> PyTree:
     """Weights for evaluation: the average if the optimiser keeps one, else the last.
 
@@ -94,6 +89,3 @@ def averaged(state: Any) -> PyTree:
     models = getattr(state, "models", state)
     kept = models.opt_state
     return kept.mean if isinstance(kept, AveragedState) else models.params
-
-
-__dir__ = shown(__name__)

@@ -15,7 +15,6 @@ from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from icltheory._checks import check_positive_int
-from icltheory._named_errors import named_errors
 
 __all__ = [
     "check_batch",
@@ -31,7 +30,6 @@ __all__ = [
 _MODELS, _DATA = "models", "data"
 
 
-@named_errors
 def device_mesh(num_devices: int | None = None, *, models: int = 1) -> Mesh:
     """Mesh over the devices of all processes, with axes for members and batches.
 
@@ -66,7 +64,6 @@ def device_mesh(num_devices: int | None = None, *, models: int = 1) -> Mesh:
     )
 
 
-@named_errors
 def initialize_distributed(
     coordinator: str | None = None,
     num_processes: int | None = None,
@@ -130,7 +127,6 @@ def _whole_host() -> list[int] | None:
     return list(range(int(gpus))) if alone and gpus.isdigit() else None
 
 
-@named_errors
 def check_batch(batch_size: int, accumulation: int, mesh: Mesh | None) -> None:
     """Raises unless every device gets equally many prompts of each part of a batch.
 
@@ -157,7 +153,6 @@ def check_batch(batch_size: int, accumulation: int, mesh: Mesh | None) -> None:
         )
 
 
-@named_errors
 def shard_batch(tree, mesh: Mesh | None):
     """Splits the leading axis of every leaf over ``"data"``; identity without a mesh.
 
@@ -177,7 +172,6 @@ def shard_batch(tree, mesh: Mesh | None):
     )
 
 
-@named_errors
 def replicate(tree, mesh: Mesh | None):
     """Puts the same value on every device of the mesh; identity without one.
 
@@ -193,7 +187,6 @@ def replicate(tree, mesh: Mesh | None):
     return _place(tree, mesh, PartitionSpec())
 
 
-@named_errors
 def shard_members(tree, mesh: Mesh | None):
     """Puts members, the leading axis, on their devices; identity without a mesh.
 
@@ -228,7 +221,6 @@ def _place(tree, mesh: Mesh | None, spec: PartitionSpec):
     return jax.tree.map(place, tree)
 
 
-@named_errors
 def over_members(step: Callable[..., Any], mesh: Mesh | None) -> Callable[..., Any]:
     """Returns the training step of all ensemble members, each on its own devices.
 
@@ -247,7 +239,6 @@ def over_members(step: Callable[..., Any], mesh: Mesh | None) -> Callable[..., A
     return jax.vmap(step, spmd_axis_name=None if mesh is None else _MODELS)
 
 
-@named_errors
 def to_host(tree):
     """Copies values from all devices to the memory of every process.
 

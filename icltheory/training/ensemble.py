@@ -11,7 +11,6 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int, PyTree
 
 from icltheory._checks import check_positive_int
-from icltheory._named_errors import named_errors
 from icltheory._pytree import pytree
 from icltheory.batching import in_turns
 from icltheory.training.curriculum import Curriculum
@@ -96,7 +95,6 @@ def _with(settings: dict[str, Any], values: dict[str, Array]) -> dict[str, Any]:
     )
 
 
-@named_errors
 def init_ensemble(
     model: nn.Module,
     task: Task,
@@ -130,7 +128,6 @@ def init_ensemble(
     return EnsembleState(models, settings, jnp.full(len(seeds), -1, jnp.int32))
 
 
-@named_errors
 def make_ensemble_step(
     model: nn.Module,
     task: Task,

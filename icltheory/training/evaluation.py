@@ -8,13 +8,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from icltheory._checks import check_shape
-from icltheory._named_errors import named_errors
 from icltheory.regression.prompts import PrefixPrompt
 
 __all__ = ["prefix_errors"]
 
 
-@named_errors
 def prefix_errors(
     model: nn.Module, params: PyTree, prompt: PrefixPrompt, *, batch_size: int = 64
 ) -> Float[Array, "B P"]:

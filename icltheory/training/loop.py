@@ -9,8 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory._checks import check_positive_int
-from icltheory._named_errors import named_errors
-from icltheory._public import shown
 from icltheory.training.devices import to_host
 from icltheory.training.packing import pack, unpack
 from icltheory.training.steps import Step, TrainState
@@ -49,7 +47,6 @@ class Chunk(NamedTuple):
     memory_bytes: int
 
 
-@named_errors
 def lower(step: Step, state: Any, num_steps: int, *, packed: bool) -> Any:
     """Lowers the program of a chunk for the devices of the state.
 
@@ -73,7 +70,6 @@ def lower(step: Step, state: Any, num_steps: int, *, packed: bool) -> Any:
     return jax.jit(scan, donate_argnums=0).lower(state)
 
 
-@named_errors
 def run(
     step: Step | Sequence[Phase],
     state: Any,
@@ -183,6 +179,3 @@ def _check_losses(metrics: dict[str, np.ndarray], first_step: int) -> None:
         raise FloatingPointError(
             f"loss: not finite at step {step}; reduce the learning rate"
         )
-
-
-__dir__ = shown(__name__)

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Int
 
-from icltheory._named_errors import named_errors
 from icltheory._pytree import pytree
 from icltheory.training.steps import Metrics, Step
 
@@ -35,7 +34,6 @@ class SideBySide:
         return tuple(part.params for part in self.parts)
 
 
-@named_errors
 def side_by_side(steps: Sequence[Step]) -> Step:
     r"""Combines the steps of ensembles that differ in shape, as in width or layers.
 

@@ -11,7 +11,6 @@ from jaxtyping import Array, Float, Int
 
 from icltheory._calculators import calculator
 from icltheory._checks import check_choice, check_range, check_shape, concrete
-from icltheory._named_errors import named_errors
 from icltheory._precision import exact_products
 from icltheory.regression import predictors
 from icltheory.regression.tasks import LinearRegression
@@ -68,7 +67,6 @@ def in_context_loss(
     return jnp.sum(losses * active[None]) / (y.shape[0] * jnp.sum(active))
 
 
-@named_errors
 @exact_products
 def bayes_targets(
     task: Any, X: Float[Array, "B P d"], y: Float[Array, "B P"]

@@ -9,7 +9,6 @@ import optax
 from optax.contrib import MuonDimensionNumbers, scale_by_muon
 
 from icltheory._checks import check_choice, check_positive_int, concrete
-from icltheory._named_errors import named_errors
 from icltheory._pytree import pytree, static_field
 from icltheory._typing import Array, Float
 from icltheory.training.averaging import with_average
@@ -98,7 +97,6 @@ class OptimizerConfig:
                 )
 
 
-@named_errors
 def learning_rate(
     config: OptimizerConfig,
     num_steps: int,
@@ -237,7 +235,6 @@ def _muon(config: OptimizerConfig, num_steps: int) -> optax.GradientTransformati
     return optax.partition({"muon": hidden, "adam": other}, _hidden_matrices)
 
 
-@named_errors
 def make_optimizer(
     config: OptimizerConfig, num_steps: int
 ) -> optax.GradientTransformation:

@@ -15,8 +15,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from icltheory._named_errors import named_errors
-from icltheory._public import shown
 from icltheory.training._parts import entries, join, parts
 
 __all__ = ["Packed", "hidden_matrix", "pack", "unpack"]
@@ -92,7 +90,6 @@ class Packed:
         return cls(stacks, others, buffers, names, shapes, axis)
 
 
-@named_errors
 def hidden_matrix(path: Sequence[Any], ndim: int) -> bool:
     """Whether a parameter is a weight matrix of a block, as Muon treats it.
 
@@ -109,7 +106,6 @@ def hidden_matrix(path: Sequence[Any], ndim: int) -> bool:
     return ndim == 2 and any("block" in name for name in names)
 
 
-@named_errors
 def pack(tree: PyTree, axis: int = 0) -> PyTree:
     """Packs numbered entries of equal structure in every mapping into few arrays.
 
@@ -199,7 +195,6 @@ class _Taken:
         return {kind: join(self.arrays[kind], each) for kind, each in self.shapes()}
 
 
-@named_errors
 def unpack(tree: PyTree, axis: int | None = None) -> PyTree:
     """Unpacks the result of :func:`pack`; other trees stay unchanged.
 
@@ -278,6 +273,3 @@ def _alike(node: Mapping) -> tuple[tuple[str, tuple[str, ...]], ...]:
 def _kind(tree: PyTree) -> tuple:
     leaves, structure = jax.tree.flatten(tree)
     return structure, tuple((jnp.shape(x), jnp.result_type(x)) for x in leaves)
-
-
-__dir__ = shown(__name__)

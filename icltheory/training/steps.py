@@ -12,7 +12,6 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Int, PyTree
 
 from icltheory._checks import check_choice, check_positive_int
-from icltheory._named_errors import named_errors
 from icltheory._pytree import pytree
 from icltheory.training.curriculum import Curriculum
 from icltheory.training.devices import (
@@ -96,7 +95,6 @@ class Task(Protocol):
         ...
 
 
-@named_errors
 def stream_key(seed: Int[Array, ""] | int, stream: str) -> Array:
     """Root key of one of a run's independent random streams.
 
@@ -113,7 +111,6 @@ def stream_key(seed: Int[Array, ""] | int, stream: str) -> Array:
     return jax.random.fold_in(jax.random.key(seed), _STREAMS.index(stream))
 
 
-@named_errors
 def init_state(
     model: nn.Module,
     task: Task,
@@ -168,7 +165,6 @@ def init_state(
     return place(make(seeds), mesh)
 
 
-@named_errors
 def make_step(
     model: nn.Module,
     task: Task,

@@ -13,7 +13,6 @@ text, and greedy ``generate_text`` with a cache of keys and values, of which
 A ``Grid`` hands out scores batch by batch, to be recorded as they come.
 """
 
-from icltheory._public import shown
 from icltheory.bridge.evaluation.batches import (
     Answers,
     Batch,
@@ -70,5 +69,3 @@ __all__ = [
     "token_f1",
     "tokenize",
 ]
-
-__dir__ = shown(__name__)

@@ -8,7 +8,6 @@ import jax
 import numpy as np
 
 from icltheory._checks import check_choice, check_positive_int
-from icltheory._named_errors import named_errors
 from icltheory.bridge.evaluation.prompts import Prompts, common_beginning
 from icltheory.bridge.streams import Tokens
 
@@ -67,7 +66,6 @@ class Batch(NamedTuple):
     places: np.ndarray
 
 
-@named_errors
 def padded_lengths(lengths: Sequence[int] | np.ndarray, most: int) -> np.ndarray:
     r"""Chooses a few padded lengths that minimise the total padding.
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from icltheory._named_errors import named_errors
 from icltheory.batching import Progress
 from icltheory.bridge.evaluation._run import SplitEvaluator
 from icltheory.bridge.evaluation.grid import Grid
@@ -15,7 +14,6 @@ from icltheory.pruning.rates import strengths_of
 __all__ = ["evaluate", "evaluate_grid", "evaluate_rates"]
 
 
-@named_errors
 def evaluate(
     model: Any,
     task: LanguageTask,
@@ -65,7 +63,6 @@ def evaluate(
     return run.evaluations(progress)["model"][0]
 
 
-@named_errors
 def evaluate_rates(
     model: Any,
     task: LanguageTask,
@@ -103,7 +100,6 @@ def evaluate_rates(
     return grid.evaluations(progress)[layer, module]
 
 
-@named_errors
 def evaluate_grid(
     model: Any,
     task: LanguageTask,

@@ -12,8 +12,6 @@ import numpy as np
 
 from icltheory import statistics
 from icltheory._checks import check_open_unit, check_positive_int
-from icltheory._named_errors import named_errors
-from icltheory._public import shown
 from icltheory.batching import Counter as Count
 from icltheory.batching import Progress
 from icltheory.bridge.evaluation.batches import rounded_up, row_lengths
@@ -38,7 +36,6 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _NOTHING = statistics.Interval(math.nan, math.nan)
 
 
-@named_errors
 def normalise_answer(text: str) -> str:
     """Normalises an answer as SQuAD does for comparison.
 
@@ -61,7 +58,6 @@ def normalise_answer(text: str) -> str:
     return " ".join(_ARTICLES.sub(" ", plain).split())
 
 
-@named_errors
 def exact_match(text: str, answers: Sequence[str]) -> bool:
     """Whether a text equals one of the answers after normalisation.
 
@@ -82,7 +78,6 @@ def exact_match(text: str, answers: Sequence[str]) -> bool:
     return normalise_answer(text) in {normalise_answer(a) for a in answers}
 
 
-@named_errors
 def token_f1(text: str, answers: Sequence[str]) -> float:
     r"""F1 score of words, for the answer with the largest overlap.
 
@@ -151,7 +146,6 @@ class GenerationEvaluation:
         )
 
 
-@named_errors
 def evaluate_generation(
     model: Any,
     task: LanguageTask,
@@ -268,6 +262,3 @@ def _f1(text: str, answer: str) -> float:
         return float(words == wanted)
     common = (Counter(words) & Counter(wanted)).total()
     return 2 * common / (len(words) + len(wanted))
-
-
-__dir__ = shown(__name__)

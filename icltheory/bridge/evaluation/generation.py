@@ -6,8 +6,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from icltheory._checks import check_positive_int, check_sequence
-from icltheory._named_errors import named_errors
-from icltheory._public import shown
 from icltheory.bridge._arrays import replicated
 from icltheory.bridge._vocabulary import read_rows
 from icltheory.bridge.evaluation import _programs as programs
@@ -22,7 +20,6 @@ __all__ = ["generate", "generate_text"]
 _LEAST_PREFIX = 32  # A shorter prefix does not justify extra programs.
 
 
-@named_errors
 def generate(
     model: Any,
     prompts: Sequence[Sequence[int]],
@@ -148,7 +145,6 @@ def continuations(
     return written, lost
 
 
-@named_errors
 def generate_text(
     model: Any,
     prompts: Sequence[str],
@@ -263,6 +259,3 @@ def checked_prompts(
                 f"generated, got {len(row)} in prompt {number}"
             )
     return rows
-
-
-__dir__ = shown(__name__)

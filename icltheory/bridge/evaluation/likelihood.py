@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from icltheory._checks import check_positive_int
-from icltheory._named_errors import named_errors
-from icltheory._public import shown
 from icltheory.batching import Counter, Progress
 from icltheory.bridge._arrays import replicated
 from icltheory.bridge._vocabulary import read_rows
@@ -47,7 +45,6 @@ class Likelihoods(NamedTuple):
     num_tokens: np.ndarray
 
 
-@named_errors
 def log_likelihoods(
     model: Any,
     rows: Sequence[Sequence[int]],
@@ -118,7 +115,6 @@ def log_likelihoods(
     return Likelihoods(totals, greedy, sizes)
 
 
-@named_errors
 def perplexity(
     model: Any,
     text: str,
@@ -263,6 +259,3 @@ def _run(model, tokens, answers):
     ends = {name: leaf for name, leaf in params.items() if name != "layers"}
     found = programs.row_likelihoods(decoder, ends, stream, answers)
     return tuple(np.asarray(replicated(part)).ravel() for part in found)
-
-
-__dir__ = shown(__name__)

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._named_errors import named_errors
 from icltheory.bridge.evaluation.prompts import tokenize
 from icltheory.bridge.evaluation.result import Evaluation, evaluation_of
 from icltheory.bridge.model import check_weights
@@ -15,7 +14,6 @@ from icltheory.bridge.tasks import LanguageTask
 __all__ = ["evaluate_naive"]
 
 
-@named_errors
 def evaluate_naive(
     model: Any, task: LanguageTask, split: str = "validation", shots: int | None = None
 ) -> Evaluation:

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from icltheory._checks import check_choice, check_positive_int
-from icltheory._named_errors import named_errors
 from icltheory.bridge.evaluation.batches import (
     Batch,
     Line,
@@ -25,7 +24,6 @@ Group = tuple[int, ...]  # Sequences of one example that share a stem in a row.
 _SHORTEST = 64  # Shorter rows save nothing, as attention is a small part of a block.
 
 
-@named_errors
 def pack(
     lengths: Sequence[int] | np.ndarray, row_length: int, most: int
 ) -> list[list[int]]:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from icltheory._named_errors import named_errors
 from icltheory.bridge.tasks import (
     SCORINGS,
     Finding,
@@ -120,7 +119,6 @@ class Prompts:
         return found.astype(measures.dtype)
 
 
-@named_errors
 def tokenize(
     model: Any, task: LanguageTask, split: str = "validation", shots: int | None = None
 ) -> Prompts:

@@ -6,7 +6,6 @@ import math
 import numpy as np
 
 from icltheory._checks import check_choice, check_shape
-from icltheory._named_errors import named_errors
 
 __all__ = ["Evaluation", "evaluation_of", "predict"]
 
@@ -60,7 +59,6 @@ class Evaluation:
         )
 
 
-@named_errors
 def predict(scores: np.ndarray) -> np.ndarray:
     """Index of each example's best option, the first of equal ones; -1 for NaN.
 
@@ -90,7 +88,6 @@ def denominator_of(count: int, denominator: str) -> int:
     return count - less
 
 
-@named_errors
 def evaluation_of(
     scores: np.ndarray, labels: np.ndarray, denominator: str = "n"
 ) -> Evaluation:

@@ -1,6 +1,5 @@
 """Writes pruned models as checkpoints, dense or in factors, and counts the savings."""
 
-from icltheory._public import shown
 from icltheory.bridge.export.factors import FactoredFolder, take_factors
 from icltheory.bridge.export.save import save_checkpoint
 from icltheory.bridge.export.size import MatrixSize, SizeReport, size_report
@@ -13,5 +12,3 @@ __all__ = [
     "size_report",
     "take_factors",
 ]
-
-__dir__ = shown(__name__)

@@ -21,7 +21,6 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._named_errors import named_errors
 from icltheory.bridge._safetensors import SafetensorsFolder
 from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.families import Entry, entries_of
@@ -64,7 +63,6 @@ def mark_factors(
     return {**config, "model_type": FACTORISED, "icltheory": table}
 
 
-@named_errors
 def take_factors(
     config: Mapping[str, Any], source: Any = "config.json"
 ) -> tuple[dict[str, Any], dict[str, list[int | None]]]:

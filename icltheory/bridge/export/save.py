@@ -14,7 +14,6 @@ from jax.experimental import multihost_utils
 
 from icltheory._checks import check_positive_int
 from icltheory._files import named_file
-from icltheory._named_errors import named_errors
 from icltheory._safetensors import write_safetensors
 from icltheory.bridge._arrays import on_host, spans_processes
 from icltheory.bridge._gguf import GGUFTokenizer
@@ -34,7 +33,6 @@ _COPIED = (
 )
 
 
-@named_errors
 def save_checkpoint(
     model: LanguageModel,
     folder: str | os.PathLike,

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from icltheory._named_errors import named_errors
 from icltheory._names import Rule
 from icltheory.bridge.model import LanguageModel
 from icltheory.layered import get_matrix
@@ -78,7 +77,6 @@ class SizeReport(NamedTuple):
     rank: int | None = None
 
 
-@named_errors
 def size_report(
     model: LanguageModel,
     layer: int | None,

@@ -5,7 +5,6 @@ which names a checkpoint keeps which matrices, and in what layout. The same decl
 serves reading and writing.
 """
 
-from icltheory._public import shown
 from icltheory.bridge.families.declare import Entry, Family, Stored
 from icltheory.bridge.families.entries import entries_of
 from icltheory.bridge.families.registry import FAMILIES, family_of, read_architecture
@@ -19,5 +18,3 @@ __all__ = [
     "family_of",
     "read_architecture",
 ]
-
-__dir__ = shown(__name__)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import jax
 
 from icltheory._checks import check_choice
-from icltheory._named_errors import named_errors
 from icltheory.bridge._paths import leaf_at
 from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.decoder import Decoder
@@ -20,7 +19,6 @@ __all__ = ["entries_of"]
 _LEAVES = {"scale": "weight"}
 
 
-@named_errors
 def entries_of(arch: Architecture, prefix: str | None = None) -> tuple[Entry, ...]:
     """Returns the tensors of a checkpoint with the parameters that they hold.
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from icltheory._named_errors import named_errors
 from icltheory.bridge._config import Config
 from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.families import (
@@ -50,7 +49,6 @@ FAMILIES: dict[str, Family] = {
 }
 
 
-@named_errors
 def family_of(config: Mapping[str, Any], source: Any = "config.json") -> Family:
     """Returns the family of a config, by its ``model_type``.
 
@@ -84,7 +82,6 @@ def _refuse_quantised(values: Config) -> None:
         )
 
 
-@named_errors
 def read_architecture(
     config: Mapping[str, Any], source: Any = "config.json"
 ) -> Architecture:

@@ -6,7 +6,6 @@ import json
 from importlib import metadata
 from typing import Any
 
-from icltheory._named_errors import named_errors
 from icltheory.strict_json import plain
 
 __all__ = ["config_hash"]
@@ -14,7 +13,6 @@ __all__ = ["config_hash"]
 _VERSIONED = ("icltheory", "jax", "jaxlib", "flax", "numpy", "scipy", "tokenizers")
 
 
-@named_errors
 def config_hash(config: Any) -> str:
     """Digest of a configuration, the same in every process and for every key order.
 

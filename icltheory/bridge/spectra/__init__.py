@@ -4,7 +4,6 @@ Condition numbers are computed in float64 on the host and stand beside what a ra
 matrix of the shape has and beside what the rounding of the weights leaves visible.
 """
 
-from icltheory._public import shown
 from icltheory.bridge.spectra.activations import ActivationAware, input_moments
 from icltheory.bridge.spectra.baselines import LargestEntries, RandomVectors
 from icltheory.bridge.spectra.conditions import ConditionNumber, condition_numbers
@@ -36,5 +35,3 @@ __all__ = [
     "rounding_noise",
     "stored_dtype",
 ]
-
-__dir__ = shown(__name__)

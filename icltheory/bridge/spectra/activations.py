@@ -15,7 +15,6 @@ from icltheory._checks import (
     check_nonnegative,
     check_positive_int,
 )
-from icltheory._named_errors import named_errors
 from icltheory._typing import Array, Float
 from icltheory.bridge._arrays import replicated
 from icltheory.bridge._vocabulary import read_rows
@@ -28,7 +27,6 @@ __all__ = ["ActivationAware", "input_moments"]
 Place = tuple[int, str]
 
 
-@named_errors
 def input_moments(
     model: Any,
     rows: Sequence[Sequence[int]],

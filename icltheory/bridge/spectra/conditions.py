@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 from icltheory._checks import check_finite
-from icltheory._named_errors import named_errors
 from icltheory.batching import Progress, reported
 from icltheory.bridge._arrays import gathered
 from icltheory.bridge.model import LanguageModel
@@ -52,7 +51,6 @@ class ConditionNumber(NamedTuple):
     singular_values: np.ndarray
 
 
-@named_errors
 def condition_numbers(
     model: LanguageModel,
     cache: SingularSystems | None = None,

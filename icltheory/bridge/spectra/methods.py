@@ -18,7 +18,6 @@ from icltheory._checks import (
     check_positive_int,
     check_shape,
 )
-from icltheory._named_errors import named_errors
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.linalg import svd
 
@@ -161,7 +160,6 @@ def content_key(seed: int, W: Float[ArrayLike, "m n"]) -> PRNGKey:
     return jax.random.fold_in(jax.random.key(seed), zlib.crc32(entries.data))
 
 
-@named_errors
 def randomised_svd(
     key: PRNGKey, W: Float[ArrayLike, "*_shape"], rank: int, *, iterations: int = 2
 ) -> SingularSystem:

@@ -6,7 +6,6 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from icltheory._checks import check_finite, check_shape
-from icltheory._named_errors import named_errors
 from icltheory._typing import Float
 
 __all__ = ["rounding_noise", "stored_dtype"]
@@ -15,7 +14,6 @@ _NARROW_FIRST = (ml_dtypes.bfloat16, np.float16, np.float32)
 _ROWS = 1024  # rows at once, so that a large matrix is never held in float64
 
 
-@named_errors
 def stored_dtype(W: Float[ArrayLike, "*_shape"]) -> str:
     """Returns the narrowest dtype that represents every entry exactly.
 
@@ -39,7 +37,6 @@ def stored_dtype(W: Float[ArrayLike, "*_shape"]) -> str:
     return next((kind.name for kind in kinds if _holds(kind, W)), "float64")
 
 
-@named_errors
 def rounding_noise(W: Float[ArrayLike, "*_shape"], dtype: str | None = None) -> float:
     r"""Root mean square rounding error of a matrix's entries in their dtype.
 

@@ -28,7 +28,6 @@ Before a model sees it, ``task.lint(encode, context_length=2048)`` says what is 
 with the prompts. ``denominator_of`` tells what a published accuracy was divided by.
 """
 
-from icltheory._public import shown
 from icltheory.bridge.tasks.catalogue import TASKS
 from icltheory.bridge.tasks.declaration_file import (
     is_declaration_file,
@@ -81,5 +80,3 @@ __all__ = [
     "read_task_spec",
     "task_spec",
 ]
-
-__dir__ = shown(__name__)

@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from icltheory._named_errors import named_errors
-from icltheory._public import shown
 from icltheory.bridge.tasks.declare import PROFILES, TaskRecipe, TaskSpec
 
 __all__ = ["SUFFIXES", "is_declaration_file", "read_task_spec"]
@@ -14,7 +12,6 @@ __all__ = ["SUFFIXES", "is_declaration_file", "read_task_spec"]
 SUFFIXES = (".yaml", ".yml")
 
 
-@named_errors
 def is_declaration_file(name: Any) -> bool:
     """Whether a name is that of a declaration file.
 
@@ -31,7 +28,6 @@ def is_declaration_file(name: Any) -> bool:
     return Path(name).suffix in SUFFIXES
 
 
-@named_errors
 def read_task_spec(path: Any) -> TaskSpec:
     """Reads the declaration of a task from a YAML file.
 
@@ -101,6 +97,3 @@ def _spec(document: Any) -> TaskSpec:
 
 def _names(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(kind))
-
-
-__dir__ = shown(__name__)

@@ -7,7 +7,6 @@ the declarations, so that the table cannot say what the code does not do.
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from icltheory._named_errors import named_errors
 from icltheory.bridge.tasks.catalogue import TASKS
 
 __all__ = ["ProfileDifference", "differences_table", "profile_differences"]
@@ -127,7 +126,6 @@ _SEARCH = (
 )
 
 
-@named_errors
 def profile_differences() -> tuple[ProfileDifference, ...]:
     """Returns all differences between the profiles ``"paper"`` and ``"authors_code"``.
 
@@ -145,7 +143,6 @@ def profile_differences() -> tuple[ProfileDifference, ...]:
     return (*declared, *_SEARCH)
 
 
-@named_errors
 def differences_table(
     differences: Iterable[ProfileDifference] | None = None,
 ) -> str:

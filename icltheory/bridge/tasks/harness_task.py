@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from icltheory._checks import check_choice
-from icltheory._named_errors import named_errors
-from icltheory._public import shown
 from icltheory.bridge.tasks.declaration_file import document_of
 from icltheory.bridge.tasks.declare import (
     File,
@@ -76,7 +74,6 @@ class _Config:
     repeats: int = 1
 
 
-@named_errors
 def read_harness_task(path: Any, metric: str = "acc") -> TaskSpec:
     """Reads a multiple-choice task of lm-evaluation-harness from its YAML file.
 
@@ -275,6 +272,3 @@ def _template(text: str, name: str, refuse: Any) -> tuple[str, set[str]]:
 
 def _literal(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
-
-
-__dir__ = shown(__name__)

@@ -4,9 +4,6 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from icltheory._named_errors import named_errors
-from icltheory._public import shown
-
 __all__ = [
     "Finding",
     "check_labels",
@@ -40,7 +37,6 @@ class Finding(NamedTuple):
     examples: tuple[int, ...] = ()
 
 
-@named_errors
 def label_tokens(
     encode: Callable[[str], Sequence[int]], options: Sequence[str]
 ) -> tuple[tuple[int, ...], ...]:
@@ -80,7 +76,6 @@ def one_token(option: str, count: int) -> str:
     )
 
 
-@named_errors
 def check_labels(
     encode: Callable[[str], Sequence[int]], options: Sequence[str], name: str
 ) -> tuple[Finding, ...]:
@@ -114,7 +109,6 @@ def check_labels(
     return tuple(found)
 
 
-@named_errors
 def check_prompt(
     query: str,
     options: Sequence[str],
@@ -173,7 +167,6 @@ def check_prompt(
     return tuple(found)
 
 
-@named_errors
 def check_overlap(
     where: str, examples: Iterable[Any], test: Iterable[Any]
 ) -> tuple[Finding, ...]:
@@ -201,7 +194,6 @@ def check_overlap(
     )
 
 
-@named_errors
 def gather(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Merges findings of one kind, with the message of the first.
 
@@ -225,7 +217,6 @@ def gather(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(joined)
 
 
-@named_errors
 def enforce(findings: Iterable[Finding]) -> None:
     """Raises the first error, and issues all warnings.
 
@@ -256,6 +247,3 @@ def _length(
         if estimate + _SLACK <= limit:
             return estimate
     return len(encode(prefix + rest))
-
-
-__dir__ = shown(__name__)

@@ -5,8 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 from icltheory._checks import check_nonnegative_int
-from icltheory._named_errors import named_errors
-from icltheory._public import shown
 from icltheory.bridge.tasks.catalogue import TASKS
 from icltheory.bridge.tasks.declaration_file import (
     SUFFIXES,
@@ -23,7 +21,6 @@ from icltheory.bridge.tasks.task import Example, LanguageTask
 __all__ = ["load_task", "task_spec"]
 
 
-@named_errors
 def load_task(
     name: str | os.PathLike | TaskSpec,
     path: Any = None,
@@ -94,7 +91,6 @@ def load_task(
     )
 
 
-@named_errors
 def task_spec(name: str | os.PathLike | TaskSpec) -> TaskSpec:
     """Returns the declaration of a task, by name or by file.
 
@@ -189,6 +185,3 @@ def _label(spec: TaskSpec, recipe: TaskRecipe, origin: str, row: SourceRow) -> i
         f"{origin}:{row.line}: expected a label ({'; or '.join(known)}), "
         f"got {got or 'none'}{_no_text(row)}"
     )
-
-
-__dir__ = shown(__name__)

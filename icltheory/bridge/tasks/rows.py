@@ -18,8 +18,6 @@ from typing import Any, NamedTuple
 from xml.parsers import expat
 
 from icltheory._files import refuse_pointer
-from icltheory._named_errors import named_errors
-from icltheory._public import shown
 
 __all__ = ["SourceRow", "SourceTable", "read_table"]
 
@@ -52,7 +50,6 @@ class SourceTable(NamedTuple):
     rows: tuple[SourceRow, ...]
 
 
-@named_errors
 def read_table(
     path: Any,
     *,
@@ -256,6 +253,3 @@ def _xml_rows(path: Path, text: str) -> Iterator[SourceRow]:
     except expat.ExpatError as error:
         raise ValueError(f"{path}:{error.lineno}: expected XML, got {error}") from None
     yield from rows
-
-
-__dir__ = shown(__name__)

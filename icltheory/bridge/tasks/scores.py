@@ -5,7 +5,6 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from icltheory._checks import check_nonnegative_int, check_positive_int
-from icltheory._named_errors import named_errors
 
 __all__ = ["Denominator", "denominator_of"]
 
@@ -29,7 +28,6 @@ class Denominator(NamedTuple):
         return "n-1" if self.over_n_minus_1 else "neither"
 
 
-@named_errors
 def denominator_of(score: Any, n: int, digits: int) -> Denominator:
     r"""Finds whether a printed score is a count over n or over n - 1.
 

@@ -15,9 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from icltheory._named_errors import named_errors
-from icltheory._public import shown
-
 __all__ = [
     "CONTENT_FREE",
     "SCORINGS",
@@ -64,7 +61,6 @@ def _bytes(option: str, tokens: int) -> int:
     return len(option.lstrip().encode())
 
 
-@named_errors
 def pointwise_mutual_information(
     measures: np.ndarray, references: np.ndarray
 ) -> np.ndarray:
@@ -89,7 +85,6 @@ def pointwise_mutual_information(
     return measures - references[..., 0, :]
 
 
-@named_errors
 def calibrated(measures: np.ndarray, references: np.ndarray) -> np.ndarray:
     r"""Log-probabilities of options, calibrated by content-free inputs.
 
@@ -119,7 +114,6 @@ def calibrated(measures: np.ndarray, references: np.ndarray) -> np.ndarray:
     return ratio - logsumexp(ratio, axis=-1, keepdims=True)
 
 
-@named_errors
 def answer_prefix(task: Any, shots: int | None = None) -> str:
     """Text between the last field of a question and the answer.
 
@@ -156,7 +150,6 @@ def _neutral(task: Any, split: str, shots: int | None) -> list[Any]:
     return [_reference(task, split, task.examples(split), (), template)]
 
 
-@named_errors
 def without_content(task: Any, content: str, split: str, shots: int | None) -> Any:
     """Returns the task with a content-free input in place of every question.
 
@@ -221,6 +214,3 @@ SCORINGS: dict[str, Scoring] = {
     "contextual_calibration": Scoring(_SUM, None, _without_content, calibrated),
     "mean_logit": Scoring("mean_logit"),
 }
-
-
-__dir__ = shown(__name__)

@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from icltheory._named_errors import named_errors
-from icltheory._public import shown
 from icltheory.bridge.tasks.declare import TaskSpec
 from icltheory.bridge.tasks.rows import (
     FORMATS,
@@ -25,7 +23,6 @@ _NAMES = {
 }
 
 
-@named_errors
 def local_source(spec: TaskSpec, path: Any) -> Callable[[str], SourceTable]:
     """Returns a reader for the splits in a folder.
 
@@ -102,7 +99,6 @@ def _one_of(folder: Path, patterns: list[str], name: str, split: str) -> list[Pa
     return found
 
 
-@named_errors
 def hub_source(spec: TaskSpec) -> Callable[[str], SourceTable]:
     """Returns a reader for the splits of a data set on the hub.
 
@@ -139,6 +135,3 @@ def hub_source(spec: TaskSpec) -> Callable[[str], SourceTable]:
         )
 
     return read
-
-
-__dir__ = shown(__name__)

@@ -5,8 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from icltheory._named_errors import named_errors
-from icltheory._public import shown
 from icltheory.bridge.tasks.declare import Split
 from icltheory.bridge.tasks.task import Example
 
@@ -29,7 +27,6 @@ class Draw(NamedTuple):
     rest: tuple[Example, ...]
 
 
-@named_errors
 def shuffle_seed(split: Split, seed: int) -> int | list[int]:
     """Seed of the shuffle: the published one for 0, else an independent one.
 
@@ -47,7 +44,6 @@ def shuffle_seed(split: Split, seed: int) -> int | list[int]:
     return split.seed if seed == 0 else [split.seed, seed]
 
 
-@named_errors
 def draw(
     name: str,
     examples: Sequence[Example],
@@ -141,6 +137,3 @@ def _others(
             "reserved= to keep some for other demonstrations"
         )
     return {label: rows[:per_class] for label, rows in free.items()}
-
-
-__dir__ = shown(__name__)

@@ -4,9 +4,6 @@ import string
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from icltheory._named_errors import named_errors
-from icltheory._public import shown
-
 __all__ = ["fill"]
 
 
@@ -41,7 +38,6 @@ class _Formatter(string.Formatter):
 _FORMATTER = _Formatter()
 
 
-@named_errors
 def fill(template: str, fields: Mapping[str, str]) -> str:
     """Fills a template from the fields of an example.
 
@@ -72,6 +68,3 @@ def fill(template: str, fields: Mapping[str, str]) -> str:
             f"template: expected a format string with the conversions !t and !e, got "
             f"{template!r} ({error})"
         ) from None
-
-
-__dir__ = shown(__name__)

@@ -3,7 +3,6 @@
 All risks count the noise of the query label, sigma^2.
 """
 
-from icltheory._public import shown
 from icltheory.regression.bayes.average import average_risk
 from icltheory.regression.bayes.bounds import Sandwich, risk_rate, sandwich
 from icltheory.regression.bayes.estimator import posterior_mean
@@ -20,5 +19,3 @@ __all__ = [
     "risk_rate",
     "sandwich",
 ]
-
-__dir__ = shown(__name__)

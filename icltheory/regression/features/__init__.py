@@ -7,7 +7,6 @@ attention with the matrix Q answers :math:`\hat y = \sum_i y_i \operatorname{sof
 Then only the logits :math:`v_n^\top Q v_k` matter.
 """
 
-from icltheory._public import shown
 from icltheory.regression.features.attention import (
     feature_attention,
     feature_gradient,
@@ -37,5 +36,3 @@ __all__ = [
     "feature_phases",
     "loss_asymptote",
 ]
-
-__dir__ = shown(__name__)

@@ -6,7 +6,6 @@ linear attention of Zhang, Frei and Bartlett (2024). Integrated by diffrax, whic
 with ``icltheory[solvers]`` and is imported when a flow is.
 """
 
-from icltheory._public import shown
 from icltheory.regression.flow.attention import AttentionTrajectory, attention_flow
 from icltheory.regression.flow.descent import gradient_descent, sampled_sgd
 from icltheory.regression.flow.gd_beta import FlowBounds, gd_beta_limit, gd_beta_rates
@@ -27,5 +26,3 @@ __all__ = [
     "attention_flow",
     "attention_start",
 ]
-
-__dir__ = shown(__name__)

@@ -7,7 +7,6 @@ query. Three forms of it are here: weights of an attention stack, the recursion,
 closed form.
 """
 
-from icltheory._public import shown
 from icltheory.regression.kernel_descent.descent import (
     KernelDescent,
     descent_weights,
@@ -31,5 +30,3 @@ __all__ = [
     "kernel_descent_stack",
     "kriging_risk",
 ]
-
-__dir__ = shown(__name__)

@@ -6,7 +6,6 @@ landscape. ``problem`` is a ``tasks.LinearRegression``; every risk counts the no
 the query.
 """
 
-from icltheory._public import shown
 from icltheory.regression.ltb.converters import (
     effective_to_lsa,
     effective_to_ltb,
@@ -82,5 +81,3 @@ __all__ = [
     "optimality_conditions",
     "von_oswald_lsa",
 ]
-
-__dir__ = shown(__name__)

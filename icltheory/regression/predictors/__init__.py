@@ -6,7 +6,6 @@ optionally, ``X_query`` to the prediction after each of the first k = 0, ..., P 
 examples, much faster than P calls. All are traceable; dtype follows the prompt.
 """
 
-from icltheory._public import shown
 from icltheory.regression.predictors.finite_pool import (
     discrete_mmse,
     discrete_mmse_prefixes,
@@ -66,5 +65,3 @@ __all__ = [
     "zero",
     "zero_prefixes",
 ]
-
-__dir__ = shown(__name__)

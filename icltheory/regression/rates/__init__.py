@@ -8,7 +8,6 @@ rate of the best GD-beta (Zhang, Wu and Bartlett, 2024) and the effective dimens
 The Bayes rate is in ``icltheory.regression.bayes``.
 """
 
-from icltheory._public import shown
 from icltheory.regression.rates.dimension import (
     TwoSidedRate,
     effective_dimension,
@@ -64,5 +63,3 @@ __all__ = [
     "task_complexity_bound",
     "trained_attention_limit",
 ]
-
-__dir__ = shown(__name__)

@@ -10,7 +10,6 @@ Risks of several gradient steps do not count that noise: ``gradient_steps_optimu
 others is d times the first three plus sigma^2.
 """
 
-from icltheory._public import shown
 from icltheory.regression.risks.closed_form import (
     averaging_risk,
     least_squares_risk,
@@ -65,5 +64,3 @@ __all__ = [
     "squared_errors",
     "zero_risk",
 ]
-
-__dir__ = shown(__name__)

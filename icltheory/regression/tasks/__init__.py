@@ -1,6 +1,5 @@
 """Families of in-context tasks: distributions over functions, sampled as prompts."""
 
-from icltheory._public import shown
 from icltheory.regression.tasks.decision_tree import DecisionTree
 from icltheory.regression.tasks.gaussian import (
     LinearClassification,
@@ -21,5 +20,3 @@ __all__ = [
     "SparseLinearRegression",
     "TaskPool",
 ]
-
-__dir__ = shown(__name__)

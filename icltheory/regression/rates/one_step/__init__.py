@@ -3,7 +3,6 @@
 The paper's prior is w ~ N(0, psi^2 I); its psi^2 H is H^{1/2} Psi H^{1/2} here.
 """
 
-from icltheory._public import shown
 from icltheory.regression.rates.one_step.optimum import (
     OneStepOptimum,
     one_step_excess,
@@ -26,5 +25,3 @@ __all__ = [
     "one_step_optimum",
     "task_complexity_bound",
 ]
-
-__dir__ = shown(__name__)

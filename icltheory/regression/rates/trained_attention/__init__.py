@@ -4,7 +4,6 @@ Prompts of N examples, x ~ N(0, Lambda), w ~ N(0, I), no noise, no mask; the los
 half the squared error. ``G = (1 + 1/N) Lambda + (tr(Lambda) / N) I`` throughout.
 """
 
-from icltheory._public import shown
 from icltheory.regression.rates.trained_attention.convergence import (
     Convergence,
     convergence_constants,
@@ -30,5 +29,3 @@ __all__ = [
     "risk_at_length",
     "risk_at_length_bound",
 ]
-
-__dir__ = shown(__name__)
