@@ -1,9 +1,6 @@
 """Flows as functions: solvers against each other, shapes, and bad input."""
 
-import builtins
 import functools
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -163,30 +160,6 @@ def test_a_stiff_problem_of_25_dimensions_takes_few_steps():
     assert path.succeeded
     assert path.num_steps < 3_000
     assert path.excess[-1] < 1e-12
-
-
-# --- what it loads
-
-
-@pytest.mark.slow
-def test_importing_flows_loads_no_diffrax():
-    code = "import sys, icltheory.regression.flow; print('diffrax' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout.strip() == "False", done.stderr
-
-
-def test_a_missing_solver_library_is_named(monkeypatch):
-    real = builtins.__import__
-
-    def without(name, *args, **kwargs):
-        if name == "diffrax":
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    monkeypatch.delitem(sys.modules, "diffrax", raising=False)
-    with pytest.raises(ImportError, match=r"^[^\n]*install icltheory\[solvers\]$"):
-        flow.gradient_flow(problem_of(), 4, a_step(), TIMES)
 
 
 # --- bad input

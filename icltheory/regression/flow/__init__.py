@@ -2,8 +2,7 @@
 
 Zhang, Wu and Bartlett (2024): the flow of GD-beta with its limit, invariants and rates,
 that of LSA and LTB, gradient descent in steps and on samples beside it; and the flow of
-linear attention of Zhang, Frei and Bartlett (2024). Integrated by diffrax, which comes
-with ``icltheory[solvers]`` and is imported when a flow is.
+linear attention of Zhang, Frei and Bartlett (2024). Integrated by diffrax.
 """
 
 from icltheory.regression.flow.attention import AttentionTrajectory, attention_flow

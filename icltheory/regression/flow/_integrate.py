@@ -44,7 +44,8 @@ def integrate(
 
     The solver steps exactly on the times, so that no interpolation enters.
     """
-    diffrax = load()
+    import diffrax  # it takes long to import
+
     method, wrapped = _method(diffrax, solver), args
     if rates is not None:
         from icltheory.regression.flow._krogstad import SplitField
@@ -74,17 +75,6 @@ def integrate(
     )
     succeeded = solution.result == diffrax.RESULTS.successful
     return Path(solution.ys, succeeded, solution.stats["num_steps"])
-
-
-def load() -> Any:
-    """Imports diffrax; raises an error that says how to install it."""
-    try:
-        import diffrax
-    except ImportError as error:
-        raise ImportError(
-            "flows are integrated by diffrax: install icltheory[solvers]"
-        ) from error
-    return diffrax
 
 
 def _method(diffrax: Any, solver: str) -> Any:

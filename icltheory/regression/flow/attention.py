@@ -15,7 +15,6 @@ from icltheory._typing import Array, Bool, Int, Scalar
 from icltheory.regression._linalg import Matrix, Number, einsum
 from icltheory.regression.flow._integrate import (
     integrate,
-    load,
     read_settings,
     read_times,
 )
@@ -109,7 +108,6 @@ def attention_flow(
 
     Source: Zhang, Frei and Bartlett (2024), Theorem 4.1.
     """
-    load()
     cov = read_input_cov(input_cov, definite=True)
     N = read_length(num_examples, cov.dtype)
     check_shape("start.u", start.u, ())

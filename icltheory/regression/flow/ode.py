@@ -16,7 +16,6 @@ from icltheory.regression.flow._coordinates import Coordinates, field, rates
 from icltheory.regression.flow._integrate import (
     Path,
     integrate,
-    load,
     read_settings,
     read_times,
 )
@@ -85,7 +84,6 @@ def gradient_flow(
 
     Source: Zhang, Wu and Bartlett (2024), Theorem 6.3 and Appendix G.
     """
-    load()
     read_start(problem, num_examples, model)
     dtype = jnp.result_type(float, model.dtype, problem.dtype)
     times = read_times(times, dtype)

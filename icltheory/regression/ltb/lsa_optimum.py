@@ -87,12 +87,8 @@ def optimal_lsa(
 @partial(jax.jit, static_argnums=2)
 def _search(reduced: Reduced, key: PRNGKey, num_starts: int) -> Array:
     """Finds the point (q, v) on the sphere with the least reduced excess."""
-    try:
-        import optimistix
-    except ImportError as error:
-        raise ImportError(
-            "optimal_lsa needs optimistix: install icltheory[solvers]"
-        ) from error
+    import optimistix  # it takes long to import
+
     # Relative to |m|^2, the excess is between 1 / (M + 1) and 1.
     size = jnp.sum(reduced.m**2)
     size = jnp.where(size > 0, size, 1)
