@@ -122,7 +122,7 @@ def checked(name: str, value: Any, check: Check) -> Any:
     return jnp.where(flag, value, jnp.nan).astype(jnp.result_type(float, value))
 
 
-def typed_key(name: str, value: Any) -> bool:
+def typed_key(name: str, value: Any, given: Any = None) -> bool:
     """Raises unless ``value`` is one typed random key."""
     check_key(name, value)
     return True
@@ -148,7 +148,7 @@ def real(name: str, value: Any, keep: bool = False) -> Any:
         array = _stacked(name, value)
         return real(name, array, keep) if hasattr(array, "dtype") else array
     else:
-        for leaf in jax.tree.leaves(value):
+        for leaf in jax.tree.leaves(value, is_leaf=lambda x: x is value is None):
             _refuse(name, leaf)
         return value
     if keep or kind.kind not in "biu" or not isinstance(kind, np.dtype):

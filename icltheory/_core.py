@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._checks import CheckLike, is_tracer, real, typed_key
+from icltheory._checks import CheckLike, is_tracer, one_line, real, typed_key
 from icltheory._precision import exact_products
 
 F = TypeVar("F", bound=Callable)
@@ -75,13 +75,16 @@ def calculator(
     def program(arrays, constants):
         return exact(**arrays, **dict(constants))
 
-    def read(name, value, given):
+    def read(name, value):
         if value is None and name in optional:
-            return value, True
-        if name == "key":
-            return value, typed_key(name, value)
-        check, value = checks.get(name), real(name, value, keep=name in integers)
-        return value, True if check is None else check(name, value, given)
+            return value
+        if name in static:
+            return _constant(name, value)
+        return value if name == "key" else real(name, value, name in integers)
+
+    def holds(name, value, given):
+        check = typed_key if name == "key" else checks.get(name)
+        return True if check is None or value is None else check(name, value, given)
 
     @functools.wraps(function)
     def call(*args, **kwargs):
@@ -89,22 +92,31 @@ def calculator(
             given = signature.bind(*args, **kwargs).arguments
         except TypeError as error:
             raise TypeError(f"{function.__name__}: {error}") from None
-        constants = {name: given.pop(name) for name in static if name in given}
-        arrays, flags = {}, []
-        for name, value in given.items():
-            arrays[name], flag = read(name, value, given | constants)
-            flags.append(flag)
+        given = {name: read(name, value) for name, value in given.items()}
+        flags = [holds(name, value, given) for name, value in given.items()]
+        constants = {name: given[name] for name in static if name in given}
+        arrays = {name: value for name, value in given.items() if name not in static}
         try:
             if compiled and not any(map(callable, constants.values())):
                 result = program(arrays, tuple(constants.items()))
             else:
                 result = exact(**arrays, **constants)
         except (TypeError, ValueError) as error:
-            raise _named(error, function.__name__, arrays | constants) from None
+            raise _named(error, function.__name__, given) from None
         return where_valid(result, *flags)
 
     call.calculator = True  # pyrefly: ignore[missing-attribute]
     return call
+
+
+def _constant(name: str, value: Any) -> Any:
+    """Returns a constant; raises for an array or a traced value."""
+    try:
+        hash(value)
+    except TypeError:
+        got = one_line(value)
+        raise ValueError(f"{name}: expected a constant, got {got}") from None
+    return value
 
 
 def where_valid(result: Any, *flags: Any) -> Any:
@@ -113,13 +125,14 @@ def where_valid(result: Any, *flags: Any) -> Any:
     if not traced:
         return result
     valid = functools.reduce(jnp.logical_and, traced)
+    factor = jnp.where(valid, 1.0, jnp.nan)  # a factor makes derivatives NaN, too
 
     def kept(leaf):
         if not isinstance(leaf, jax.Array | np.ndarray | np.generic | float):
             return leaf
         kind = jnp.result_type(leaf)
         inexact = jnp.issubdtype(kind, jnp.inexact)
-        return jnp.where(valid, leaf, jnp.nan).astype(kind) if inexact else leaf
+        return leaf * factor.astype(kind) if inexact else leaf
 
     return jax.tree.map(kept, result)
 
@@ -129,8 +142,11 @@ def _named(error: Exception, function: str, given: dict[str, Any]) -> Exception:
     text = str(error).partition("\n")[0]
     if ": expected " in text or ": got " in text:  # made by a check
         return type(error)(text)
-    shapes = (f"{n} {np.shape(v)}" for n, v in given.items() if hasattr(v, "dtype"))
-    return ValueError(f"{function} with {', '.join(shapes)}: {text}")
+    shown = (
+        f"{n} {np.shape(v)}" if hasattr(v, "dtype") else f"{n} = {one_line(v)}"
+        for n, v in given.items()
+    )
+    return ValueError(f"{function} with {', '.join(shown)}: {text[:80]}")
 
 
 class Record(eqx.Module):
