@@ -131,8 +131,9 @@ def test_a_traced_wrong_value_makes_the_whole_result_nan():
         assert np.all(np.isnan(jax.grad(run)(W, scale)))
     batch = jax.vmap(total)(jnp.array([[1.0, 2.0], [1.0, -2.0]]))
     np.testing.assert_array_equal(batch, [3, np.nan])
-    found = jax.jit(lambda flag: where_valid((jnp.ones(2), 3, "a"), flag))(False)
-    assert np.isnan(found[0]).all()
+    floats, whole, word = where_valid((jnp.ones(2), 3, "a"), jnp.array(False))
+    assert np.isnan(floats).all()
+    assert (whole, word) == (3, "a")
     with pytest.raises(ValueError, match="scale: expected a value >= 0, got"):
         jax.jit(lambda W: total(W, scale=-2.0))(jnp.ones(2))
 
