@@ -4,11 +4,12 @@ import functools
 import operator
 from typing import Any
 
-from icltheory._pytree import pytree, static_field
+import equinox as eqx
+
+from icltheory._core import Record
 
 
-@pytree
-class Condition:
+class Condition(Record):
     """One inequality of a theorem, with its two sides.
 
     Args:
@@ -18,17 +19,14 @@ class Condition:
         right: The number on the right.
         holds: Whether it holds.
 
-    Returns:
-        A frozen pytree; ``str`` gives it in one line.
-
     Example:
         >>> from icltheory.patterns import Condition
         >>> print(Condition("length", "l alpha >= C", 16.0, 2.0, True))
         length: l alpha >= C (16 against 2): holds
     """
 
-    name: str = static_field()
-    inequality: str = static_field()
+    name: str = eqx.field(static=True)
+    inequality: str = eqx.field(static=True)
     left: Any
     right: Any
     holds: Any
@@ -39,15 +37,11 @@ class Condition:
         return f"{self.name}: {self.inequality} {sides}: {verdict}"
 
 
-@pytree
-class Conditions:
+class Conditions(Record):
     """The conditions of a theorem; with ``jax.vmap`` those of many settings.
 
     Args:
         each: One entry for each condition.
-
-    Returns:
-        A frozen pytree.
 
     Example:
         >>> from icltheory.patterns import Condition, Conditions
