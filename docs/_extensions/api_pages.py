@@ -16,6 +16,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from annotations import Written
 from sphinx import addnodes
 from sphinx.util.nodes import make_refnode
 
@@ -225,19 +226,27 @@ def norms(app: Any, what: str, name: str, of: Any, options: Any, lines: list) ->
 def readable_signature(
     app: Any, what: str, name: str, of: Any, options: Any, signature: str, returned: str
 ) -> tuple[str, str] | None:
-    """The signature that ``help`` prints, whose annotations are those of the source."""
+    """The signature with the annotations of the source."""
     if what not in ("function", "method", "class") or signature is None:
         return None
     try:
         found = inspect.signature(of)
     except (TypeError, ValueError):
         return None
-    own = [p for p in found.parameters.values() if p.name not in _HIDDEN]
+    source = inspect.unwrap(of)
+    empty = inspect.Parameter.empty
+    own = [
+        p
+        if p.annotation is empty
+        else p.replace(annotation=Written(p.annotation, source, p.name))
+        for p in found.parameters.values()
+        if p.name not in _HIDDEN
+    ]
     if what == "method" and own and own[0].name in ("self", "cls"):
         own = own[1:]
     shown = found.replace(parameters=own, return_annotation=inspect.Signature.empty)
     result = found.return_annotation
-    written = "" if result is inspect.Signature.empty else repr(result)
+    written = "" if result is empty else repr(Written(result, source, "return"))
     # A default without a literal, such as a function, has no place in a signature.
     text = re.sub(r"<(?:function|class|object) ?'?([\w.]*)[^>]*>", r"\1", str(shown))
     return text, "None" if result is None else written
