@@ -111,12 +111,12 @@ def count(least: int = 0, most: Any = None) -> Check:
 CheckLike = Callable[[str, Any, Mapping[str, Any]], Any]
 
 
-def checked(name: str, value: Any, check: Check) -> Any:
+def checked(name: str, value: Any, check: CheckLike) -> Any:
     """Returns the value, with NaN in its place where it is traced and wrong.
 
     It raises where the value is known to be wrong.
     """
-    flag = check(name, value)
+    flag = check(name, value, {})
     if flag is True:
         return value
     return jnp.where(flag, value, jnp.nan).astype(jnp.result_type(float, value))

@@ -169,6 +169,8 @@ class Record(eqx.Module):
         return tree == structure and all(map(_same, ours, theirs))
 
     __hash__ = eqx.Module.__hash__
+    # Methods are Python's own, so that ``jax.jit(record.method)`` works.
+    __getattribute__ = object.__getattribute__
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields by name, arrays as NumPy arrays or numbers."""
