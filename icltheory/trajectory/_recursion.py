@@ -15,13 +15,7 @@ DEMO_UPDATES = ("shared", "causal", "frozen")
 
 
 class Learner(NamedTuple):
-    """A stack with the options of Theorem 1's implicit learner.
-
-    Attributes:
-        stack: The weights.
-        demo_updates: How layers move the demonstrations, one of ``DEMO_UPDATES``.
-        scale: Factor c on the attention sum.
-    """
+    """A stack with the options of Theorem 1's implicit learner."""
 
     stack: LinearAttentionStack
     demo_updates: DemoUpdates
@@ -58,10 +52,9 @@ def move_demos(demo_updates, H, V, U):
 
 
 def telescope(stack, state, update, emit):
-    """Scans ``G = dW (1 + W)``, ``W <- W + G`` over the layers.
+    """Scans ``G = dW (1 + W)``, ``W <- W + G``, and keeps ``emit(dW, G, W)``.
 
-    ``update(state, layer)`` gives the layer's dW and the next state; ``emit(dW, G, W)``
-    chooses what to keep, with W before the step.
+    ``update(state, layer)`` gives the layer's dW and the next state.
     """
     start = jnp.zeros_like(stack.W_V[0])
 
@@ -130,11 +123,7 @@ def factor_recursion(learner: Learner, H):
 
 
 def token_recursion(learner: Learner, H):
-    """Runs Theorem 1 on tokens and returns the parts of each g_i by layer.
-
-    The tokens that enter the layer, the factors V, U and C of dW and G, and the
-    matrix B = W_K^T W_Q (1 + W), for which ``C = tokens @ B``.
-    """
+    """Runs Theorem 1 on tokens; tokens, V, U, C and B of each layer, C = tokens B."""
     stack, demo_updates, scale = learner
     one = jnp.eye(H.shape[1], dtype=H.dtype)
 

@@ -4,8 +4,8 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
-from icltheory._calculators import calculator
-from icltheory._checks import check_choice, check_shape
+from icltheory._checks import check_choice, check_shape, scalar
+from icltheory._core import calculator
 from icltheory._names import MLPForm
 from icltheory._precision import widened
 from icltheory._typing import Array, Float
@@ -15,7 +15,7 @@ from icltheory.attention._layer import as_mlp, as_projections
 __all__ = ["implicit_update", "implicit_update_mlp"]
 
 
-@calculator
+@calculator(scale=scalar)
 def implicit_update(
     W_V: Float[ArrayLike, "_n _n"],
     W_K: Float[ArrayLike, "_n _n"],
@@ -30,21 +30,9 @@ def implicit_update(
         \Delta W_{icl} = c \sum_{i=1}^N W_V h_i \,(W_K h_i)^\top W_Q , \qquad
         \hat h_{N+1} = h_{N+1} + \Delta W_{icl}\, h_{N+1} .
 
-    It is minus the gradient, at any W, of the linear loss
-    :math:`-c \sum_i (W_V h_i)^\top W \,(W_Q^\top W_K h_i)`. Its rank is at most
-    :math:`\min(\operatorname{rank} W_V H, \operatorname{rank} W_K H,
-    \operatorname{rank} W_Q) \le N`. The query must not be a key (mask ``"demos"`` or
-    ``"causal"``). Cost O(N n^2) if N < n, O(N n^2 + n^3) otherwise.
-
-    Args:
-        W_V: Value matrix, ``(n, n)``.
-        W_K: Key matrix, ``(n, n)``.
-        W_Q: Query matrix, ``(n, n)``.
-        H: Demonstrations :math:`h_i`, ``(N, n)``; N may be 0.
-        scale: Factor c on the attention sum, the papers' 1/N.
-
-    Returns:
-        :math:`\Delta W_{icl}`, ``(n, n)``.
+    It is minus the gradient of the linear loss
+    :math:`-c \sum_i (W_V h_i)^\top W \,(W_Q^\top W_K h_i)`. The query is no key (mask
+    ``"demos"`` or ``"causal"``).
 
     Example:
         >>> import jax.numpy as jnp
@@ -55,12 +43,10 @@ def implicit_update(
     Source: Yao et al. (2024), Lemma 1 and Remark 1.
     """
     W_V, W_K, W_Q = map(widened, as_projections(W_V, W_K, W_Q))
-    H = widened(H)
-    check_shape("H", H, ("N", W_V.shape[1]))
-    return jnp.asarray(scale, H.dtype) * _sum_of_products(W_V, W_K, W_Q, H)
+    return _sum_of_products(W_V, W_K, W_Q, widened(H), scale)
 
 
-@calculator
+@calculator(static=("mlp",), scale=scalar)
 def implicit_update_mlp(
     W_V: Float[ArrayLike, "_d1 _n"],
     W_K: Float[ArrayLike, "_d1 _n"],
@@ -78,26 +64,13 @@ def implicit_update_mlp(
     .. math::
         \Delta W'' = W_{out}\, \Lambda\, W_{in}\, z , \qquad
         z = c \sum_i W_V h_i \,(W_K h_i)^\top W_Q , \qquad
-        \hat h_{N+1} = h_{N+1} + \Delta W'' h_{N+1} ,
-
-    with the gate :math:`\Lambda = \operatorname{diag}(1[W_{in} z\, h_{N+1} > 0])` for
-    ``"gated"``, 1 for ``"linear"`` and 1/2 for ``"half"``. The gated form is the exact
-    relu block, and depends on the query; the paper's :math:`\Delta W''` is the linear
-    form, which is not close to the relu block.
+        \hat h_{N+1} = h_{N+1} + \Delta W'' h_{N+1} .
 
     Args:
-        W_V: Value matrix, ``(dim1, n)``.
-        W_K: Key matrix, ``(dim1, n)``.
-        W_Q: Query matrix, ``(dim1, n)``.
-        W_in: First MLP matrix, ``(dim2, dim1)``.
-        W_out: Second MLP matrix, ``(n, dim2)``.
-        H: Demonstrations, ``(N, n)``.
-        h_query: Query token, ``(n,)``; needed for ``"gated"`` only.
-        scale: Factor c on the attention sum.
-        mlp: ``"gated"``, ``"linear"`` or ``"half"``.
-
-    Returns:
-        :math:`\Delta W''`, ``(n, n)``.
+        h_query: Query token, which only ``"gated"`` needs.
+        mlp: :math:`\Lambda`: the gate :math:`\operatorname{diag}(1[W_{in} z\, h_{N+1} >
+            0])` of the exact relu block for ``"gated"``, 1 for ``"linear"``, the
+            paper's form, which is not close to that block, and 1/2 for ``"half"``.
 
     Example:
         >>> import jax.numpy as jnp
@@ -109,17 +82,16 @@ def implicit_update_mlp(
     """
     check_choice("mlp", mlp, MLP_FORMS)
     W_V, W_K, W_Q, W_in, W_out = map(widened, as_mlp(W_V, W_K, W_Q, W_in, W_out))
-    H = widened(H)
-    check_shape("H", H, ("N", W_V.shape[1]))
-    z = jnp.asarray(scale, H.dtype) * _sum_of_products(W_V, W_K, W_Q, H)
+    z = _sum_of_products(W_V, W_K, W_Q, widened(H), scale)
     if mlp != "gated":
         return W_out @ W_in @ z * (0.5 if mlp == "half" else 1.0)
     if h_query is None:
         raise ValueError("h_query: expected a token for mlp='gated', got None")
-    check_shape("h_query", h_query, (H.shape[1],))
+    check_shape("h_query", h_query, (z.shape[1],))
     gate = W_in @ (z @ jnp.asarray(h_query)) > 0
     return jnp.where(gate[None], W_out, 0) @ W_in @ z
 
 
-def _sum_of_products(W_V, W_K, W_Q, H):
-    return (H @ W_V.T).T @ (H @ W_K.T @ W_Q)
+def _sum_of_products(W_V, W_K, W_Q, H, scale):
+    check_shape("H", H, ("N", W_V.shape[1]))
+    return jnp.asarray(scale, H.dtype) * ((H @ W_V.T).T @ (H @ W_K.T @ W_Q))

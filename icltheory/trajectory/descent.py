@@ -1,0 +1,246 @@
+"""Theorem 1: implicit gradient descent as matrices, thin factors, norms and errors."""
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Real
+
+from icltheory._checks import check_choice, scalar
+from icltheory._core import calculator
+from icltheory._names import DemoUpdates, DenseMethod, NormMethod
+from icltheory._typing import Array, Float
+from icltheory.attention import LinearAttentionStack
+from icltheory.linalg import safe_sqrt, thin_frobenius_inner
+from icltheory.linalg.products import frobenius_norm, magnitude
+from icltheory.trajectory._recursion import (
+    choose_dense,
+    dense_recursion,
+    factor_recursion,
+    prepare,
+)
+from icltheory.trajectory.records import (
+    Trajectory,
+    TrajectoryFactors,
+    TrajectoryNorms,
+)
+
+__all__ = ["depth_errors", "implicit_gd", "implicit_gd_factors", "implicit_gd_norms"]
+
+
+@calculator(static=("demo_updates", "method"), scale=scalar)
+def implicit_gd(
+    stack: LinearAttentionStack,
+    H: Float[ArrayLike, "_N _n"],
+    *,
+    demo_updates: DemoUpdates = "shared",
+    scale: Real[ArrayLike, ""] = 1.0,
+    method: DenseMethod = "auto",
+) -> Trajectory:
+    r"""The implicit gradient descent of Theorem 1, in dense matrices.
+
+    .. math::
+        \Delta W_t = c \sum_{i=1}^N W_V^t h_i^{t-1} \,(W_K^t h_i^{t-1})^\top W_Q^t ,
+        \qquad G_t = \Delta W_t (1 + W_{t-1}) , \qquad W_t = W_{t-1} + G_t .
+
+    The query is never a key: with the mask ``"none"`` :math:`W_t` would depend on it.
+
+    Args:
+        demo_updates: How the layers change the demonstrations: ``"shared"`` (all attend
+            to all, the papers' M, and :math:`H^t = H (1 + W_t)^\top`), ``"causal"``
+            (i attends to j <= i) or ``"frozen"`` (they keep their input values).
+        scale: Factor c on the attention sum, the papers' 1/N.
+        method: ``"dense"``, O(L (N n^2 + n^3)), or ``"gram"``, O(N n^2 + L n^3), which
+            carries :math:`H^\top H` and excludes ``"causal"``. ``"auto"`` is ``"gram"``
+            where it can be and N > n.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> I = jnp.eye(2)[None]
+        >>> stack = LinearAttentionStack(I, I, I)
+        >>> trajectory = implicit_gd(stack, jnp.array([[1.0, 0.0]]))
+        >>> trajectory.W[-1].tolist()
+        [[1.0, 0.0], [0.0, 0.0]]
+        >>> trajectory.outputs(jnp.ones(2)).tolist()
+        [[1.0, 1.0], [2.0, 1.0]]
+
+    Source: Yao et al. (2024), Theorem 1 and Remark 2.
+    """
+    learner, H = prepare(stack, H, demo_updates, scale)
+    method = choose_dense(method, demo_updates, H)
+
+    def emit(delta_W, G, W):
+        return delta_W, G, W + G
+
+    return Trajectory(*dense_recursion(learner, H, method, emit))
+
+
+@calculator(static=("demo_updates",), scale=scalar)
+def implicit_gd_factors(
+    stack: LinearAttentionStack,
+    H: Float[ArrayLike, "_N _n"],
+    *,
+    demo_updates: DemoUpdates = "shared",
+    scale: Real[ArrayLike, ""] = 1.0,
+) -> TrajectoryFactors:
+    r"""The trajectory of :func:`implicit_gd` in thin factors.
+
+    .. math::
+        \Delta W_t = V_t^\top U_t , \qquad G_t = V_t^\top C_t , \qquad
+        C_t = U_t + \sum_{s < t} (U_t V_s^\top)\, C_s .
+
+    Cost O(L N n^2 + L^2 N^2 n), less than that of matrices while L N < n.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> I = jnp.stack([jnp.eye(2)] * 2)
+        >>> stack = LinearAttentionStack(I, I, I)
+        >>> factors = implicit_gd_factors(stack, jnp.array([[1.0, 0.0]]))
+        >>> factors.right_G.tolist()
+        [[[1.0, 0.0]], [[4.0, 0.0]]]
+        >>> factors.outputs(jnp.ones(2)).tolist()
+        [[1.0, 1.0], [2.0, 1.0], [10.0, 1.0]]
+
+    Source: Yao et al. (2024), Theorem 1.
+    """
+    learner, H = prepare(stack, H, demo_updates, scale)
+    return TrajectoryFactors(*factor_recursion(learner, H))
+
+
+@calculator(static=("demo_updates", "method"), scale=scalar)
+def implicit_gd_norms(
+    stack: LinearAttentionStack,
+    H: Float[ArrayLike, "_N _n"],
+    *,
+    demo_updates: DemoUpdates = "shared",
+    scale: Real[ArrayLike, ""] = 1.0,
+    method: NormMethod = "auto",
+) -> TrajectoryNorms:
+    r"""Frobenius norms of the updates, gradients and weights of :func:`implicit_gd`.
+
+    .. math::
+        \|\Delta W_t\|_F^2 &= \mathbf 1^\top [(V_t V_t^\top) \circ (U_t U_t^\top)]
+        \mathbf 1 , \\
+        \|G_t\|_F^2 &= \mathbf 1^\top [(V_t V_t^\top) \circ (C_t C_t^\top)]
+        \mathbf 1 , \\
+        \|1 + W_t\|_F^2 &= n + 2 \operatorname{tr} W_t
+        + \sum_{r, s \le t} \langle G_r, G_s \rangle_F .
+
+    ``"factors"`` evaluates these lines, and loses half of the digits of a norm that is
+    small by cancellation; ``"auto"`` takes it when L N < n. Derivatives at 0 are 0.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> I = jnp.stack([jnp.eye(3)] * 2)
+        >>> stack = LinearAttentionStack(I, I, I)
+        >>> norms = implicit_gd_norms(stack, jnp.array([[1.0, 0.0, 0.0]]))
+        >>> norms.delta_W.tolist(), norms.G.tolist()
+        ([1.0, 4.0], [1.0, 8.0])
+        >>> norms.one_plus_W.round(6).tolist()
+        [1.732051, 2.44949]
+
+    Source: Yao et al. (2024), Theorem 2 and Examples 1-3.
+    """
+    check_choice("method", method, ("auto", "factors", "dense", "gram"))
+    learner, H = prepare(stack, H, demo_updates, scale)
+    few_demos = learner.stack.num_layers * H.shape[0] < H.shape[1]
+    if method == "factors" or (method == "auto" and few_demos):
+        return _norms_of_factors(*factor_recursion(learner, H))
+    method = choose_dense(method, demo_updates, H)
+    norms = dense_recursion(learner, H, method, _norms_of_step)
+    return TrajectoryNorms(*norms)
+
+
+@calculator(static=("demo_updates", "method", "dtype"), scale=scalar)
+def depth_errors(
+    stack: LinearAttentionStack,
+    H: Float[ArrayLike, "_N _n"],
+    h_query: Float[ArrayLike, "_n"],
+    *,
+    demo_updates: DemoUpdates = "shared",
+    scale: Real[ArrayLike, ""] = 1.0,
+    method: NormMethod = "auto",
+    dtype=jnp.float32,
+) -> Float[Array, " L"]:
+    r"""Relative error of the recursion in ``dtype`` against the float64 forward pass.
+
+    .. math::
+        e_t = \big\| (1 + W_t)\, h^0 - h^t \big\|_2 / \| h^t \|_2 ,
+        \qquad t = 1, \dots, L ,
+
+    with :math:`W_t` in ``dtype`` (half precision in float32) and :math:`h^t` from the
+    layers in float64, of the same rounded arguments; NaN where both overflow.
+    Demonstrations are not ``"frozen"``. Needs ``jax_enable_x64``.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> I = jnp.stack([jnp.eye(2)] * 3) / 10
+        >>> stack = LinearAttentionStack(I, I, I)
+        >>> errors = depth_errors(stack, jnp.eye(2), jnp.ones(2))
+        >>> errors.shape, bool((errors < 1e-6).all())
+        ((3,), True)
+
+    Source: Yao et al. (2024), Theorem 1.
+    """
+    if jnp.result_type(float) != jnp.float64:
+        raise ValueError("depth_errors: expected jax_enable_x64, got float64 disabled")
+    check_choice("demo_updates", demo_updates, ("shared", "causal"))
+    low = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), (stack, H, h_query))
+    stack, H, h_query = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), low)
+    options = {"demo_updates": demo_updates, "scale": scale}
+    if method == "factors":
+        trajectory = implicit_gd_factors(*low[:2], **options)
+    else:
+        trajectory = implicit_gd(*low[:2], method=method, **options)
+    mask = "demos" if demo_updates == "shared" else "causal"
+    forward = stack.apply(H, h_query, mask, scale=scale).h_query[1:]
+    recursion = trajectory.outputs(low[2])[1:].astype(jnp.float64)
+    error = jnp.linalg.norm(recursion - forward, axis=1)
+    size = jnp.linalg.norm(forward, axis=1)
+    return error / jnp.where((size == 0) & (error == 0), 1, size)
+
+
+def _norms_of_step(delta_W, G, W):
+    one = jnp.eye(W.shape[0], dtype=W.dtype)
+    return tuple(map(frobenius_norm, (delta_W, G, one + W)))
+
+
+def _norms_of_factors(V, U, C):
+    # Each factor in a unit of its layer, so that no square overflows.
+    v, u, c = (jax.vmap(magnitude)(factor) for factor in (V, U, C))
+    V, U, C = (
+        factor / unit[:, None, None] for factor, unit in ((V, v), (U, u), (C, c))
+    )
+    squares = jax.vmap(lambda A, B: thin_frobenius_inner(A.T, B.T, A.T, B.T))(V, U)
+    gram = _inner_products(V, C)
+    return TrajectoryNorms(
+        v * safe_sqrt(squares) * u,
+        v * safe_sqrt(jnp.diagonal(gram)) * c,
+        _norms_of_one_plus(gram, jnp.sum(V * C, axis=(1, 2)), v * c, V.shape[-1]),
+    )
+
+
+def _norms_of_one_plus(gram, traces, sizes, n):
+    """The norms of 1 + W before each layer, of gradients in units of their sizes."""
+    L = len(sizes)
+    # The unit before a layer is the largest size up to there, or 1 for the identity.
+    one = jnp.ones_like(sizes[:1])
+    units = jax.lax.cummax(jnp.maximum(jnp.concatenate([one, sizes[:-1]]), 1))
+    before = jnp.tri(L, k=-1, dtype=bool)  # a later layer may not be finite
+    share = jnp.where(before, sizes[None] / units[:, None], 0)
+    trace = jnp.sum(jnp.where(before, share * traces[None], 0), axis=1)
+    both = before[:, :, None] & before[:, None]
+    products = share[:, :, None] * share[:, None] * gram[None]
+    squares = jnp.sum(jnp.where(both, products, 0), axis=(1, 2))
+    return units * safe_sqrt(n / units**2 + 2 * trace / units + squares)
+
+
+def _inner_products(V, C):
+    """The matrix of <G_r, G_s>, computed row by row to bound memory."""
+
+    def inner(A, B, rows):
+        return thin_frobenius_inner(A.T, B.T, rows[0].T, rows[1].T)
+
+    def row(rows):
+        return jax.vmap(lambda A, B: inner(A, B, rows))(V, C)
+
+    return jax.lax.map(row, (V, C))
