@@ -55,7 +55,7 @@ class Check:
             return jnp.all(right)
         if not np.all(right):
             wrong = known[~np.broadcast_to(right, np.shape(known))]
-            got = one_line(wrong.flat[0].item())
+            got = one_line(wrong.ravel().tolist()[0])
             expected = self.expected.replace("NAME", name)
             raise ValueError(f"{name}: expected {expected}, got {got}")
         return True

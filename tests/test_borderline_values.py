@@ -102,10 +102,8 @@ def test_counts_beyond_the_integers_of_jax_are_floats(wide):
         for count in (2**70, np.int64(2**40)):
             found = float(bounds.xu_raginsky(1.0, count, 1.0))
             assert found == pytest.approx((2 / float(count)) ** 0.5, rel=1e-6)
-        message = "num_demos: expected at most "
-        assert error_of(lambda: noise.without_replacement_factor(2**70, 2)).startswith(
-            message
-        )
+        found = noise.without_replacement_factor(2**70, 2)
+        assert float(found) == pytest.approx(0.5, rel=1e-6)
         matrix = np.array([[2**40]])
         assert predictors.ridge(matrix, [1.0], [1.0], 0.0) == 2.0**-40
 
@@ -209,9 +207,9 @@ def test_bounds_of_infinite_weights_end():
     def bound(stack):
         return bounds.generalization_bound(stack, H, 3, 1.0).value
 
-    message = "W_V: expected finite entries, got NaN or infinity"
-    assert error_of(lambda: bound(stack)) == message
-    assert error_of(lambda: noise.support_dims(stack)) == message
+    message = "W_V: expected finite entries, got "
+    assert error_of(lambda: bound(stack)).startswith(message)
+    assert error_of(lambda: noise.support_dims(stack)) == message + "inf"
     assert np.isnan(jax.jit(bound)(stack))
 
 

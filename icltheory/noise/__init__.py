@@ -1,20 +1,26 @@
 """Noise of the implicit gradient: contributions of demonstrations, and covariance.
 
 A prompt of b of N demonstrations sees a noisy implicit gradient. Here is the share of
-each demonstration, the covariance of what is left out, its spectrum without any matrix
-of n^2 x n^2, two simulators (the Gaussian noise that the theory assumes, and the b-shot
-prompt itself), and the exact moments of the noisy path and of the diffusion that it
-discretises. Matrices are flattened row by row wherever ``vec`` appears, and layers
+each demonstration, the covariance of what is left out and its spectrum, simulated paths
+(the Gaussian noise that the theory assumes, and the b-shot prompt itself), and their
+exact moments. Matrices are flattened row by row wherever ``vec`` appears, and layers
 count from 0.
 
 Stability: stable.
 """
 
-from icltheory._public import shown
-from icltheory.noise.covariance import noise_covariance, without_replacement_factor
-from icltheory.noise.diffusion import PathMoments, path_moments
-from icltheory.noise.gradients import demonstration_gradients
-from icltheory.noise.simulation import NOISES, NoisyTrajectory, noisy_trajectory
+from icltheory.noise.gradients import (
+    demonstration_gradients,
+    noise_covariance,
+    without_replacement_factor,
+)
+from icltheory.noise.paths import (
+    NOISES,
+    NoisyTrajectory,
+    PathMoments,
+    noisy_trajectory,
+    path_moments,
+)
 from icltheory.noise.spectrum import (
     NoiseSpectrum,
     noise_spectrum,
@@ -37,5 +43,3 @@ __all__ = [
     "symmetric_image_dim",
     "without_replacement_factor",
 ]
-
-__dir__ = shown(__name__)

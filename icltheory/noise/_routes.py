@@ -49,12 +49,9 @@ def compressed_rows(V, C):
 
 @jax.custom_jvp
 def singular_values(rows):
-    """Singular values of matrices ``(..., N, k)``, of many small ones at once.
-
-    cuSOLVER decomposes a batch at once only up to 32 x 32, and larger matrices one
-    after the other; QR, which it does at once, first leaves the smaller of the sides.
-    The derivative is that of the SVD: the triangle is singular for centred rows.
-    """
+    """Singular values of matrices ``(..., N, k)``, with the derivative of the SVD."""
+    # cuSOLVER decomposes a batch at once only up to 32 x 32, and larger matrices one
+    # after the other; QR, which it does at once, leaves the smaller of the sides.
     long, short = max(rows.shape[-2:]), min(rows.shape[-2:])
     if short <= _BATCHED < long:
         tall = rows if rows.shape[-2] == long else jnp.swapaxes(rows, -1, -2)
@@ -78,10 +75,7 @@ def symmetric_rows(A, B, H):
 
 
 def support_coordinates(A, B, H):
-    """Uncentred rows in a basis of the support, and the basis, (p q, n (n + 1) / 2).
-
-    Columns beyond the dimension of the support carry nothing but rounding.
-    """
+    """Uncentred rows in a basis of the support, (p q, n (n + 1) / 2), and the basis."""
     columns = _image_of_symmetric(A, B)
     basis = _column_basis(columns)
     return symmetric_coordinates(H) @ (basis.T @ columns).T, basis

@@ -1,13 +1,24 @@
-"""Each demonstration's contribution to the implicit gradient, in factor form."""
+"""Each demonstration's implicit gradient, and their covariance."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
-from icltheory._calculators import calculator
-from icltheory._checks import check_choice, check_shape
+from icltheory._checks import (
+    Check,
+    CheckLike,
+    check_choice,
+    check_shape,
+    one_line,
+    scalar,
+)
+from icltheory._core import calculator
 from icltheory._names import DemoUpdates
-from icltheory._typing import Float
+from icltheory._typing import Array, Float, Scalar
 from icltheory.attention import LinearAttentionStack
 from icltheory.trajectory._recursion import (
     Learner,
@@ -18,10 +29,60 @@ from icltheory.trajectory._recursion import (
 )
 from icltheory.trajectory.records import TrajectoryFactors
 
-__all__ = ["demonstration_gradients"]
+__all__ = ["demonstration_gradients", "noise_covariance", "without_replacement_factor"]
 
 
-@calculator
+def up_to(pool: Callable[[Mapping[str, Any]], Any]) -> CheckLike:
+    """Returns the check that shots are a whole number from 1 to the size of a pool."""
+
+    def check(name, shots, given):
+        N = pool(given)
+        if not isinstance(N, int | np.integer) or N < 2:
+            got = one_line(N)
+            raise ValueError(
+                f"num_demos: expected at least 2 demonstrations, got {got}"
+            )
+        expected = f"an integer from 1 to N = {N}"
+        kind = getattr(shots, "dtype", np.dtype(type(shots)))
+        if np.shape(shots) or not jnp.issubdtype(kind, np.integer):
+            raise ValueError(f"{name}: expected {expected}, got {one_line(shots)}")
+        return Check(lambda b: (b >= 1) & (b <= float(N)), expected)(name, shots)
+
+    return check
+
+
+def _num_rows(given):
+    check_shape("H", given["H"], ("N", "n"))
+    return len(given["H"])
+
+
+of_pool = up_to(_num_rows)
+
+
+@calculator(
+    static=("num_demos",),
+    integers=("shots",),
+    shots=up_to(lambda given: given["num_demos"]),
+)
+def without_replacement_factor(num_demos: int, shots: Real[ArrayLike, ""]) -> Scalar:
+    r"""Variance of the mean of b of N values without replacement, over their variance.
+
+    .. math:: \kappa(N, b) = \frac{N - b}{b\,(N - 1)} .
+
+    It is 0 at b = N: the whole pool leaves no noise.
+
+    Example:
+        >>> float(without_replacement_factor(5, 2))
+        0.375
+
+    Source: Yao et al. (2024), section 3.3, the factor of :math:`C_t`; Cochran (1977),
+    theorem 2.2.
+    """
+    N, b = float(num_demos), jnp.asarray(shots, jnp.result_type(float))
+    return (N - b) / (b * (N - 1))
+
+
+@calculator(static=("demo_updates",), scale=scalar)
 def demonstration_gradients(
     stack: LinearAttentionStack,
     H: Float[ArrayLike, "_N _n"],
@@ -30,30 +91,21 @@ def demonstration_gradients(
     scale: Real[ArrayLike, ""] = 1.0,
     W: Float[ArrayLike, "_L _n _n"] | None = None,
 ) -> TrajectoryFactors:
-    r"""The implicit gradient that each demonstration contributes, at every layer.
+    r"""The implicit gradient that each demonstration contributes, in factors.
 
     .. math::
         g_i^t = c\, W_V^t h_i^{t-1} \,(h_i^{t-1})^\top (W_K^t)^\top W_Q^t
         (1 + W_{t-1}) , \qquad \sum_{i=1}^N g_i^t = G_t , \qquad z_i^t = N g_i^t .
 
-    The papers write :math:`\nabla \ell_i` and :math:`G_t = \frac1N \sum_i
-    \nabla \ell_i`: that is :math:`z_i`, so that the covariance of the noise is built
-    from :math:`z_i`; from :math:`g_i` it would be N^2 too small.
-
-    Cost O(L N n^2 + L^2 N^2 n) when L N < n, with no n x n matrix that depends on the
-    data; otherwise O(L (N n^2 + n^3)).
+    The papers' :math:`\nabla \ell_i` is :math:`z_i`, of which the noise has the
+    covariance. Cost O(L N n^2 + L^2 N^2 n) when L N < n, otherwise O(L (N n^2 + n^3)).
 
     Args:
-        stack: The weights :math:`W_V, W_K, W_Q`, ``(L, n, n)`` each.
-        H: Demonstrations, ``(N, n)``.
-        demo_updates: ``"shared"``, ``"causal"`` or ``"frozen"``.
-        scale: Factor c on the attention sum, the papers' 1/N.
-        W: The weights :math:`W_0, \dots, W_{L-1}` at which the gradients are taken,
-            such as those of a noisy path; without them, those of Theorem 1. Then not
-            with ``"causal"``, where the gradient is no function of them.
-
-    Returns:
-        The factors of :math:`g_i^t`, one row for each demonstration.
+        demo_updates: As in :func:`~icltheory.trajectory.implicit_gd`.
+        scale: Factor c on the attention sum over all N.
+        W: Weights :math:`W_0, \dots, W_{L-1}` at which the gradients are taken, such as
+            those of a noisy path, instead of Theorem 1's. Not with ``"causal"``, where
+            they do not determine the gradients.
 
     Example:
         >>> import jax.numpy as jnp
@@ -67,6 +119,52 @@ def demonstration_gradients(
     """
     learner, H = prepare(stack, H, demo_updates, scale)
     return path_gradients(learner, H, W)
+
+
+@calculator(
+    static=("layer", "demo_updates"), integers=("shots",), shots=of_pool, scale=scalar
+)
+def noise_covariance(
+    stack: LinearAttentionStack,
+    H: Float[ArrayLike, "_N _n"],
+    shots: Real[ArrayLike, ""],
+    layer: int,
+    *,
+    demo_updates: DemoUpdates = "shared",
+    scale: Real[ArrayLike, ""] = 1.0,
+    W: Float[ArrayLike, "_L _n _n"] | None = None,
+) -> Float[Array, "d d"]:
+    r"""Covariance of the implicit gradient noise of one layer, dense, d = n^2.
+
+    .. math::
+        C_t = \kappa(N, b) \Big( \frac1N \sum_{i=1}^N z_i z_i^\top
+              - \operatorname{vec}(G_t) \operatorname{vec}(G_t)^\top \Big) , \qquad
+        z_i = N \operatorname{vec}(g_i^t) ,
+
+    exactly the covariance of :math:`\frac1b \sum_{i \in B} z_i` over the subsets B of b
+    demonstrations. Its rank is at most :math:`\min(N - 1, n(n + 1)/2)`. Cost O(N n^4);
+    :func:`noise_spectrum` forms nothing of this size. The options are those of
+    :func:`demonstration_gradients`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> I = jnp.eye(1)[None]
+        >>> stack = LinearAttentionStack(I, I, I)
+        >>> noise_covariance(stack, jnp.array([[1.0], [2.0]]), 1, 0).tolist()
+        [[9.0]]
+
+    Source: Yao et al. (2024), section 3.3.
+    """
+    gradients = demonstration_gradients(
+        stack, H, demo_updates=demo_updates, scale=scale, W=W
+    )
+    layers, N = gradients.left.shape[:2]
+    if not 0 <= layer < layers:
+        raise ValueError(f"layer: expected 0 to {layers - 1}, got {layer}")
+    kappa = without_replacement_factor(N, shots)
+    g = gradients.per_demonstration(layer).reshape(N, -1)
+    centred = g - jnp.mean(g, axis=0)[None]
+    return (kappa * N).astype(g.dtype) * (centred.T @ centred)
 
 
 def path_gradients(learner: Learner, H, W) -> TrajectoryFactors:

@@ -1,5 +1,6 @@
 """The spectrum of the noise covariance, computed without n^2 x n^2 matrices."""
 
+import functools
 from typing import Any
 
 import jax
@@ -7,11 +8,18 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
-from icltheory._calculators import calculator
-from icltheory._checks import check_choice, check_shape, check_values, concrete
+from icltheory._checks import (
+    Check,
+    check_choice,
+    check_shape,
+    check_values,
+    is_tracer,
+    one_line,
+    scalar,
+)
+from icltheory._core import Record, calculator, where_valid
 from icltheory._names import DemoUpdates, SpectrumMethod
 from icltheory._precision import widened
-from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Int
 from icltheory.attention import LinearAttentionStack
 from icltheory.noise._routes import (
@@ -20,9 +28,14 @@ from icltheory.noise._routes import (
     singular_values,
     symmetric_rows,
 )
-from icltheory.noise.covariance import without_replacement_factor
-from icltheory.noise.gradients import layer_parts, path_gradients
-from icltheory.noise.support import dims_of
+from icltheory.noise.gradients import (
+    layer_parts,
+    of_pool,
+    path_gradients,
+    up_to,
+    without_replacement_factor,
+)
+from icltheory.noise.support import as_dims, countable, dims_of
 from icltheory.trajectory import TrajectoryFactors
 from icltheory.trajectory._recursion import Learner, prepare
 
@@ -32,24 +45,19 @@ __all__ = ["NoiseSpectrum", "noise_spectrum", "spectrum_of_gradients"]
 _ROWS_LIMIT = 2**25
 
 
-@pytree
-class NoiseSpectrum:
+class NoiseSpectrum(Record):
     r"""Spectrum of :math:`C_t` and derived quantities; ``[t]`` is layer t + 1.
 
-    ``rank`` counts the eigenvalues that stand above rounding, and never more than the
-    N - 1 or m_t that exact arithmetic allows; where it is less than both, the
-    demonstrations are degenerate or the working precision does not resolve them.
-
     Args:
-        eigenvalues: The N largest eigenvalues of :math:`C_t`, descending, zeros where
-            it has no more, ``(L, N)``.
-        trace: :math:`\operatorname{tr} C_t`, ``(L,)``.
-        log_pdet: Sum of the logarithms of the first ``rank`` eigenvalues, ``(L,)``; NaN
-            where they are, as after an overflow.
-        rank: Rank of :math:`C_t`, ``(L,)``.
-        support_dim: Dimension m_t of the space that the weights allow, ``(L,)``; for
-            n > 512 the smaller of m_t and N, unless it was given.
-        deviations: :math:`\|z_i - \bar z\|^2` of each demonstration, ``(L, N)``.
+        eigenvalues: The N largest eigenvalues of :math:`C_t`, descending; zeros where
+            it has no more.
+        trace: :math:`\operatorname{tr} C_t`.
+        log_pdet: Sum of the logarithms of the first ``rank`` eigenvalues; NaN where
+            they are, as after an overflow.
+        rank: Number of eigenvalues above rounding, at most N - 1 and m_t.
+        support_dim: Dimension m_t of the space that the weights allow; for n > 512 the
+            smaller of m_t and N, unless it was given.
+        deviations: :math:`\|z_i - \bar z\|^2` of each demonstration.
 
     Source: Yao et al. (2024), section 3.3.
     """
@@ -62,7 +70,14 @@ class NoiseSpectrum:
     deviations: Float[Array, "L N"]
 
 
-@calculator
+@calculator(
+    compiled=False,
+    static=("demo_updates", "method"),
+    integers=("shots", "support_dims"),
+    stack=countable,
+    shots=of_pool,
+    scale=scalar,
+)
 def noise_spectrum(
     stack: LinearAttentionStack,
     H: Float[ArrayLike, "_N _n"],
@@ -83,35 +98,16 @@ def noise_spectrum(
         \lambda_j(C_t) = \kappa N\, \sigma_j^2(\tilde g) , \qquad
         \operatorname{tr} C_t = \frac{\kappa}{N} \sum_i \|z_i - \bar z\|^2 .
 
-    Three routes give the same numbers.
-
-    ``"rows"`` takes the singular values of the centred rows, written in the coordinates
-    of thin QR factors, N x min(N, n)^2; no squaring, so float32 keeps small
-    eigenvalues. ``"symmetric"`` writes the rows in the n(n + 1)/2 coordinates of
-    symmetric matrices, for N above that. ``"gram"`` takes the eigenvalues of the
-    centred N x N Gram matrix :math:`(V V^\top) \circ (C C^\top)`, O(N^2 n + N^3), whose
-    floor is N times the working precision of the largest eigenvalue: in float32 with
-    N = 40 an eigenvalue of 1.5e-6 of the largest, which the other routes keep, counts
-    as zero, and ``rank`` and ``log_pdet`` leave it out. ``"auto"`` takes
-    ``"symmetric"`` where N > n(n + 1)/2, ``"gram"`` where the rows would be too large
-    to hold, and ``"rows"`` otherwise.
-
     Args:
-        stack: The weights :math:`W_V, W_K, W_Q`, ``(L, n, n)`` each.
-        H: The pool of N demonstrations, ``(N, n)``.
-        shots: Number b of demonstrations in the prompt, from 1 to N.
-        demo_updates: ``"shared"``, ``"causal"`` or ``"frozen"``.
+        demo_updates: As in :func:`~icltheory.trajectory.implicit_gd`.
         scale: Factor c on the attention sum over all N.
-        method: ``"auto"``, ``"rows"``, ``"symmetric"`` or ``"gram"``.
-        W: The weights :math:`W_0, \dots, W_{L-1}` at which the noise is taken;
-            without them, those of Theorem 1.
-        support_dims: :math:`m_1, \dots, m_L` as :func:`~icltheory.noise.support_dims`
-            returns them, to be computed once for many calls with the same weights.
-            Without them, those of weights with n > 512 are counted up to N only.
-
-    Returns:
-        The spectrum of every layer. Differentiable while the kept eigenvalues are not
-        zero.
+        method: ``"rows"`` takes the singular values of the rows, N x min(N, n)^2;
+            ``"symmetric"`` of their n(n + 1)/2 coordinates, for N above that;
+            ``"gram"`` the eigenvalues of the centred :math:`(V V^\top) \circ
+            (C C^\top)`, without those below N times the precision of the largest.
+            ``"auto"`` takes ``"gram"`` only where the rows are too large to hold.
+        W: As in :func:`demonstration_gradients`.
+        support_dims: The :func:`support_dims` of the weights, if they are known.
 
     Example:
         >>> import jax.numpy as jnp
@@ -124,31 +120,42 @@ def noise_spectrum(
     Source: Yao et al. (2024), section 3.3.
     """
     check_choice("method", method, ("auto", "rows", "symmetric", "gram"))
+    options = {"demo_updates": demo_updates, "method": method}
+    spectrum = _compiled(stack, H, shots, scale, W, support_dims, **options)
+    if support_dims is None:
+        return spectrum
+    enough = reaches_ranks(spectrum)("support_dims", support_dims)
+    return where_valid(spectrum, enough)
+
+
+@functools.partial(jax.jit, static_argnames=("demo_updates", "method"))
+def _compiled(stack, H, shots, scale, W, support_dims, *, demo_updates, method):
     learner, H = prepare(stack, H, demo_updates, scale)
     m = dims_of(stack, support_dims, H.shape[0])
-    spectrum = spectrum_on_path(learner, H, shots, W, m, method)[0]
-    check_given_dims(support_dims, spectrum)
-    return spectrum
+    return spectrum_on_path(learner, H, shots, W, m, method)[0]
 
 
-def check_given_dims(given: Any, spectrum: NoiseSpectrum) -> None:
-    """Raises if given dimensions m_t are below the rank of some C_t."""
-    if given is None:
-        return
+def reaches_ranks(spectrum: NoiseSpectrum) -> Check:
+    """Returns the check that dimensions m_t are at least the rank of every C_t."""
     values = spectrum.eigenvalues.reshape(-1, *spectrum.eigenvalues.shape[-2:])
     # Far above the rounding of every route.
     floor = 1000 * values.shape[-1] * jnp.finfo(values.dtype).eps
     ranks = jnp.max(jnp.sum(values > floor * values[..., :1], axis=-1), axis=0)
-    known = concrete(ranks)
-    said = "" if known is None else f", {known.tolist()}"
+    said = "" if is_tracer(ranks) else f", {ranks.tolist()}"
     expected = f"at least the rank of C_t in every layer{said}"
-    check_values("support_dims", given, lambda m: m >= ranks, expected)
+    return Check(lambda m: m >= ranks, expected)
+
+
+def check_given_dims(given: Any, spectrum: NoiseSpectrum) -> None:
+    """The same check for a calculator of the old core."""
+    if given is not None:
+        check = reaches_ranks(spectrum)
+        check_values("support_dims", given, check.holds, check.expected)
 
 
 def spectrum_on_path(learner: Learner, H, shots, W, m, method: SpectrumMethod = "auto"):
     """Returns the spectrum, and the gradients it was computed from."""
     N, n = H.shape
-    without_replacement_factor(N, shots)
     if method == "symmetric" or (method == "auto" and n * (n + 1) // 2 < N):
         H_t, V, U, C, B = layer_parts(learner, H, W)
         A = learner.scale * learner.stack.W_V
@@ -158,7 +165,19 @@ def spectrum_on_path(learner: Learner, H, shots, W, m, method: SpectrumMethod = 
     return spectrum_of_gradients(gradients, shots, m, method=method), gradients
 
 
-@calculator
+def _factors(name, gradients, given):
+    if not isinstance(gradients, TrajectoryFactors):
+        got = one_line(gradients)
+        raise ValueError(f"{name}: expected TrajectoryFactors, got {got}")
+    return True
+
+
+@calculator(
+    static=("method",),
+    integers=("shots", "support_dim"),
+    gradients=_factors,
+    shots=up_to(lambda given: given["gradients"].left.shape[1]),
+)
 def spectrum_of_gradients(
     gradients: TrajectoryFactors,
     shots: Real[ArrayLike, ""],
@@ -166,19 +185,11 @@ def spectrum_of_gradients(
     *,
     method: SpectrumMethod = "auto",
 ) -> NoiseSpectrum:
-    r"""Computes the spectrum from any per-demonstration gradients.
-
-    The formulas are those of :func:`~icltheory.noise.noise_spectrum`; the gradients
-    may be those of another learner, as long as each is one outer product.
+    """The spectrum of :func:`noise_spectrum`, from gradients that are outer products.
 
     Args:
-        gradients: Factors of :math:`g_i^t`, ``(L, N, n)`` each.
-        shots: Number b of demonstrations in the prompt, from 1 to N.
         support_dim: Dimension m_t of the space in which each layer's gradients lie.
         method: ``"auto"``, ``"rows"`` or ``"gram"``.
-
-    Returns:
-        The spectrum of every layer.
 
     Example:
         >>> import jax.numpy as jnp
@@ -194,8 +205,7 @@ def spectrum_of_gradients(
     V, C = widened(gradients.left), widened(gradients.right_G)
     check_shape("right_G", C, V.shape)
     L, N, n = V.shape
-    check_shape("support_dim", support_dim, (L,))
-    without_replacement_factor(N, shots)
+    support_dim = as_dims("support_dim", support_dim, L)
     too_large = N * min(N, n) ** 2 > _ROWS_LIMIT
     if method == "gram" or (method == "auto" and too_large):
         K = jax.vmap(centred_gram)(V, C)
@@ -229,7 +239,9 @@ def _record(values, deviations, floor, support_dim, N, shots):
         eigenvalues=eigenvalues,
         trace=kappa * N * jnp.sum(deviations, axis=1),
         log_pdet=jnp.where(
-            jnp.isnan(values[:, 0]), jnp.nan, jnp.sum(jnp.where(kept, logs, 0), axis=1)
+            jnp.isnan(eigenvalues[:, 0]),
+            jnp.nan,
+            jnp.sum(jnp.where(kept, logs, 0), axis=1),
         ),
         rank=jnp.sum(kept, axis=1),
         support_dim=support_dim,

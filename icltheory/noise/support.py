@@ -7,8 +7,14 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from icltheory._calculators import calculator
-from icltheory._checks import check_finite, check_positive_int, check_shape
+from icltheory._checks import (
+    check_finite,
+    check_positive_int,
+    check_shape,
+    finite,
+    one_line,
+)
+from icltheory._core import calculator
 from icltheory._precision import finite_or_nan, widened
 from icltheory._typing import Array, Float, Int
 from icltheory.attention import LinearAttentionStack
@@ -21,32 +27,32 @@ _WIDE = 512
 _NARROW = 32
 
 
-@calculator
+def countable(name, stack, given):
+    """Checks that the weights are finite, unless the dimensions m_t are given."""
+    if not isinstance(stack, LinearAttentionStack):
+        got = one_line(stack)
+        raise ValueError(f"{name}: expected a LinearAttentionStack, got {got}")
+    if given.get("support_dims") is not None:
+        return True
+    weights = {"W_V": stack.W_V, "W_K": stack.W_K, "W_Q": stack.W_Q}
+    flags = [finite(name, W) for name, W in weights.items()]
+    traced = [flag for flag in flags if flag is not True]
+    return jnp.all(jnp.stack(traced)) if traced else True
+
+
+@calculator(static=("limit",), stack=countable)
 def support_dims(
     stack: LinearAttentionStack, *, limit: int | None = None
 ) -> Int[Array, " L"]:
     r"""Dimension of the space that contains the noise of each layer, for any data.
 
-    Every per-demonstration gradient is :math:`A (h h^\top) B P` with :math:`A = W_V`,
-    :math:`B = W_K^\top W_Q`, :math:`P = 1 + W_{t-1}`, and :math:`h h^\top` is
-    symmetric. While P is invertible, the range of :math:`C_t` lies in a space of
-    dimension
+    .. math:: m_t = \dim \{ A X B : X = X^\top \} = r s - k (k - 1) / 2
 
-    .. math:: m_t = \dim \{ A X B : X = X^\top \} = r s - k (k - 1) / 2 ,
-
-    which depends on the weights only: n(n + 1)/2 for generic weights,
-    :math:`r n - r (r - 1)/2` when one of them has rank r, and d_in d_out for the
-    weights of gradient descent. Where P is singular, or the tokens share a constant
-    coordinate, the range is smaller still. Cost O(L n^3), or O(L n^2 sqrt(limit))
-    where the image of random X of rank k, k (k + 1) / 2 >= limit, has full dimension.
-
-    Args:
-        stack: The weights, ``(L, n, n)`` each.
-        limit: Where to stop counting: N is enough to know that N demonstrations
-            cannot fill the space. None counts to the end.
-
-    Returns:
-        :math:`m_1, \dots, m_L`, or the smaller of each and the limit.
+    as in :func:`symmetric_image_dim`, with :math:`A = W_V` and :math:`B = W_K^\top
+    W_Q`: every gradient is :math:`A (h h^\top) B (1 + W_{t-1})`. It is n(n + 1)/2 for
+    generic weights and d_in d_out for those of gradient descent. The noise fills less
+    where :math:`1 + W_{t-1}` is singular or the tokens share a constant coordinate.
+    Cost O(L n^3); counting up to a ``limit``, such as N, down to O(L n^2 sqrt(limit)).
 
     Example:
         >>> import jax.numpy as jnp
@@ -60,8 +66,6 @@ def support_dims(
     Source: The dimension count is this library's own, stated for the covariance of Yao
     et al. (2024), section 3.3.
     """
-    for name in ("W_V", "W_K", "W_Q"):
-        check_finite(name, getattr(stack, name))
     if limit is not None:
         check_positive_int("limit", limit)
 
@@ -79,10 +83,20 @@ def dims_of(stack: LinearAttentionStack, given: Any, enough: int | None) -> Arra
     Wide weights are counted up to ``enough`` only: beyond, all that follows is equal.
     """
     if given is None:
+        for name in ("W_V", "W_K", "W_Q"):  # for a calculator of the old core
+            check_finite(name, getattr(stack, name))
         wide = stack.W_V.shape[-1] > _WIDE
         return support_dims(stack, limit=enough if wide else None)
-    check_shape("support_dims", given, (stack.num_layers,))
-    return jnp.asarray(given)
+    return as_dims("support_dims", given, stack.num_layers)
+
+
+def as_dims(name: str, dims: Any, layers: int) -> Array:
+    """Returns dimensions as an array; raises unless one integer for each layer."""
+    check_shape(name, dims, (layers,))
+    dims = jnp.asarray(dims)
+    if not jnp.issubdtype(dims.dtype, jnp.integer):
+        raise ValueError(f"{name}: expected integers, got {one_line(dims)}")
+    return dims
 
 
 @calculator
@@ -95,13 +109,6 @@ def symmetric_image_dim(
         \dim \{ A X B : X = X^\top \} = r s - \tfrac12 k (k - 1) , \qquad
         r = \operatorname{rank} A, \quad s = \operatorname{rank} B, \quad
         k = \dim(\operatorname{row} A \cap \operatorname{col} B) .
-
-    Args:
-        A: Left matrix, ``(p, n)``.
-        B: Right matrix, ``(n, q)``.
-
-    Returns:
-        The dimension.
 
     Example:
         >>> import jax.numpy as jnp
@@ -118,7 +125,7 @@ def symmetric_image_dim(
 
 
 def _at_most(limit, W_V, W_K, W_Q):
-    """Returns the smaller of m_t and the limit, from an image of X = Q S Q^T."""
+    """The smaller of m_t and the limit, from the image of X = Q S Q^T of rank k."""
     n, k = W_V.shape[-1], math.ceil(math.sqrt(2 * limit + 0.25) - 0.5)
     if k > n:
         return jnp.minimum(_layer_dim(W_V, W_K, W_Q), limit)
@@ -167,8 +174,8 @@ def _dim_from_bases(W_V, W_K, W_Q):
 def _surely_regular(W):
     """Whether the smallest singular value is clearly above the tolerance.
 
-    Power iteration on W^T W and, by LU factors, on its inverse: a tenth of the cost of
-    an SVD. The two estimates err by less than the factor 4 that is left to them.
+    Power iteration on W^T W and its inverse: a tenth of the cost of an SVD. The two
+    estimates err by less than the factor 4 that is left to them.
     """
     factors = jax.scipy.linalg.lu_factor(W)
 
