@@ -1,16 +1,13 @@
 r"""Weights with which linear attention performs gradient descent on the prompt.
 
-Tokens are :math:`h = [x; y]` with d_in inputs and d_out outputs, and the loss is that
-of linear regression on the demonstrations,
+Tokens are :math:`h = [x; y]` with d_in inputs and d_out outputs, and the loss is
 
 .. math::
     L(W) = \frac{c}{2} \sum_{i=1}^N \|W x_i - y_i\|^2 ,
 
-where c is the ``scale`` given to ``apply`` or ``implicit_gd``: ``scale=1 / N`` makes it
-the mean :math:`L = \frac{1}{2N} \sum_i \|\cdot\|^2`. No weight knows N. Layer t makes
-step t, the label slots of the demonstrations carry the residuals
-:math:`y_i - W_t x_i`, and the label slot of the query carries minus the prediction. The
-mask is ``"demos"``.
+where c is the ``scale`` given to ``apply`` or ``implicit_gd``. Layer t makes step t
+with the mask ``"demos"``. The label slots of the demonstrations carry the residuals
+:math:`y_i - W_t x_i`, that of the query carries minus the prediction.
 
 Stability: stable.
 """
@@ -18,9 +15,8 @@ Stability: stable.
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from icltheory._calculators import calculator
-from icltheory._checks import check_finite, check_positive_int, check_shape
-from icltheory._public import shown
+from icltheory._checks import check_positive_int, check_shape, finite
+from icltheory._core import calculator
 from icltheory._typing import Array, Float
 from icltheory.attention import LayerOutput, LinearAttentionStack
 
@@ -42,17 +38,7 @@ def join_tokens(
 ) -> LayerOutput:
     r"""Tokens :math:`[x_i;\, y_i - W_0 x_i]` and :math:`[x_{N+1};\, -W_0 x_{N+1}]`.
 
-    Starting weights other than zero live in the label slots, not in the first value
-    matrix, so that the same stack serves any start.
-
-    Args:
-        X: Inputs :math:`x_i`, ``(N, d_in)``.
-        Y: Labels :math:`y_i`, ``(N, d_out)``.
-        x_query: Query input :math:`x_{N+1}`, ``(d_in,)``.
-        W_0: Weights before the first step, ``(d_out, d_in)``; zero when left out.
-
-    Returns:
-        Demonstrations ``H`` and query ``h_query`` of width d_in + d_out.
+    :math:`W_0` are the weights before the first step, zero by default.
 
     Example:
         >>> import jax.numpy as jnp
@@ -75,18 +61,11 @@ def join_tokens(
     )
 
 
-@calculator
+@calculator(static=("d_in",))
 def read_prediction(
     h_query: Float[ArrayLike, "*depths n"], d_in: int
 ) -> Float[Array, "*depths d_out"]:
     r"""Prediction :math:`W_t x_{N+1}`: minus the label slot of the query.
-
-    Args:
-        h_query: Query token, ``(n,)``, or its values at every depth, ``(L + 1, n)``.
-        d_in: Width of the input slot.
-
-    Returns:
-        The prediction, ``(d_out,)`` or ``(L + 1, d_out)``.
 
     Example:
         >>> import jax.numpy as jnp
@@ -95,18 +74,18 @@ def read_prediction(
 
     Source: von Oswald et al. (2023), proposition 1.
     """
-    h_query = jnp.asarray(h_query)
+    check_positive_int("d_in", d_in)
     if not 0 < d_in < h_query.shape[-1]:
         width = h_query.shape[-1]
         raise ValueError(f"d_in: expected 0 < d_in < {width}, got {d_in}")
-    return -h_query[..., d_in:]
+    return -jnp.asarray(h_query)[..., d_in:]
 
 
-@calculator
+@calculator(static=("d_in", "d_out"), step_sizes=finite)
 def gradient_descent(
     step_sizes: Float[ArrayLike, "_L"], d_in: int, d_out: int = 1
 ) -> LinearAttentionStack:
-    r"""Weights of L layers that take L gradient-descent steps (von Oswald et al.).
+    r"""Weights of L layers that take L gradient-descent steps.
 
     .. math::
         W_K = W_Q = \begin{pmatrix} 1 & 0 \\ 0 & 0 \end{pmatrix} , \quad
@@ -114,16 +93,7 @@ def gradient_descent(
         \;\Rightarrow\;
         W_t = W_{t-1} - \eta_t \nabla L(W_{t-1}) .
 
-    In the words of Theorem 1, :math:`G_t = -\eta_t \nabla L` at the label rows of
-    :math:`W_{t-1}`, up to the sign with which the query stores its prediction.
-
-    Args:
-        step_sizes: Step sizes :math:`\eta_1, \dots, \eta_L`, ``(L,)``.
-        d_in: Width of the input slot.
-        d_out: Width of the label slot.
-
-    Returns:
-        The weights, of width d_in + d_out.
+    :math:`G_t` of Theorem 1 is :math:`\eta_t \nabla L` in the label rows.
 
     Example:
         >>> import jax.numpy as jnp
@@ -135,13 +105,14 @@ def gradient_descent(
 
     Source: von Oswald et al. (2023), proposition 1.
     """
-    eta = _step_sizes("step_sizes", step_sizes)
+    check_shape("step_sizes", step_sizes, ("L",))
+    eta = jnp.asarray(step_sizes)
     inputs, labels = _slots(len(eta), d_in, d_out, eta.dtype)
     W_V = -eta[:, None, None] * labels
     return LinearAttentionStack(W_V=W_V, W_K=inputs, W_Q=inputs)
 
 
-@calculator
+@calculator(static=("d_out",))
 def preconditioned_gradient_descent(
     preconditioners: Float[ArrayLike, "_L _d_in _d_in"], d_out: int = 1
 ) -> LinearAttentionStack:
@@ -154,15 +125,7 @@ def preconditioned_gradient_descent(
         \;\Rightarrow\;
         W_t = W_{t-1} - \nabla L(W_{t-1}) A_t^\top .
 
-    For one output this is :math:`w_t = w_{t-1} - A_t \nabla L(w_{t-1})`. The inverse of
-    :math:`c \sum_i x_i x_i^\top` as preconditioner makes Newton's step.
-
-    Args:
-        preconditioners: :math:`A_1, \dots, A_L`, ``(L, d_in, d_in)``.
-        d_out: Width of the label slot.
-
-    Returns:
-        The weights, of width d_in + d_out.
+    With :math:`A_t` the inverse of :math:`c \sum_i x_i x_i^\top` it is Newton's step.
 
     Example:
         >>> import jax.numpy as jnp
@@ -179,7 +142,7 @@ def preconditioned_gradient_descent(
     return LinearAttentionStack(W_V=-labels, W_K=inputs, W_Q=W_Q)
 
 
-@calculator
+@calculator(static=("d_in", "d_out"), step_sizes=finite, input_steps=finite)
 def gd_plus_plus(
     step_sizes: Float[ArrayLike, "_L"],
     input_steps: Float[ArrayLike, "_L"],
@@ -192,18 +155,8 @@ def gd_plus_plus(
         x_i \leftarrow \Big(1 - \gamma_t\, c \sum_{j=1}^N x_j x_j^\top\Big) x_i , \qquad
         W_V^t = -\begin{pmatrix} \gamma_t & 0 \\ 0 & \eta_t \end{pmatrix} .
 
-    Residuals and inputs move at the same time, both from the old inputs, and the query
-    moves like a demonstration. The inputs become better conditioned from layer to
-    layer; with :math:`\gamma_t = 0` this is plain gradient descent.
-
-    Args:
-        step_sizes: Step sizes :math:`\eta_1, \dots, \eta_L`, ``(L,)``.
-        input_steps: Input step sizes :math:`\gamma_1, \dots, \gamma_L`, ``(L,)``.
-        d_in: Width of the input slot.
-        d_out: Width of the label slot.
-
-    Returns:
-        The weights, of width d_in + d_out.
+    The ``input_steps`` :math:`\gamma_t` condition the inputs better from layer to
+    layer. Residuals and inputs move at the same time; the query moves as the inputs do.
 
     Example:
         >>> import jax.numpy as jnp
@@ -213,8 +166,8 @@ def gd_plus_plus(
 
     Source: von Oswald et al. (2023), GD++.
     """
-    eta = _step_sizes("step_sizes", step_sizes)
-    gamma = _step_sizes("input_steps", input_steps)
+    check_shape("step_sizes", step_sizes, ("L",))
+    eta, gamma = jnp.asarray(step_sizes), jnp.asarray(input_steps)
     check_shape("input_steps", gamma, eta.shape)
     inputs, labels = _slots(len(eta), d_in, d_out, jnp.result_type(eta, gamma))
     W_V = -(gamma[:, None, None] * inputs + eta[:, None, None] * labels)
@@ -230,12 +183,3 @@ def _slots(layers, d_in, d_out, dtype) -> tuple[Array, Array]:
     labels = jnp.eye(n, dtype=dtype) - inputs
     shape = (layers, n, n)
     return jnp.broadcast_to(inputs, shape), jnp.broadcast_to(labels, shape)
-
-
-def _step_sizes(name, steps):
-    check_shape(name, steps, ("L",))
-    check_finite(name, steps)
-    return jnp.asarray(steps)
-
-
-__dir__ = shown(__name__)

@@ -69,7 +69,7 @@ def test_dtype_follows_the_input():
 
 def test_bad_input_says_what_was_expected():
     steps = np.ones(2)
-    with raises("step_sizes: expected finite entries, got NaN or infinity"):
+    with raises("step_sizes: expected finite entries, got nan"):
         gradient_descent(np.array([1.0, np.nan]), 2)
     with raises("W_V: expected at least one layer, got L = 0"):
         gradient_descent(steps[:0], 2)
