@@ -1,24 +1,23 @@
 """The layered-model protocol, which pruning, spectra and caching use.
 
-A model is a small hashable description; its parameters are a plain pytree beside it and
-are never edited in place. The same few functions then serve a linear-attention stack, a
-Flax transformer with a nested dict of kernels, and a large language model: run all
-layers, stop before layer l, or resume there from a cached hidden state; change the
-hidden state on the way; read or replace one named weight matrix; and, where a model
-offers it, read the attention of its heads.
+A model is a small hashable description; its parameters are a plain pytree beside it.
+The same few functions then serve an attention stack, a Flax transformer and a large
+language model: run all layers, stop before layer l, or resume there from a cached
+hidden state; change the hidden state on the way; read or replace one named weight
+matrix; and, where a model offers it, read the attention of its heads.
 
 Stability: stable.
 """
 
-from icltheory._public import shown
 from icltheory.layered.attention import (
     AttentionReadable,
+    LayeredStack,
     OVFactors,
     attention_patterns,
 )
-from icltheory.layered.batched import Batched
 from icltheory.layered.matrices import MatrixSpec, get_matrix, replace_matrix
 from icltheory.layered.protocol import (
+    Batched,
     LayeredModel,
     all_hidden,
     check_layered,
@@ -28,7 +27,6 @@ from icltheory.layered.protocol import (
     forward_from,
     hidden_before,
 )
-from icltheory.layered.stack import LayeredStack
 
 __all__ = [
     "AttentionReadable",
@@ -48,5 +46,3 @@ __all__ = [
     "hidden_before",
     "replace_matrix",
 ]
-
-__dir__ = shown(__name__)

@@ -1,20 +1,23 @@
-"""Optional part of the layered-model protocol: attention weights and OV circuits."""
+"""Models whose attention can be read, and attention stacks as layered models."""
 
+import dataclasses
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from icltheory._named_errors import named_errors
+import jax.numpy as jnp
+
+from icltheory._checks import check_choice
+from icltheory._names import Mask
 from icltheory._typing import Array, Float
+from icltheory.attention import MASKS, AttentionStack, LayerOutput
+from icltheory.attention._layer import as_tokens
+from icltheory.layered.matrices import MatrixSpec, get_matrix
 from icltheory.layered.protocol import LayeredModel, all_hidden
 
-__all__ = ["AttentionReadable", "OVFactors", "attention_patterns"]
+__all__ = ["AttentionReadable", "LayeredStack", "OVFactors", "attention_patterns"]
 
 
 class OVFactors(NamedTuple):
-    """Input and output matrices of each head; its circuit is ``W_O[h] @ W_V[h]``.
-
-    Args:
-        W_O: Into the residual stream, ``(heads, n, head_dim)``.
-        W_V: Out of what enters the block, ``(heads, head_dim, n)``.
+    """Output and input matrices of each head; its circuit is ``W_O[h] @ W_V[h]``.
 
     Source: Olsson et al. (2022), the OV circuit.
     """
@@ -33,16 +36,7 @@ class AttentionReadable(LayeredModel, Protocol):
     def attention_weights(
         self, layer: int, params: Any, hidden: Any
     ) -> Float[Array, "*batch heads T T"]:
-        """Attention weights of each token to each token, by head of one block.
-
-        Args:
-            layer: Number of the block.
-            params: Parameters of the whole model.
-            hidden: Hidden state that enters it.
-
-        Returns:
-            Weights; rows are queries, columns are keys.
-        """
+        """Attention weights of one block on what enters it; rows are queries."""
         ...
 
     def ov_factors(self, layer: int, params: Any) -> OVFactors:
@@ -50,30 +44,14 @@ class AttentionReadable(LayeredModel, Protocol):
 
         A norm in front of the block is folded in as far as it is linear: its scale and
         its centring, not its division by the size.
-
-        Args:
-            layer: Number of the block.
-            params: Parameters of the whole model.
-
-        Returns:
-            The two factors of every head.
         """
         ...
 
 
-@named_errors
 def attention_patterns(
     model: LayeredModel, params: Any, inputs: Any
 ) -> tuple[Float[Array, "*batch heads T T"], ...]:
     """Attention weights of every block on the same inputs.
-
-    Args:
-        model: A layered model that can be read.
-        params: Its parameters.
-        inputs: Its inputs.
-
-    Returns:
-        One array a block.
 
     Source: Olsson et al. (2022).
     """
@@ -93,3 +71,84 @@ def check_readable(model: LayeredModel) -> AttentionReadable:
             f"layered protocol, got {type(model).__name__}"
         )
     return model
+
+
+@dataclasses.dataclass(frozen=True)
+class LayeredStack:
+    """The layered model whose parameters are an attention stack.
+
+    Inputs and hidden states are ``(H, h_query)``, the output is the query token after
+    the last layer.
+
+    Args:
+        groups: Name and group of each weight matrix.
+        mask: ``"demos"``, ``"causal"`` or ``"none"``.
+        scale: Factor on the attention sum of every layer, the papers' 1/N.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from icltheory.attention import LinearAttentionStack
+        >>> from icltheory.layered import forward
+        >>> I = jnp.stack([jnp.eye(1)] * 2)
+        >>> params = LinearAttentionStack(I, I, I)
+        >>> model = LayeredStack.of(params)
+        >>> forward(model, params, (jnp.ones((1, 1)), jnp.ones(1))).tolist()
+        [10.0]
+        >>> [(spec.name, spec.path) for spec in model.matrices(1)]
+        [('W_V', ('W_V', 1)), ('W_K', ('W_K', 1)), ('W_Q', ('W_Q', 1))]
+
+    Source: Yao et al. (2024), section 3.1.
+    """
+
+    num_layers: int
+    groups: tuple[tuple[str, str], ...]
+    mask: Mask = "demos"
+    scale: float = 1.0
+
+    def __post_init__(self):
+        check_choice("mask", self.mask, MASKS)
+
+    @classmethod
+    def of(
+        cls, stack: AttentionStack, *, mask: Mask = "demos", scale: float = 1.0
+    ) -> "LayeredStack":
+        """Returns the layered model whose parameters are stacks such as this one."""
+        return cls(stack.num_layers, tuple(stack.groups.items()), mask, scale)
+
+    def embed(self, params: AttentionStack, inputs: Any) -> LayerOutput:
+        """Returns the tokens unchanged."""
+        H, h_query = inputs
+        return LayerOutput(*as_tokens(H, h_query, params.width))
+
+    def block(
+        self, layer: int, params: AttentionStack, hidden: LayerOutput
+    ) -> LayerOutput:
+        """Applies one attention layer."""
+        return params.layer(layer, *hidden, self.mask, scale=self.scale)
+
+    def read_out(
+        self, params: AttentionStack, hidden: LayerOutput
+    ) -> Float[Array, " n"]:
+        """Returns the query token."""
+        return hidden.h_query
+
+    def matrices(self, layer: int) -> tuple[MatrixSpec, ...]:
+        """The weight matrices of one layer: slices of leaves with a layer axis."""
+        if not 0 <= layer < self.num_layers:
+            raise ValueError(f"layer: expected 0 to {self.num_layers - 1}, got {layer}")
+        return tuple(MatrixSpec(name, g, (name, layer)) for name, g in self.groups)
+
+    def attention_weights(
+        self, layer: int, params: AttentionStack, hidden: LayerOutput
+    ) -> Float[Array, "1 P P"]:
+        """Attention weights of the single head, masked and without scale."""
+        return params.weights(layer, *hidden, self.mask)[None]
+
+    def ov_factors(self, layer: int, params: AttentionStack) -> OVFactors:
+        """Value matrix as the OV circuit of the single head."""
+        specs = {spec.name: spec for spec in self.matrices(layer)}
+        if "mlp" in dict(self.groups).values():
+            kind = type(params).__name__
+            raise ValueError(f"params: expected an attention-only stack, got {kind}")
+        W_V = get_matrix(params, specs["W_V"])
+        return OVFactors(jnp.eye(len(W_V), dtype=W_V.dtype)[None], W_V[None])

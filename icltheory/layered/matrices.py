@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from icltheory._checks import check_choice, check_shape
-from icltheory._named_errors import named_errors
+from icltheory._checks import check_choice, check_shape, real
 from icltheory._typing import Array, Float, PyTree
 
 __all__ = ["MatrixSpec", "get_matrix", "replace_matrix"]
@@ -19,24 +18,17 @@ __all__ = ["MatrixSpec", "get_matrix", "replace_matrix"]
 class MatrixSpec:
     """The path of one weight matrix in the parameters, and how it is stored.
 
-    ``path`` names a leaf of the parameter pytree by its keys, attribute names and
-    positions. Entries that are left when the leaf is reached index its leading axes, so
-    ``("W_V", 3)`` is layer 3 of a leaf with a leading layer axis.
-
-    The library and the papers speak of (out, in) matrices, ``W @ h``. A Flax kernel is
-    (in, out): say ``transposed=True``. A stored array with more than two axes, such as
-    the (in, heads, head_dim) kernel of an attention module, is flattened to the matrix
-    ``shape``. ``rows`` picks the output rows of one matrix out of a fused one, such as
-    the queries of a joint query-key-value kernel.
-
     Args:
         name: Name of the matrix within the layer, such as ``"W_V"``; what stands before
             a dot, as in ``"expert_3.W_in"``, names a unit that is pruned as one.
         group: ``"attn"`` or ``"mlp"``; ``"ends"`` outside of the layers.
-        path: Path to the leaf, and indices into its leading axes.
-        transposed: Whether the stored array is (in, out).
-        shape: The (out, in) shape of the stored matrix, if it is not stored as one.
-        rows: First output row and the one after the last, if not all.
+        path: Keys, attribute names and positions down to a leaf of the parameters, then
+            indices into its leading axes: ``("W_V", 3)`` is layer 3 of a leaf.
+        transposed: Whether the stored array is (in, out), as Flax kernels are.
+        shape: The (out, in) shape, if more than two axes are stored, such as (in,
+            heads, head_dim).
+        rows: First output row and the one after the last, of a fused matrix such as a
+            joint query-key-value kernel.
 
     Example:
         >>> spec = MatrixSpec("W_Q", "attn", ("h_0", "attn", "q", "kernel"), True)
@@ -63,10 +55,7 @@ class MatrixSpec:
 
 
 def modules_of(group: str, name: str) -> tuple[str, ...]:
-    """Returns the modules of a matrix: all, its group, its unit if any, and itself.
-
-    Outside of the layers there is no group: such a matrix is asked for by its name.
-    """
+    """Returns the modules of a matrix: all, its group, its unit if any, and itself."""
     if group == "ends":
         return (name,)
     unit = name.rpartition(".")[0]
@@ -78,16 +67,8 @@ def in_module(module: str, group: str, name: str) -> bool:
     return not set(module.split(",")).isdisjoint(modules_of(group, name))
 
 
-@named_errors
 def get_matrix(params: PyTree, spec: MatrixSpec) -> Float[Array, "out in"]:
-    """Reads one weight matrix, in the (out, in) form of the papers.
-
-    Args:
-        params: Parameters of the model.
-        spec: Which matrix.
-
-    Returns:
-        The matrix W, acting as ``W @ h``.
+    """Reads one weight matrix in the (out, in) form of the papers, ``W @ h``.
 
     Example:
         >>> import jax.numpy as jnp
@@ -101,19 +82,12 @@ def get_matrix(params: PyTree, spec: MatrixSpec) -> Float[Array, "out in"]:
     return W if spec.rows is None else W[_rows(spec, len(W))]
 
 
-@named_errors
 def replace_matrix(
     params: PyTree, spec: MatrixSpec, W: Float[ArrayLike, "_out _in"]
 ) -> PyTree:
-    """Returns parameters with one weight matrix replaced; the others are shared.
+    """Returns parameters with one weight matrix replaced by an (out, in) one.
 
-    Args:
-        params: Parameters of the model; left as they are.
-        spec: Which matrix.
-        W: Its new value in the (out, in) form, cast to the stored dtype.
-
-    Returns:
-        New parameters of the same structure, shapes and dtypes.
+    It is cast to the stored dtype; the other leaves are shared.
 
     Example:
         >>> import jax.numpy as jnp
@@ -124,7 +98,7 @@ def replace_matrix(
         ([[1.0], [2.0]], [[0.0], [0.0]])
     """
     leaf, index = _located(params, spec)
-    stored, new = leaf[index], jnp.asarray(W, leaf.dtype)
+    stored, new = leaf[index], jnp.asarray(real("W", W), leaf.dtype)
     old = _to_matrix(stored, spec)
     rows = _rows(spec, len(old))
     check_shape(spec.name, new, old[rows].shape)
@@ -135,7 +109,7 @@ def replace_matrix(
 
 
 def _located(params, spec):
-    """Returns the leaf on the path, of floating numbers, and the indices into it."""
+    """Returns the leaf on the path and the indices into it."""
     node, index = params, spec.path
     while index and not jax.tree_util.all_leaves([node]):
         entries, _ = _children(node)

@@ -5,18 +5,19 @@ layer 0 takes the embedding, and ``num_layers`` stands for what enters the read-
 blocks are run by a Python loop, because layers may differ in shape and in kind.
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import jax
+import numpy as np
 
-from icltheory._arguments import INTEGERS, holds_numbers, shown
-from icltheory._checks import check_positive_int
-from icltheory._named_errors import named_errors
+from icltheory._checks import check_positive_int, real
 from icltheory._typing import PyTree
 from icltheory.layered.matrices import MatrixSpec, get_matrix
 
 __all__ = [
+    "Batched",
     "LayeredModel",
     "all_hidden",
     "check_layered",
@@ -33,7 +34,8 @@ class LayeredModel(Protocol):
     """A model that is a sequence of blocks between an embedding and a read-out.
 
     Implementations are small and hashable, so that they can be static arguments of
-    ``jax.jit``; the parameters travel separately. Layers count from 0.
+    ``jax.jit``; ``params``, those of the whole model, travel separately. Layers count
+    from 0.
 
     Source: Yao et al. (2024), section 3.4.
     """
@@ -44,63 +46,72 @@ class LayeredModel(Protocol):
         ...
 
     def embed(self, params: Any, inputs: Any) -> Any:
-        """The hidden state that enters block 0.
-
-        Args:
-            params: Parameters of the whole model.
-            inputs: What the model takes.
-
-        Returns:
-            Hidden state, any pytree.
-        """
+        """The hidden state that enters block 0, any pytree."""
         ...
 
     def block(self, layer: int, params: Any, hidden: Any) -> Any:
-        """Applies one block.
-
-        Args:
-            layer: Number of the block.
-            params: Parameters of the whole model.
-            hidden: Hidden state that enters it.
-
-        Returns:
-            Hidden state that leaves it.
-        """
+        """The hidden state that leaves a block, from the one that enters it."""
         ...
 
     def read_out(self, params: Any, hidden: Any) -> Any:
-        """Outputs from the hidden state after the last block.
-
-        Args:
-            params: Parameters of the whole model.
-            hidden: Hidden state after the last block.
-
-        Returns:
-            Outputs of the model.
-        """
+        """Outputs from the hidden state after the last block."""
         ...
 
     def matrices(self, layer: int) -> tuple[MatrixSpec, ...]:
-        """The named weight matrices of one block.
-
-        Args:
-            layer: Number of the block.
-
-        Returns:
-            Where each matrix lives in the parameters.
-        """
+        """Where the named weight matrices of one block live in the parameters."""
         ...
 
 
-@named_errors
-def check_layered(model: Any) -> None:
-    """Raises unless an object has the methods of :class:`LayeredModel`.
+@dataclasses.dataclass(frozen=True)
+class Batched:
+    """A layered model on a batch: inputs, states and outputs gain a leading axis.
 
     Args:
-        model: The object.
+        model: A layered model that takes one prompt, such as
+            :class:`~icltheory.layered.LayeredStack`; its parameters stay as they are.
 
-    Returns:
-        Nothing.
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from icltheory.attention import LinearAttentionStack
+        >>> from icltheory.layered import LayeredStack, forward
+        >>> I = jnp.eye(1)[None]
+        >>> params = LinearAttentionStack(I, I, I)
+        >>> model = Batched(LayeredStack.of(params))
+        >>> prompts = (jnp.ones((2, 3, 1)), jnp.array([[1.0], [2.0]]))
+        >>> forward(model, params, prompts).tolist()
+        [[4.0], [8.0]]
+    """
+
+    model: LayeredModel
+
+    @property
+    def num_layers(self) -> int:
+        """Number of blocks."""
+        return self.model.num_layers
+
+    def embed(self, params: Any, inputs: Any) -> Any:
+        """The hidden states that enter block 0, one for each prompt."""
+        return jax.vmap(self.model.embed, (None, 0))(params, inputs)
+
+    def block(self, layer: int, params: Any, hidden: Any) -> Any:
+        """Applies one block to every prompt."""
+
+        def one(params, hidden):
+            return self.model.block(layer, params, hidden)
+
+        return jax.vmap(one, (None, 0))(params, hidden)
+
+    def read_out(self, params: Any, hidden: Any) -> Any:
+        """Outputs, one for each prompt."""
+        return jax.vmap(self.model.read_out, (None, 0))(params, hidden)
+
+    def matrices(self, layer: int) -> tuple[MatrixSpec, ...]:
+        """The weight matrices of the model of one prompt."""
+        return self.model.matrices(layer)
+
+
+def check_layered(model: Any) -> None:
+    """Raises unless an object is hashable and has the methods of a layered model.
 
     Example:
         >>> check_layered(3)
@@ -130,19 +141,10 @@ def check_layered(model: Any) -> None:
             raise ValueError(f"model: expected distinct names of matrices, got {names}")
 
 
-@named_errors
 def check_model(model: Any, params: PyTree, inputs: PyTree) -> None:
-    """Checks that a user's model works with this package; raises if not.
+    """Raises unless a model runs on an example of its inputs.
 
     Nothing is computed: shapes are followed through the layers.
-
-    Args:
-        model: The model.
-        params: Its parameters.
-        inputs: An example of what it takes.
-
-    Returns:
-        Nothing.
 
     Example:
         >>> import jax.numpy as jnp
@@ -154,8 +156,9 @@ def check_model(model: Any, params: PyTree, inputs: PyTree) -> None:
     """
     check_layered(model)
     for name, tree in (("params", params), ("inputs", inputs)):
-        if not all(map(holds_numbers, jax.tree.leaves(tree))):
-            raise ValueError(f"{name}: expected a tree of arrays, got {shown(tree)}")
+        for leaf in jax.tree.leaves(tree):
+            if not isinstance(leaf, jax.ShapeDtypeStruct):
+                real(name, leaf, keep=True)
     for layer in range(model.num_layers):
         for spec in model.matrices(layer):
             jax.eval_shape(lambda params, spec=spec: get_matrix(params, spec), params)
@@ -177,36 +180,17 @@ def _followed(name, function, *arguments):
         raise ValueError(f"model: expected {name} to run, got: {line}") from error
 
 
-@named_errors
 def forward(model: LayeredModel, params: PyTree, inputs: PyTree) -> Any:
-    """Runs the whole model.
-
-    Args:
-        model: The layered model.
-        params: Its parameters.
-        inputs: Its inputs.
-
-    Returns:
-        Its outputs.
-    """
+    """Runs the whole model and returns its outputs."""
     return forward_from(model, params, model.embed(params, inputs), 0)
 
 
-@named_errors
 def forward_from(model: LayeredModel, params: PyTree, hidden: Any, layer: int) -> Any:
     """Runs the model from the hidden state that enters block ``layer``.
 
     A sweep that changes only layer l computes the state before l once, with
-    :func:`hidden_before`, and calls this for every change.
-
-    Args:
-        model: The layered model.
-        params: Its parameters; blocks below ``layer`` are not used.
-        hidden: Hidden state that enters block ``layer``.
-        layer: From 0 to ``num_layers``; ``num_layers`` only reads out.
-
-    Returns:
-        Outputs of the model.
+    :func:`hidden_before`, and calls this for every change. ``num_layers`` only reads
+    out.
     """
     _check_layer(model, layer)
     for index in range(layer, model.num_layers):
@@ -214,21 +198,10 @@ def forward_from(model: LayeredModel, params: PyTree, hidden: Any, layer: int) -
     return model.read_out(params, hidden)
 
 
-@named_errors
 def hidden_before(
     model: LayeredModel, params: PyTree, inputs: PyTree, layer: int
 ) -> Any:
-    """Runs the blocks below ``layer`` and returns the hidden state that enters it.
-
-    Args:
-        model: The layered model.
-        params: Its parameters; blocks from ``layer`` on are not used.
-        inputs: Its inputs.
-        layer: From 0 (the embedding) to ``num_layers`` (what the read-out takes).
-
-    Returns:
-        Hidden state that enters block ``layer``.
-    """
+    """Runs the blocks below ``layer`` and returns the hidden state that enters it."""
     _check_layer(model, layer)
     hidden = model.embed(params, inputs)
     for index in range(layer):
@@ -236,25 +209,14 @@ def hidden_before(
     return hidden
 
 
-@named_errors
 def all_hidden(model: LayeredModel, params: PyTree, inputs: PyTree) -> tuple[Any, ...]:
-    """Hidden states at every depth; entry l enters block l.
-
-    Args:
-        model: The layered model.
-        params: Its parameters.
-        inputs: Its inputs.
-
-    Returns:
-        ``num_layers + 1`` hidden states, the embedding first.
-    """
+    """The hidden states at the depths 0 (the embedding) to ``num_layers``."""
     states = [model.embed(params, inputs)]
     for index in range(model.num_layers):
         states.append(model.block(index, params, states[-1]))
     return tuple(states)
 
 
-@named_errors
 def forward_edited(
     model: LayeredModel,
     params: PyTree,
@@ -263,18 +225,9 @@ def forward_edited(
 ) -> Any:
     """Runs the whole model with its hidden state changed at chosen depths.
 
-    Every causal experiment on the residual stream is of this form: to remove a
-    direction, to replace the state by that of another prompt, to add a vector.
-
-    Args:
-        model: The layered model.
-        params: Its parameters.
-        inputs: Its inputs.
-        edits: For a depth from 0 (the embedding) to ``num_layers`` (what the read-out
-            takes), a function of the hidden state there that returns the new one.
-
-    Returns:
-        Outputs of the model.
+    Such an edit removes a direction, adds a vector, or puts the state of another prompt
+    in place. ``edits`` has, for a depth from 0 to ``num_layers``, a function of the
+    hidden state there that returns the new one.
 
     Example:
         >>> import jax.numpy as jnp
@@ -291,7 +244,8 @@ def forward_edited(
     Source: Geiger et al. (2021), for experiments of this form.
     """
     for depth in edits:
-        if not isinstance(depth, INTEGERS) or not 0 <= depth <= model.num_layers:
+        whole = isinstance(depth, int | np.integer)
+        if not whole or not 0 <= depth <= model.num_layers:
             raise ValueError(
                 f"edits: expected depths from 0 to {model.num_layers}, got {depth!r}"
             )
