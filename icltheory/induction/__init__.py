@@ -8,10 +8,12 @@ Stability: provisional.
 """
 
 from icltheory.induction.circuit import InductionCircuit, induction_circuit
-from icltheory.induction.heads import HeadScores, head_copying, head_scores
 from icltheory.induction.scores import (
+    HeadScores,
     copying_ratio,
     copying_score,
+    head_copying,
+    head_scores,
     in_context_score,
     prefix_matching_score,
     previous_token_score,

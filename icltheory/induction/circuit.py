@@ -6,10 +6,9 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Integer, Real
 
-from icltheory._calculators import calculator
-from icltheory._checks import check_positive_int, check_shape
+from icltheory._checks import check_positive_int, check_shape, scalar
+from icltheory._core import Record, calculator
 from icltheory._precision import exact_products
-from icltheory._pytree import pytree
 from icltheory._typing import Array, Float
 from icltheory.attention import LayerOutput, SoftmaxAttentionStack
 from icltheory.layered import LayeredStack
@@ -17,15 +16,8 @@ from icltheory.layered import LayeredStack
 __all__ = ["InductionCircuit", "induction_circuit"]
 
 
-@pytree
-class InductionCircuit:
-    """A two-layer induction circuit with its embedding and read-out.
-
-    Args:
-        stack: The weights of both layers.
-        embedding: Token to residual stream, ``(V, n)``.
-        positions: Position to residual stream, ``(T, n)``.
-        unembedding: Residual stream to logits, ``(V, n)``.
+class InductionCircuit(Record):
+    """A two-layer induction circuit, its token and position tables and its read-out.
 
     Source: Olsson et al. (2022).
     """
@@ -41,14 +33,7 @@ class InductionCircuit:
         return LayeredStack.of(self.stack, mask="causal")
 
     def embed(self, tokens: Integer[ArrayLike, " P"]) -> LayerOutput:
-        """The residual stream of a sequence; its last token is the query.
-
-        Args:
-            tokens: Token numbers, at most as many as there are positions.
-
-        Returns:
-            What the layered model takes.
-        """
+        """The residual stream of a sequence; its last token is the query."""
         tokens = jnp.asarray(tokens)
         check_shape("tokens", tokens, ("T",))
         if len(tokens) > len(self.positions):
@@ -60,20 +45,13 @@ class InductionCircuit:
 
     @exact_products
     def logits(self, tokens: Integer[ArrayLike, " P"]) -> Float[Array, "P V"]:
-        """Logits of the next token at every position.
-
-        Args:
-            tokens: Token numbers.
-
-        Returns:
-            Logits.
-        """
+        """Logits of the next token at every position."""
         out = self.stack.apply(*self.embed(tokens), "causal")
         rows = jnp.concatenate([out.H[-1], out.h_query[-1:]])
         return rows @ self.unembedding.T
 
 
-@calculator
+@calculator(static=("vocab_size", "num_positions", "dtype"), strength=scalar)
 def induction_circuit(
     vocab_size: int,
     num_positions: int,
@@ -92,21 +70,17 @@ def induction_circuit(
         A^{(2)}_{t, j+1} \to 1 / |\{j < t : \mathrm{tok}_j = \mathrm{tok}_t\}| .
 
     Position 0 has no token before and reads itself; the keys of layer 2 leave it out.
+    Width 3 V + T for V tokens and sequences of at most T.
 
     Args:
-        vocab_size: V.
-        num_positions: Longest sequence T.
         strength: Logit c of a match; all others have 0, and weights leak like
             :math:`T e^{-c}`.
         dtype: Dtype of the weights; JAX's default float if left out.
 
-    Returns:
-        The circuit, of width 3 V + T.
-
     Example:
         >>> import jax.numpy as jnp
-        >>> circuit = induction_circuit(4, 8)
-        >>> circuit.logits(jnp.array([2, 0, 3, 2])).argmax(axis=1)[-1].tolist()
+        >>> logits = induction_circuit(4, 8).logits(jnp.array([2, 0, 3, 2]))
+        >>> logits.argmax(axis=1)[-1].tolist()
         0
 
     Source: Olsson et al. (2022), the mechanism of induction heads.

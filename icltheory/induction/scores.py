@@ -1,38 +1,55 @@
-"""Scores of induction heads on arrays: prefix matching, copying, in-context loss."""
+"""Scores of induction heads: on arrays, and of all heads of a layered model."""
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Integer
 
-from icltheory._calculators import calculator
-from icltheory._checks import check_finite, check_range, check_shape, check_values
+from icltheory._checks import Check, check_shape, finite, within
+from icltheory._core import Record, calculator
 from icltheory._precision import widened
-from icltheory._typing import Array, Bool, Float, Scalar
+from icltheory._typing import Array, Bool, Float, PyTree, Scalar
+from icltheory.layered import LayeredModel, attention_patterns
+from icltheory.layered.attention import check_readable
 
 __all__ = [
+    "HeadScores",
     "copying_ratio",
     "copying_score",
+    "head_copying",
+    "head_scores",
     "in_context_score",
     "prefix_matching_score",
     "prefix_targets",
     "previous_token_score",
 ]
 
+_weights = Check(lambda w: (w >= -1e-3) & (w <= 1 + 1e-3), "weights between 0 and 1")
+_some = Check(lambda number: number > 0, "a token that occurs twice and counts")
+_one = Check(lambda number: number > 0, "at least one True")
 
-def prefix_targets(tokens: Integer[ArrayLike, "..."]) -> Bool[Array, "..."]:
-    r"""Marks the tokens that followed earlier occurrences of the current token.
 
-    .. math:: \{ j + 1 \le t : j < t, \; \mathrm{tok}_j = \mathrm{tok}_t \}
-              \quad \text{in row } t .
+class HeadScores(Record):
+    """Induction scores of all heads of a model.
 
     Args:
-        tokens: Token numbers.
+        prefix_matching: Attention on what followed earlier occurrences.
+        previous_token: Attention on the token before.
+        uniform: Prefix-matching score of a head that attends to all tokens alike.
 
-    Returns:
-        Booleans; rows are queries t, columns are keys.
+    Source: Olsson et al. (2022).
+    """
+
+    prefix_matching: Float[Array, "layers heads"]
+    previous_token: Float[Array, "layers heads"]
+    uniform: Float[Array, ""]
+
+
+def prefix_targets(tokens: Integer[ArrayLike, "..."]) -> Bool[Array, "..."]:
+    r"""Marks in row t all j + 1 <= t with j < t whose token j is that at t.
 
     Example:
         >>> import jax.numpy as jnp
@@ -48,17 +65,25 @@ def prefix_targets(tokens: Integer[ArrayLike, "..."]) -> Bool[Array, "..."]:
     return before & allowed.reshape((1,) * (tokens.ndim - 1) + allowed.shape)
 
 
-def check_weights(attention: Array) -> None:
-    """Raises unless attention weights lie between 0 and 1, up to rounding."""
-    check_values(
-        "attention",
-        attention,
-        lambda weight: (weight >= -1e-3) & (weight <= 1 + 1e-3),
-        "weights between 0 and 1",
-    )
+def _counted(tokens, rows):
+    counted = jnp.any(prefix_targets(tokens), axis=-1)
+    return counted if rows is None else counted & jnp.asarray(rows, bool)
 
 
-@calculator
+def _weights_of_tokens(name, attention, given):
+    shape = np.shape(given["tokens"])
+    check_shape(name, attention, (*shape, *shape[-1:]))
+    return _weights(name, attention)
+
+
+def _repeated(name, tokens, given):
+    rows = given.get("rows")
+    if rows is not None:
+        check_shape("rows", rows, np.shape(tokens))
+    return _some(name, jnp.sum(_counted(tokens, rows)))
+
+
+@calculator(integers=("tokens", "rows"), attention=_weights_of_tokens, tokens=_repeated)
 def prefix_matching_score(
     attention: Float[ArrayLike, "..."],
     tokens: Integer[ArrayLike, "..."],
@@ -67,105 +92,83 @@ def prefix_matching_score(
     r"""Mean attention to tokens that followed earlier occurrences of the current one.
 
     .. math:: \frac{1}{|R|} \sum_{t \in R} \;
-              \sum_{j < t,\; \mathrm{tok}_j = \mathrm{tok}_t} A_{t, j + 1} ,
+              \sum_{j < t,\; \mathrm{tok}_j = \mathrm{tok}_t} A_{t, j + 1} \in [0, 1] ,
 
     over the positions R whose token occurred before. 1 for an induction head; the
     uniform head is at the mean of (occurrences before t) / (t + 1).
 
     Args:
         attention: Weights A of one head; rows are queries.
-        tokens: Token numbers.
-        rows: Positions that may count, such as the inputs of regression; all if left
-            out. Those whose token did not occur before never do.
-
-    Returns:
-        The score, between 0 and 1.
+        rows: Positions that may be in R, such as the inputs of regression.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> A = jnp.array([[1.0, 0, 0], [0.5, 0.5, 0], [0.25, 0.5, 0.25]])
-        >>> float(prefix_matching_score(A, jnp.array([5, 7, 5])))
+        >>> A = [[1.0, 0, 0], [0.5, 0.5, 0], [0.25, 0.5, 0.25]]
+        >>> float(prefix_matching_score(A, [5, 7, 5]))
         0.5
 
     Source: Olsson et al. (2022), prefix-matching score.
     """
     A, tokens = jnp.asarray(attention), jnp.asarray(tokens)
-    check_shape("attention", A, (*tokens.shape, tokens.shape[-1]))
-    check_weights(A)
-    targets = prefix_targets(tokens)
-    counted = jnp.any(targets, axis=-1)
-    if rows is not None:
-        check_shape("rows", rows, tokens.shape)
-        counted = counted & jnp.asarray(rows)
-    check_values(
-        "tokens",
-        jnp.sum(counted),
-        lambda number: number > 0,
-        "a token that occurs twice and counts",
-        "none",
-    )
-    matched = jnp.sum(jnp.where(targets, A, 0), axis=-1)
+    counted = _counted(tokens, rows)
+    matched = jnp.sum(jnp.where(prefix_targets(tokens), A, 0), axis=-1)
     return jnp.sum(jnp.where(counted, matched, 0)) / jnp.sum(counted)
 
 
-@calculator
+@calculator(attention=_weights)
 def previous_token_score(attention: Float[ArrayLike, "..."]) -> Scalar:
-    r"""Mean attention to the previous token, :math:`A_{t, t - 1}`, over t >= 1.
-
-    Args:
-        attention: Weights A of one head.
-
-    Returns:
-        The score, between 0 and 1.
+    r"""Mean attention of a head to the previous token, A_{t, t - 1} over t >= 1.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> float(previous_token_score(jnp.array([[1.0, 0.0], [0.75, 0.25]])))
+        >>> float(previous_token_score([[1.0, 0.0], [0.75, 0.25]]))
         0.75
 
     Source: Olsson et al. (2022), previous-token heads.
     """
     A = jnp.asarray(attention)
-    check_weights(A)
     if A.ndim < 2 or A.shape[-1] != A.shape[-2] or A.shape[-1] < 2:
         raise ValueError(f"attention: expected shape (..., T, T), got {A.shape}")
     return jnp.mean(jnp.diagonal(A, offset=-1, axis1=-2, axis2=-1))
 
 
-@calculator
+@calculator(circuit=finite)
 def copying_score(circuit: Float[ArrayLike, "_V _V"]) -> Scalar:
-    r"""Copying score of a circuit, from the real parts of its eigenvalues.
+    r"""Copying score of a circuit by its eigenvalues; 0 where all of them are 0.
 
     .. math:: \frac{\sum_i \operatorname{Re} \lambda_i}{\sum_i |\lambda_i|} \in [-1, 1]
-              \quad \text{of } W_U W_O W_V W_E .
-
-    A product of factors has the same nonzero eigenvalues in either order: the small
-    matrix :math:`W_V W_E W_U W_O` of a head, (head_dim, head_dim), serves as well. On
-    devices without a solver for general matrices give a NumPy array.
-
-    Args:
-        circuit: The matrix.
-
-    Returns:
-        The score; 0 where all eigenvalues are 0.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> float(copying_score(-jnp.eye(3)))
+        >>> float(copying_score([[-1.0, 0.0], [0.0, -2.0]]))
         -1.0
-        >>> float(copying_score(jnp.array([[0.0, 1.0], [-1.0, 0.0]])))
+        >>> float(copying_score([[0.0, 1.0], [-1.0, 0.0]]))
         0.0
 
     Source: Olsson et al. (2022), copying by eigenvalues.
     """
     check_shape("circuit", circuit, ("V", "V"))
-    check_finite("circuit", circuit)
     values = jnp.linalg.eigvals(widened(circuit))
     size = jnp.sum(jnp.abs(values))
     return jnp.where(size > 0, jnp.sum(values.real) / jnp.where(size > 0, size, 1), 0)
 
 
-@calculator
+def _in_circuit(name, tokens, given):
+    check_shape(name, tokens, ("T",))
+    check_shape("attention", given["attention"], (len(tokens), len(tokens)))
+    check_shape("circuit", given["circuit"], ("V", "V"))
+    return within(0, len(given["circuit"]) - 1)(name, tokens)
+
+
+def _one_row(name, rows, given):
+    check_shape(name, rows, np.shape(given["tokens"]))
+    return _one(name, rows.sum())
+
+
+@calculator(
+    integers=("tokens", "rows"),
+    attention=finite,
+    circuit=finite,
+    tokens=_in_circuit,
+    rows=_one_row,
+)
 def copying_ratio(
     attention: Float[ArrayLike, "_T _T"],
     circuit: Float[ArrayLike, "_V _V"],
@@ -177,54 +180,35 @@ def copying_ratio(
     .. math::
         \ell_t = \sum_s A_{t s} M_{:, \mathrm{tok}_s} , \qquad
         2 \cdot \frac{(\ell_t - \bar \ell_t)_+ [\mathrm{tok}_{s^*(t)}]}
-                     {\sum_v (\ell_t - \bar \ell_t)_+ [v]} - 1 ,
+                     {\sum_v (\ell_t - \bar \ell_t)_+ [v]} - 1 \in [-1, 1] ,
         \qquad s^*(t) = \operatorname*{argmax}_s A_{t s} ,
 
-    averaged over t; M is the circuit, and the bar the mean over the vocabulary.
+    averaged over t; the bar is the mean over the vocabulary. A position at which
+    nothing is raised counts -1.
 
     Args:
-        attention: Weights A of the head, ``(T, T)``.
-        circuit: :math:`M = W_U W_O W_V W_E`, ``(V, V)``, from tokens to logits.
-        tokens: Token numbers, ``(T,)``.
+        attention: Weights A of the head.
+        circuit: :math:`M = W_U W_O W_V W_E`, from tokens to logits.
         rows: Positions that count; all if left out.
 
-    Returns:
-        The score, between -1 and 1; a position at which nothing is raised counts -1.
-
     Example:
-        >>> import jax.numpy as jnp
-        >>> tokens = jnp.array([0, 1, 0])
-        >>> float(copying_ratio(jnp.eye(3), jnp.eye(2), tokens))
+        >>> float(copying_ratio([[1, 0], [0, 1]], [[1, 0], [0, 1]], [0, 1]))
         1.0
 
     Source: Olsson et al. (2022), copying score.
     """
     A, M, tokens = jnp.asarray(attention), jnp.asarray(circuit), jnp.asarray(tokens)
-    check_shape("tokens", tokens, ("T",))
-    check_shape("attention", A, (*tokens.shape, tokens.shape[0]))
-    check_finite("attention", A)
-    check_shape("circuit", M, ("V", "V"))
-    check_finite("circuit", M)
-    check_range("tokens", tokens, 0, M.shape[0] - 1)
     logits = A @ M[:, tokens].T
     raised = jnp.maximum(logits - jnp.mean(logits, axis=1, keepdims=True), 0)
     at = tokens[jnp.argmax(A, axis=1)]
     own = jnp.take_along_axis(raised, at[:, None], axis=1)[:, 0]
     total = jnp.sum(raised, axis=1)
     share = jnp.where(total > 0, own / jnp.where(total > 0, total, 1), 0)
-    counted = jnp.ones(tokens.shape, bool) if rows is None else jnp.asarray(rows)
-    check_shape("rows", counted, tokens.shape)
-    check_values(
-        "rows",
-        jnp.sum(counted),
-        lambda number: number > 0,
-        "at least one True",
-        "none",
-    )
+    counted = jnp.ones(tokens.shape, bool) if rows is None else jnp.asarray(rows, bool)
     return 2 * jnp.sum(jnp.where(counted, share, 0)) / jnp.sum(counted) - 1
 
 
-@calculator
+@calculator(static=("early", "late"))
 def in_context_score(
     losses: Float[ArrayLike, "..."],
     early: int | tuple[int, int] = 50,
@@ -232,24 +216,17 @@ def in_context_score(
 ) -> Scalar:
     r"""Loss late in the context minus loss early in it; negative if context helps.
 
-    Args:
-        losses: Loss at every position.
-        early: A position, or the first of several and the one after the last.
-        late: Likewise. The original compares positions 50 and 500.
-
-    Returns:
-        The difference of means.
+    ``early`` and ``late`` are a position, or the first of several and the one after the
+    last, on the last axis of the losses.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> float(in_context_score(jnp.array([3.0, 2.0, 1.0, 0.0]), (0, 2), (2, 4)))
+        >>> float(in_context_score([3.0, 2.0, 1.0, 0.0], (0, 2), (2, 4)))
         -2.0
 
     Source: Olsson et al. (2022), in-context learning score.
     """
     losses = jnp.asarray(losses)
-    parts = (_part(name, losses, at) for name, at in (("early", early), ("late", late)))
-    first, last = parts
+    first, last = _part("early", losses, early), _part("late", losses, late)
     return jnp.mean(last) - jnp.mean(first)
 
 
@@ -260,3 +237,85 @@ def _part(name: str, losses: Array, at: Any) -> Array:
             f"{name}: expected positions from 0 to {losses.shape[-1] - 1}, got {at}"
         )
     return losses[..., start:stop]
+
+
+def head_scores(
+    model: LayeredModel,
+    params: PyTree,
+    inputs: PyTree,
+    tokens: Integer[ArrayLike, "..."],
+    rows: Bool[ArrayLike, "..."] | None = None,
+) -> HeadScores:
+    """Prefix-matching and previous-token scores of every head.
+
+    Args:
+        model: A layered model whose attention can be read.
+        tokens: The number of the token at every position of the inputs; where they are
+            not tokens, numbers that are equal where they are.
+        rows: Positions that may count for prefix matching.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from icltheory.induction import induction_circuit
+        >>> circuit, tokens = induction_circuit(3, 6), jnp.array([0, 1, 2, 0, 1, 2])
+        >>> inputs = circuit.embed(tokens)
+        >>> scores = head_scores(circuit.model, circuit.stack, inputs, tokens)
+        >>> scores.prefix_matching.ravel().round(3).tolist()
+        [0.0, 1.0]
+
+    Source: Olsson et al. (2022).
+    """
+    tokens = jnp.asarray(tokens)
+    patterns = attention_patterns(model, params, inputs)
+    check_shape("tokens", tokens, patterns[0].shape[:-3] + patterns[0].shape[-1:])
+    heads = {pattern.shape[-3] for pattern in patterns}
+    if len(heads) > 1:
+        raise ValueError(f"model: expected as many heads in every layer, got {heads}")
+    weights = jnp.stack([jnp.moveaxis(pattern, -3, 0) for pattern in patterns])
+
+    def prefix(head):
+        return prefix_matching_score(head, tokens, rows)
+
+    place = jnp.arange(tokens.shape[-1])
+    uniform = (place[None] <= place[:, None]) / (place[:, None] + 1)
+    everywhere = jnp.broadcast_to(uniform, prefix_targets(tokens).shape)
+    return HeadScores(
+        prefix_matching=jax.vmap(jax.vmap(prefix))(weights),
+        previous_token=jax.vmap(jax.vmap(previous_token_score))(weights),
+        uniform=prefix(everywhere),
+    )
+
+
+@calculator(static=("model",), embedding=finite, unembedding=finite)
+def head_copying(
+    model: LayeredModel,
+    params: PyTree,
+    embedding: Float[ArrayLike, "_V _n"],
+    unembedding: Float[ArrayLike, "_V _n"],
+) -> Float[Array, "layers heads"]:
+    r"""Copying score in [-1, 1] of every head, from the direct path tokens to logits.
+
+    The eigenvalues are those of the small matrix :math:`W_V W_E W_U W_O`: no matrix of
+    the vocabulary's size is made. MLPs, other layers, biases and the division of norms
+    are left out, as in the original.
+
+    Example:
+        >>> from icltheory.induction import induction_circuit
+        >>> circuit = induction_circuit(3, 6)
+        >>> maps = circuit.embedding, circuit.unembedding
+        >>> head_copying(circuit.model, circuit.stack, *maps).round(6).ravel().tolist()
+        [0.0, 1.0]
+
+    Source: Olsson et al. (2022), copying by eigenvalues.
+    """
+    readable = check_readable(model)
+    W_E, W_U = jnp.asarray(embedding), jnp.asarray(unembedding)
+    check_shape("embedding", W_E, ("V", "n"))
+    check_shape("unembedding", W_U, W_E.shape)
+    through = W_E.T @ W_U  # (n, n): residual stream to logits, and back as tokens
+    rows = []
+    for layer in range(model.num_layers):
+        W_O, W_V = readable.ov_factors(layer, params)
+        small = jnp.einsum("hdn,nm,hme->hde", W_V, through, W_O)
+        rows.append(jnp.stack([copying_score(head) for head in small]))
+    return jnp.stack(rows)
