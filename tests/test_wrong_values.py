@@ -197,7 +197,7 @@ def patterns(rate):
         (lambda: grid(modules="attn"), "modules: expected a sequence, got 'attn'"),
         (
             lambda: jax.jit(lambda rank: pruning.clip(WIDE[0], rank=rank))(1),
-            "rank: expected an integer or None, got a traced value",
+            "rank: expected 1 <= rank <= 2, got a traced value",
         ),
         (
             lambda: risks.monte_carlo_risk(predictors.zero_prefixes, TASK, 0, 4),

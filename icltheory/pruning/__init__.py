@@ -11,32 +11,37 @@ Stability: stable.
 from icltheory.pruning.choice import (
     LayerChoice,
     RateChoice,
+    Selection,
     choose_layers,
     choose_rate,
+    corrected_selection,
 )
-from icltheory.pruning.clipping import FrobeniusSplit, clip, frobenius_split
-from icltheory.pruning.composition import Composition, compose
-from icltheory.pruning.depth import DepthTable, depth_table
-from icltheory.pruning.examples import (
-    UpdateBound,
-    UpdateSplit,
-    update_split,
-    update_upper_bound,
+from icltheory.pruning.clipping import (
+    FrobeniusSplit,
+    clip,
+    frobenius_split,
+    magnitude_prune,
+    prune_rows,
+    whiten,
 )
 from icltheory.pruning.interventions import Intervention, prune_modules
-from icltheory.pruning.magnitude import magnitude_prune
 from icltheory.pruning.modules import module_matrices, prune_module
-from icltheory.pruning.neurons import prune_rows
 from icltheory.pruning.rates import Rank, kept_parameters, rank_for_rate
-from icltheory.pruning.selection import Selection, corrected_selection
 from icltheory.pruning.spectra import (
     MatrixSpectrum,
     by_layer,
     module_spectra,
     random_condition_number,
 )
-from icltheory.pruning.sweeps import sweep, sweep_grid
-from icltheory.pruning.whitening import whiten
+from icltheory.pruning.sweeps import Composition, compose, sweep, sweep_grid
+from icltheory.pruning.updates import (
+    DepthTable,
+    UpdateBound,
+    UpdateSplit,
+    depth_table,
+    update_split,
+    update_upper_bound,
+)
 
 __all__ = [
     "Composition",

@@ -1,23 +1,45 @@
-"""Clips one matrix to a lower rank, and measures the kept and removed parts."""
+"""Prunes one matrix: to a lower rank, by the magnitude of its entries, by its rows."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
+from jaxtyping import Real
 
-from icltheory._calculators import calculator
-from icltheory._checks import check_count, check_finite, check_range, check_shape
-from icltheory._names import Rule
-from icltheory._precision import exact_products, finite_or_nan
-from icltheory._typing import Array, Float, Int, Scalar
-from icltheory.linalg import low_rank_approximation
-from icltheory.pruning.rates import check_one_of, rank_for_rate
+from icltheory._checks import (
+    Check,
+    check_choice,
+    check_shape,
+    count,
+    finite,
+    is_tracer,
+    one_line,
+    scalar,
+    within,
+)
+from icltheory._core import calculator
+from icltheory._names import Order, Rule
+from icltheory._precision import exact_products, finite_or_nan, widened
+from icltheory._typing import Array, Float, Int, PRNGKey, Scalar
+from icltheory.linalg import SVD, low_rank_approximation, svd
+from icltheory.pruning.rates import check_one_of, kept_of, rank_for_rate
 
-__all__ = ["FrobeniusSplit", "clip", "frobenius_split"]
+__all__ = [
+    "FrobeniusSplit",
+    "clip",
+    "frobenius_split",
+    "magnitude_prune",
+    "prune_rows",
+    "whiten",
+]
+
+ORDERS = ("magnitude", "reverse", "random")
+_whole = Check(lambda n: n == n // 1, "a whole number")
 
 
-@calculator(compiled=False)
+@calculator(compiled=False, static=("rate", "rank", "rule"), W=finite)
 def clip(
     W: Float[ArrayLike, "*_shape"],
     *,
@@ -35,34 +57,84 @@ def clip(
     :func:`~icltheory.linalg.low_rank_approximation` and survives repeated values.
 
     Args:
-        W: The matrix, ``(m, n)``.
+        W: The matrix.
         rate: Clipping rate :math:`\xi`, in [0, 1); this or ``rank``.
         rank: Rank r, from 1 to min(m, n); this or ``rate``.
-        rule: How a rate becomes a rank: ``"floor"``, ``"nearest"`` or ``"ceil"``.
-
-    Returns:
-        :math:`W_r`, with the dtype of ``W``.
+        rule: How a rate becomes a rank, see :func:`rank_for_rate`.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> clip(jnp.diag(jnp.array([3.0, 1.0])), rate=0.5).round(6).tolist()
+        >>> clip([[3.0, 0.0], [0.0, 1.0]], rate=0.5).round(6).tolist()
         [[3.0, 0.0], [0.0, 0.0]]
 
     Source: Yao et al. (2024), section 2; Eckart and Young (1936).
     """
-    check_shape("W", W, ("m", "n"))
-    check_finite("W", W)
-    W = jnp.asarray(W)
-    rank = resolve_rank(W.shape, rate, rank, rule)
+    W, rank = _matrix_and_rank(W, rate, rank, rule)
     return W if rank == min(W.shape) else low_rank_approximation(W, rank)
 
 
-class FrobeniusSplit(NamedTuple):
-    """Squared Frobenius norms of the two parts of a clipped matrix.
+@calculator(compiled=False, static=("rate", "rank", "rule"), W=finite)
+def whiten(
+    W: Float[ArrayLike, "*_shape"],
+    *,
+    rate: Any = None,
+    rank: int | None = None,
+    rule: Rule = "floor",
+) -> Float[Array, "m n"]:
+    r"""Keeps the r largest singular directions and makes their singular values equal.
 
-    Args:
-        kept: Squared norm of the part that is kept.
-        removed: Squared norm of the part that is dropped.
+    .. math:: W \mapsto \bar s_r \sum_{i \le r} u_i v_i^\top , \qquad
+        \bar s_r = \Big( \frac1r \sum_{i \le r} s_i^2 \Big)^{1/2}
+
+    The spaces and the Frobenius norm are those of :func:`clip`, whose arguments it
+    takes, and the condition number of what is kept is 1. Beside it clipping shows what
+    the sizes of the singular values matter, apart from the directions. At rate 0 or
+    full rank the matrix itself is returned, unchanged: that is the unpruned model.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> W = jnp.diag(jnp.array([7.0, 1.0, 0.5, 0.1]))
+        >>> jnp.diag(whiten(W, rate=0.5)).round(6).tolist()
+        [5.0, 5.0, 0.0, 0.0]
+
+    Source: Yao et al. (2024), section 3.4, which chooses layers by condition numbers.
+    """
+    W, rank = _matrix_and_rank(W, rate, rank, rule)
+    if rank == min(W.shape):
+        return W
+    return equal_values(svd(widened(W)), rank).astype(W.dtype)
+
+
+@exact_products
+def equal_values(parts: SVD, rank: int | Int[Array, ""]) -> Float[Array, "m n"]:
+    """First ``rank`` directions, with the root mean square of their singular values."""
+    keep = jnp.arange(parts.s.shape[-1]) < rank
+    mean_square = jnp.sum(jnp.where(keep, parts.s**2, 0)) / jnp.maximum(rank, 1)
+    equal = jnp.where(keep, jnp.sqrt(mean_square), 0)
+    return (parts.U * equal[None, :]) @ parts.Vt
+
+
+def _matrix_and_rank(W, rate, rank, rule):
+    check_shape("W", W, ("m", "n"))
+    W = jnp.asarray(W)
+    return W, resolve_rank(W.shape, rate, rank, rule)
+
+
+def resolve_rank(shape: tuple[int, ...], rate: Any, rank: Any, rule: Rule) -> int:
+    """Returns the rank given by exactly one of a rate and a rank."""
+    if 0 in shape:
+        raise ValueError(f"W: expected at least one entry, got shape {shape}")
+    check_one_of(rate=rate, rank=rank)
+    if rank is None:
+        return rank_for_rate(shape, rate, rule)
+    known = not is_tracer(rank) and not isinstance(rank, bool)
+    if not known or rank not in range(1, min(shape) + 1):
+        got = one_line(rank)
+        raise ValueError(f"rank: expected 1 <= rank <= {min(shape)}, got {got}")
+    return int(rank)
+
+
+class FrobeniusSplit(NamedTuple):
+    """Squared Frobenius norms of the kept and the removed part of a clipped matrix.
 
     Source: Eckart and Young (1936).
     """
@@ -71,44 +143,35 @@ class FrobeniusSplit(NamedTuple):
     removed: Scalar
 
 
-@calculator
+def _up_to_size(name, rank, given):
+    check_shape("W", given["W"], ("m", "n"))
+    return count(0, min(jnp.shape(given["W"])))(name, rank)
+
+
+@calculator(integers=("rank",), W=finite, rank=_up_to_size)
 def frobenius_split(
     W: Float[ArrayLike, "*_shape"], rank: int | Int[Array, ""]
 ) -> FrobeniusSplit:
-    r"""Squared Frobenius norms of what clipping keeps and removes.
+    r"""Squared Frobenius norms of what clipping to rank r keeps and removes.
 
     .. math::
         \|W_r\|_F^2 = \sum_{i \le r} s_i^2 , \qquad
-        \|W - W_r\|_F^2 = \sum_{i > r} s_i^2 .
+        \|W - W_r\|_F^2 = \sum_{i > r} s_i^2 , \qquad 0 \le r \le \min(m, n) .
 
     Both are squared, and read off the singular values: the product :math:`W_r` is never
     formed, and the two add up to :math:`\|W\|_F^2`. The derivatives are exact,
     :math:`2 W_r` and :math:`2 (W - W_r)`, also where values repeat; at a tie across the
-    cut they are one choice among many.
-
-    Args:
-        W: The matrix, ``(m, n)``.
-        rank: Rank r, from 0 to min(m, n); may be traced.
-
-    Returns:
-        ``(kept, removed)``.
+    cut they are one choice among many. The rank may be traced.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> split = frobenius_split(jnp.diag(jnp.array([3.0, 2.0, 1.0])), 1)
+        >>> split = frobenius_split([[3.0, 0, 0], [0, 2, 0], [0, 0, 1]], 1)
         >>> round(float(split.kept), 6), round(float(split.removed), 6)
         (9.0, 5.0)
 
     Source: Yao et al. (2024), Example 1, with its line (**) read with squares.
     """
-    check_shape("W", W, ("m", "n"))
-    check_finite("W", W)
-    W = jnp.asarray(W)
-    size = min(W.shape)
-    check_range("rank", rank, 0, size)
-    check_count("rank", rank)
-    wide = W.astype(jnp.promote_types(W.dtype, jnp.float32))
-    return FrobeniusSplit(*_split(wide, jnp.arange(size) < rank))
+    wide = widened(W)
+    return FrobeniusSplit(*_split(wide, jnp.arange(min(wide.shape)) < rank))
 
 
 @jax.custom_jvp
@@ -128,13 +191,124 @@ def _split_jvp(primals, tangents):
     return (kept, removed), (kept_moves, removed_moves)
 
 
-def resolve_rank(shape: tuple[int, ...], rate: Any, rank: Any, rule: Rule) -> int:
-    """Returns the rank given by exactly one of a rate and a rank."""
-    if 0 in shape:
-        raise ValueError(f"W: expected at least one entry, got shape {shape}")
-    check_one_of(rate=rate, rank=rank)
-    if rank is None:
-        return rank_for_rate(shape, rate, rule)
-    if isinstance(rank, bool) or int(rank) != rank or not 1 <= rank <= min(shape):
-        raise ValueError(f"rank: expected 1 <= rank <= {min(shape)}, got {rank}")
-    return int(rank)
+@calculator(compiled=False, static=("rate", "kept", "rule"), W=finite)
+def magnitude_prune(
+    W: Float[ArrayLike, "*_shape"],
+    *,
+    rate: Any = None,
+    kept: int | None = None,
+    rule: Rule = "floor",
+) -> Float[Array, "m n"]:
+    r"""Sets the entries of smallest magnitude to zero.
+
+    .. math:: W_{ij} \mapsto W_{ij}\, 1[\,|W_{ij}| \text{ is among the } p \text{
+        largest}\,] , \qquad p = \lfloor (1 - \xi)\, m n + 10^{-9} m n \rfloor
+
+    The count is exact, by the rational rule of :func:`rank_for_rate`. Of equal
+    magnitudes the one that comes first, row by row, is dropped first. At rate 0 the
+    matrix is returned unchanged. To compare with clipping at rank r on equal storage
+    ask for ``kept=kept_parameters(W.shape, r)``. Cost of one sort.
+
+    Args:
+        W: The matrix.
+        rate: Share :math:`\xi` of the entries to drop, in [0, 1); this or ``kept``.
+        kept: Number p of entries to keep, from 0 to m n; this or ``rate``.
+        rule: How a rate becomes a count: ``"floor"``, ``"nearest"`` or ``"ceil"``.
+
+    Example:
+        >>> magnitude_prune([[3.0, -1.0], [1.0, -4.0]], rate=0.25).tolist()
+        [[3.0, 0.0], [1.0, -4.0]]
+
+    Source: Frankle and Carbin (2018), section 1.
+    """
+    check_shape("W", W, ("m", "n"))
+    W = jnp.asarray(W)
+    check_one_of(rate=rate, kept=kept)
+    kept = kept_of(W.size, rate, rule) if kept is None else kept
+    if not 0 <= kept <= W.size:
+        raise ValueError(f"kept: expected 0 <= kept <= {W.size}, got {kept}")
+    return magnitude_cutter(W)(kept)
+
+
+def magnitude_cutter(W: Float[Array, "m n"]) -> Callable[[Any], Array]:
+    """Sorts a matrix once and returns a function that keeps any number of entries."""
+    order = jnp.argsort(jnp.abs(W).ravel(), stable=True)
+    place = _inverse(order).reshape(W.shape)
+
+    def cut(kept: int | Int[Array, ""]) -> Float[Array, "m n"]:
+        return jnp.where(place >= W.size - kept, W, 0)
+
+    return cut
+
+
+def _inverse(order):
+    """Place of each entry in an order."""
+    numbers = jnp.arange(order.size, dtype=order.dtype)
+    return jnp.zeros_like(order).at[order].set(numbers)
+
+
+def _of_rows(name, kept, given):
+    most = jnp.shape(given["W"])[0]
+    return (scalar & within(0, most) & _whole)(name, kept)
+
+
+@calculator(
+    static=("order",),
+    integers=("kept",),
+    fraction=scalar & within(0, 1),
+    kept=_of_rows,
+)
+def prune_rows(
+    W: Float[ArrayLike, "m n"],
+    fraction: Real[ArrayLike, ""] | None = None,
+    *,
+    kept: Any = None,
+    order: Order = "magnitude",
+    key: PRNGKey | None = None,
+) -> Float[Array, "m n"]:
+    r"""Sets rows of a matrix, its neurons, to zero in order of their norm.
+
+    .. math:: W_{i \cdot} \mapsto W_{i \cdot}\, 1[\text{place of } i \ge r] , \qquad
+        r = \operatorname{round}(R m) ,
+
+    where the place counts rows by :math:`\|W_{i \cdot}\|_2` from the smallest
+    (``"magnitude"``), from the largest (``"reverse"``), or at random. Of equal norms
+    the first row goes first; a half rounds to even. Rows that are kept are unchanged to
+    the bit. Fraction and count may be traced: a sweep over rates is one ``vmap``, with
+    one sort.
+
+    Args:
+        W: The matrix.
+        fraction: Share R of the rows to drop, in [0, 1]; this or ``kept``.
+        kept: Number m - r of rows to keep, from 0 to m; this or ``fraction``.
+        order: ``"magnitude"``, ``"reverse"`` or ``"random"``.
+        key: Random key, for ``"random"`` alone.
+
+    Example:
+        >>> W = [[3.0, 4.0], [1.0, 0.0], [0.0, 2.0]]
+        >>> prune_rows(W, 1 / 3).tolist()
+        [[3.0, 4.0], [0.0, 0.0], [0.0, 2.0]]
+        >>> prune_rows(W, kept=1, order="reverse").tolist()
+        [[0.0, 0.0], [1.0, 0.0], [0.0, 0.0]]
+
+    Source: Li et al. (2024), Theorem 3.
+    """
+    check_shape("W", W, ("m", "n"))
+    check_choice("order", order, ORDERS)
+    if (order == "random") != (key is not None):
+        expected, got = ("a key", "None") if key is None else ("None", "a key")
+        raise ValueError(f"key: expected {expected} with order {order!r}, got {got}")
+    check_one_of(fraction=fraction, kept=kept)
+    W = jnp.asarray(W)
+    m = W.shape[0]
+    if kept is None:
+        removed = jnp.round(jnp.asarray(fraction, float) * m)
+    else:
+        removed = m - jnp.asarray(kept)
+    if key is not None:
+        place = jax.random.permutation(key, m)
+    else:
+        norms = jnp.linalg.norm(widened(W), axis=1)
+        signed = norms if order == "magnitude" else -norms
+        place = _inverse(jnp.argsort(signed, stable=True))
+    return jnp.where((place >= removed)[:, None], W, jnp.zeros((), W.dtype))

@@ -30,8 +30,7 @@ class Intervention:
 
     Args:
         layer: Number of the layer, from 0; ``None`` outside of the layers.
-        matrices: Names of matrices or modules, such as ``("W_Q", "W_K")``; or one text
-            with the names joined by commas.
+        matrices: Names of matrices or modules, a tuple or joined by commas.
         rate: Clipping rate :math:`\xi`, in [0, 1); this or ``rank``.
         rank: Rank that is left, at least 1; this or ``rate``.
 
@@ -64,15 +63,7 @@ class Intervention:
 
     @classmethod
     def parse(cls, text: str) -> "Intervention":
-        """Parses an intervention from text.
-
-        Args:
-            text: ``LAYER:MATRICES:STRENGTH`` or ``MATRICES:STRENGTH``; a strength is a
-                rate, or ``rank=`` and a number.
-
-        Returns:
-            The intervention.
-        """
+        """Parses ``LAYER:MATRICES:STRENGTH`` or ``MATRICES:STRENGTH``."""
         layer, names, strength = _parts(text)
         try:
             if layer is not None and not layer.isdecimal():
@@ -95,14 +86,7 @@ class Intervention:
         return strength_of(self.rate, self.rank)
 
     def specs(self, model: LayeredModel) -> tuple[MatrixSpec, ...]:
-        """Returns the matrix specs in the parameters of a model.
-
-        Args:
-            model: The layered model.
-
-        Returns:
-            One record for each matrix.
-        """
+        """Where each matrix lives in the parameters of a model."""
         return module_matrices(model, self.layer, self.module)
 
     def __str__(self) -> str:
@@ -175,26 +159,16 @@ def prune_modules(
 ) -> PyTree:
     """Prunes several modules, each at its own rate or to its own rank.
 
-    No matrix may occur twice, so the order of the interventions plays no part.
-
-    Args:
-        model: The layered model.
-        params: Its parameters; left as they are.
-        interventions: What is pruned, as records or as text such as ``"26:mlp:0.9"``.
-        rule: How a rate becomes a rank: ``"floor"``, ``"nearest"`` or ``"ceil"``.
-        at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
-        method: ``"svd"``, ``"magnitude"`` or ``"whitened"``.
-
-    Returns:
-        New parameters.
+    Interventions are records or text such as ``"26:mlp:0.9"``. No matrix may occur
+    twice, so their order plays no part. The other arguments and the result are those of
+    :func:`prune_module`.
 
     Example:
         >>> import jax.numpy as jnp
-        >>> from icltheory.attention import LinearAttentionStack
-        >>> from icltheory.layered import LayeredStack
+        >>> from icltheory import attention, layered
         >>> W = jnp.diag(jnp.array([2.0, 1.0]))[None]
-        >>> stack = LinearAttentionStack(W, W, W)
-        >>> model = LayeredStack.of(stack)
+        >>> stack = attention.LinearAttentionStack(W, W, W)
+        >>> model = layered.LayeredStack.of(stack)
         >>> new = prune_modules(model, stack, ["0:W_V:0.5", "0:W_K:rank=2"])
         >>> new.W_V[0].round(6).tolist(), new.W_K[0].tolist()
         ([[2.0, 0.0], [0.0, 0.0]], [[2.0, 0.0], [0.0, 1.0]])

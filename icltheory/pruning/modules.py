@@ -9,9 +9,10 @@ import jax.numpy as jnp
 
 from icltheory._checks import (
     check_choice,
-    check_finite,
     check_nonnegative_int,
-    concrete,
+    checked,
+    finite,
+    is_tracer,
 )
 from icltheory._names import PruningMethod, Rule
 from icltheory._typing import Array, Float, PyTree
@@ -24,7 +25,7 @@ from icltheory.layered import (
 )
 from icltheory.layered.matrices import in_module
 from icltheory.linalg import SVD, svd
-from icltheory.pruning.magnitude import magnitude_cutter
+from icltheory.pruning.clipping import equal_values, magnitude_cutter
 from icltheory.pruning.rates import (
     Rank,
     check_ranks,
@@ -32,7 +33,6 @@ from icltheory.pruning.rates import (
     rank_for_rate,
     strength_of,
 )
-from icltheory.pruning.whitening import equal_values
 
 __all__ = ["module_matrices", "prune_module"]
 
@@ -44,7 +44,7 @@ METHODS = ("svd", "magnitude", "whitened")
 def module_matrices(
     model: LayeredModel, layer: int | None, module: str
 ) -> tuple[MatrixSpec, ...]:
-    """Returns the weight matrices of a module by its name.
+    """Where the weight matrices of a module live; a matrix with two names, once.
 
     A model may have matrices outside of its layers, such as a table of embeddings: its
     method ``end_matrices()`` returns where they live.
@@ -56,9 +56,6 @@ def module_matrices(
             ``"expert_3"``; ``"attn"``, ``"mlp"``, or ``"all"``; or several of these,
             joined by commas. Outside of the layers names of matrices alone.
 
-    Returns:
-        Where each of them lives; a matrix that has two names, once.
-
     Example:
         >>> from icltheory.layered import LayeredStack
         >>> groups = (("W_V", "attn"), ("W_K", "attn"), ("W_Q", "attn"))
@@ -68,25 +65,25 @@ def module_matrices(
     Source: Yao et al. (2024), section 2 and Algorithm 1.
     """
     check_layered(model)
-    specs = end_matrices(model) if layer is None else _of_layer(model, layer)
+    if layer is None:
+        specs = end_matrices(model)
+    else:
+        check_nonnegative_int("layer", layer)
+        if layer >= model.num_layers:
+            last = model.num_layers - 1
+            raise ValueError(f"layer: expected 0 to {last}, got {layer}")
+        specs = model.matrices(layer)
     # Modules in order of size: all, groups, units, single matrices.
     known = [
         name for depth in range(4) for s in specs for name in s.modules[depth:][:1]
     ]
     for name in module.split(","):
         check_choice("module", name, tuple(dict.fromkeys(known)))
-    found = [spec for spec in specs if in_module(module, spec.group, spec.name)]
     first: dict[Any, MatrixSpec] = {}
-    for spec in found:
-        first.setdefault((spec.path, spec.rows), spec)
+    for spec in specs:
+        if in_module(module, spec.group, spec.name):
+            first.setdefault((spec.path, spec.rows), spec)
     return tuple(first.values())
-
-
-def _of_layer(model: LayeredModel, layer: int) -> tuple[MatrixSpec, ...]:
-    check_nonnegative_int("layer", layer)
-    if not 0 <= layer < model.num_layers:
-        raise ValueError(f"layer: expected 0 to {model.num_layers - 1}, got {layer}")
-    return model.matrices(layer)
 
 
 def end_matrices(model: LayeredModel) -> tuple[MatrixSpec, ...]:
@@ -125,30 +122,26 @@ def prune_module(
     at_least_one: bool = False,
     method: PruningMethod = "svd",
 ) -> PyTree:
-    r"""Prunes all matrices of a module at one rate, or to one rank.
+    r"""Returns parameters with the matrices of a module pruned, at one rate or rank.
+
+    At rate 0 every weight is unchanged to the bit.
 
     Args:
-        model: The layered model.
-        params: Its parameters; left as they are.
         layer: Number of the layer, from 0; ``None`` for matrices outside of the layers.
         module: Matrix or group, see :func:`module_matrices`.
         rate: Clipping rate :math:`\xi`, in [0, 1); this or ``rank``.
         rank: Largest rank that is left, see :class:`Rank`; this or ``rate``.
-        rule: How a rate becomes a rank: ``"floor"``, ``"nearest"`` or ``"ceil"``.
+        rule: How a rate becomes a rank, see :func:`rank_for_rate`.
         at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
-        method: ``"svd"``, ``"magnitude"`` or ``"whitened"``, see
-            :func:`~icltheory.pruning.whiten`.
-
-    Returns:
-        New parameters; at rate 0 every weight is unchanged to the bit.
+        method: ``"svd"`` (:func:`clip`), ``"magnitude"`` (:func:`magnitude_prune`) or
+            ``"whitened"`` (:func:`whiten`).
 
     Example:
         >>> import jax.numpy as jnp
-        >>> from icltheory.attention import LinearAttentionStack
-        >>> from icltheory.layered import LayeredStack
+        >>> from icltheory import attention, layered
         >>> W = jnp.diag(jnp.array([2.0, 1.0]))[None]
-        >>> stack = LinearAttentionStack(W, W, W)
-        >>> new = prune_module(LayeredStack.of(stack), stack, 0, "W_V", 0.5)
+        >>> stack = attention.LinearAttentionStack(W, W, W)
+        >>> new = prune_module(layered.LayeredStack.of(stack), stack, 0, "W_V", 0.5)
         >>> new.W_V[0].round(6).tolist(), new.W_K[0].tolist()
         ([[2.0, 0.0], [0.0, 0.0]], [[2.0, 0.0], [0.0, 1.0]])
 
@@ -165,8 +158,7 @@ def prune_module(
         )
     kept = cutting.kept_table(params, specs, [strength])[0]
     for spec, size in zip(specs, kept, strict=True):
-        W = get_matrix(params, spec)
-        check_finite(spec.name, W)
+        W = checked(spec.name, get_matrix(params, spec), finite)
         params = replace_matrix(params, spec, cutting.cutter(W)(size))
     return params
 
@@ -229,10 +221,10 @@ _RANKS = 256
 
 def _first(parts: SVD, rank: Any) -> SVD:
     """Returns the leading part of a decomposition that a rank needs, rounded up."""
-    known, full = concrete(rank), parts.s.shape[-1]
-    if known is None or not 0 <= (size := int(known)) <= full:
+    full = parts.s.shape[-1]
+    if is_tracer(rank) or not 0 <= rank <= full:
         return parts
-    size = min(max(-(-size // _RANKS), 1) * _RANKS, full)
+    size = min(max(-(-int(rank) // _RANKS), 1) * _RANKS, full)
     return SVD(parts.U[..., :size], parts.s[..., :size], parts.Vt[..., :size, :])
 
 

@@ -7,7 +7,6 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-import jax
 import numpy as np
 
 from icltheory._checks import (
@@ -15,13 +14,14 @@ from icltheory._checks import (
     check_nonnegative_int,
     check_positive_int,
     check_sequence,
+    is_tracer,
 )
 from icltheory._names import Rule
 
 __all__ = ["Rank", "kept_parameters", "rank_for_rate"]
 
 RULES = ("floor", "nearest", "ceil")
-_RATES = "rates: expected numbers"
+_RATE = "rate: expected a number"
 _GUARD = Fraction(1, 10**9)
 # Rounding of float32, which prints computed numbers with 6 or more decimal places and
 # at most 9 digits.
@@ -30,13 +30,10 @@ _SINGLE = Fraction(2, 10**7)
 
 @dataclass(frozen=True)
 class Rank:
-    r"""A rank, in lists of strengths that also contain rates.
+    r"""A rank r >= 1, in lists of strengths that also contain rates.
 
     A matrix becomes its best approximation of rank at most r, so that one with
     :math:`\min(m, n) \le r` stays as it is.
-
-    Args:
-        value: The rank r, at least 1.
 
     Example:
         >>> str(Rank(8))
@@ -81,9 +78,6 @@ def rank_for_rate(
         rule: ``"floor"``, ``"nearest"`` or ``"ceil"``.
         at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
 
-    Returns:
-        The rank r, from 1 to min(m, n); min(m, n) at rate 0.
-
     Example:
         >>> [rank_for_rate((4096, 4096), xi) for xi in (0, 0.1, 0.9, 0.99, 0.995)]
         [4096, 3686, 409, 40, 20]
@@ -92,7 +86,7 @@ def rank_for_rate(
 
     Source: Yao et al. (2024), sections 2 and C.2.
     """
-    size = min(_matrix_shape(shape))
+    size = min(matrix_shape(shape))
     rank = kept_of(size, rate, rule)
     if rank == 0 and not at_least_one:
         raise ValueError(
@@ -102,20 +96,11 @@ def rank_for_rate(
 
 
 def kept_parameters(shape: tuple[int, ...], rank: int) -> int:
-    r"""Number of parameters at rank r: two thin factors, or the whole matrix.
-
-    .. math:: \min\{ r (m + n),\; m n \}
+    r"""Number of parameters at rank r: min{r (m + n), m n}, of two thin factors or all.
 
     The factors save nothing above :math:`r = m n / (m + n)`, half of the full rank for
     a square matrix. Magnitude pruning at rate :math:`\xi` keeps
     :math:`(1 - \xi)\, m n` entries and has to store where they stand as well.
-
-    Args:
-        shape: The (m, n) of the matrix.
-        rank: Its rank r.
-
-    Returns:
-        The count.
 
     Example:
         >>> kept_parameters((100, 100), 10), kept_parameters((100, 100), 90)
@@ -123,17 +108,26 @@ def kept_parameters(shape: tuple[int, ...], rank: int) -> int:
 
     Source: Yao et al. (2024), section 2.
     """
-    m, n = _matrix_shape(shape)
+    m, n = matrix_shape(shape)
     check_nonnegative_int("rank", rank)
     if rank > min(m, n):
         raise ValueError(f"rank: expected 0 <= rank <= {min(m, n)}, got {rank}")
     return min(rank * (m + n), m * n)
 
 
+def matrix_shape(shape: Any) -> tuple[int, ...]:
+    """Returns a shape (m, n); raises for others."""
+    if not isinstance(shape, (tuple, list)) or len(shape) != 2:
+        raise ValueError(f"shape: expected (m, n), got {shape}")
+    for size in shape:
+        check_positive_int("shape", size)
+    return tuple(shape)
+
+
 def kept_of(size: int, rate: Any, rule: str) -> int:
     """Number of ``size`` items that a rate keeps, possibly 0."""
     check_choice("rule", rule, RULES)
-    exact = _decimal(rate)
+    exact = _decimal(rate, _RATE)
     places = f"{Decimal(repr(float(exact))):f}".partition(".")[2]
     single = len(places) >= 6 and len(places.lstrip("0")) <= 9
     guard = min((_SINGLE if single else _GUARD) * size, Fraction(1, 2))
@@ -144,9 +138,34 @@ def kept_of(size: int, rate: Any, rule: str) -> int:
     return min(math.floor(kept + half + guard), size)
 
 
-def read_rate(rate: Any, expected: str = "rate: expected a number") -> float:
+def read_rate(rate: Any, expected: str = _RATE) -> float:
     """Returns a rate in [0, 1) as the decimal number it prints as in its own dtype."""
     return float(_decimal(rate, expected))
+
+
+def _decimal(rate, expected) -> Fraction:
+    if is_tracer(rate):
+        raise ValueError("rate: expected a concrete number, got a traced one")
+    try:
+        value = np.asarray(rate)[()]
+        number = np.ndim(value) == 0 and not isinstance(value, str)
+        exact = Fraction(str(value)) if number else None
+    except ValueError:  # NaN, infinity, or not a number
+        exact = None
+    if exact is None or not 0 <= exact < 1:
+        raise ValueError(f"{expected} in [0, 1), got {rate}")
+    return exact
+
+
+def as_strength(value: Any) -> float | Rank:
+    """Converts a rate to a Python float; a rank stays unchanged."""
+    same = isinstance(value, Rank)
+    return value if same else read_rate(value, "rates: expected numbers")
+
+
+def key_of(strength: Any) -> float | str:
+    """Converts a strength to a record key: a rate to a number, a rank to text."""
+    return str(strength) if isinstance(strength, Rank) else read_rate(strength)
 
 
 def check_one_of(**values: Any) -> None:
@@ -173,43 +192,9 @@ def strengths_of(rates: Any, ranks: Any) -> Sequence[Any]:
     return values if ranks is None else [Rank(rank) for rank in ranks]
 
 
-def as_strength(value: Any) -> "float | Rank":
-    """Converts a rate to a Python float; a rank stays unchanged."""
-    return value if isinstance(value, Rank) else read_rate(value, _RATES)
-
-
-def key_of(strength: Any) -> float | str:
-    """Converts a strength to a record key: a rate to a number, a rank to text."""
-    return str(strength) if isinstance(strength, Rank) else read_rate(strength)
-
-
 def check_ranks(shapes: Sequence[tuple[int, ...]], strengths: Sequence[Any]) -> None:
     """Raises if a rank exceeds that of every matrix and so would change none."""
-    most = max(min(shape) for shape in shapes)
-    for strength in strengths:
-        if isinstance(strength, Rank) and strength.value > most:
-            raise ValueError(
-                f"rank: expected 1 <= rank <= {most}, got {strength.value}"
-            )
-
-
-def _decimal(rate: Any, expected: str = "rate: expected a number") -> Fraction:
-    if isinstance(rate, jax.core.Tracer):
-        raise ValueError("rate: expected a concrete number, got a traced one")
-    try:
-        value = np.asarray(rate)[()]
-        number = np.ndim(value) == 0 and not isinstance(value, str)
-        exact = Fraction(str(value)) if number else None
-    except ValueError:  # NaN, infinity, or not a number
-        exact = None
-    if exact is None or not 0 <= exact < 1:
-        raise ValueError(f"{expected} in [0, 1), got {rate}")
-    return exact
-
-
-def _matrix_shape(shape):
-    if not isinstance(shape, (tuple, list)) or len(shape) != 2:
-        raise ValueError(f"shape: expected (m, n), got {shape}")
-    for size in shape:
-        check_positive_int("shape", size)
-    return tuple(shape)
+    most = max(map(min, shapes))
+    for one in strengths:
+        if isinstance(one, Rank) and one.value > most:
+            raise ValueError(f"rank: expected 1 <= rank <= {most}, got {one.value}")

@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._checks import check_choice, check_finite, check_positive_int
+from icltheory._checks import check_choice, finite
 from icltheory._typing import PyTree
 from icltheory.batching import Progress, reported
 from icltheory.layered import LayeredModel, check_layered, get_matrix
 from icltheory.pruning.modules import module_matrices
+from icltheory.pruning.rates import matrix_shape
 
 __all__ = [
     "MatrixSpectrum",
@@ -77,23 +78,18 @@ def module_spectra(
     O(m n min(m, n)) for each matrix.
 
     Args:
-        model: The layered model.
-        params: Its parameters, not traced.
         layers: Numbers of the layers; all when left out.
         module: One matrix, such as ``"W_V"``, or ``"attn"``, ``"mlp"``, ``"all"``.
         progress: Called as ``progress(done, total, part)`` after each matrix; see
             :mod:`icltheory.batching`.
 
-    Returns:
-        One record for each matrix, layer by layer.
-
     Example:
         >>> import jax.numpy as jnp
-        >>> from icltheory.attention import LinearAttentionStack
-        >>> from icltheory.layered import LayeredStack
+        >>> from icltheory import attention, layered
         >>> W = jnp.diag(jnp.array([4.0, 1.0]))[None]
-        >>> stack = LinearAttentionStack(W, W, W)
-        >>> record = module_spectra(LayeredStack.of(stack), stack, module="W_K")[0]
+        >>> stack = attention.LinearAttentionStack(W, W, W)
+        >>> model = layered.LayeredStack.of(stack)
+        >>> record = module_spectra(model, stack, module="W_K")[0]
         >>> record.name, round(record.condition_number, 6), record.below_floor
         ('W_K', 4.0, False)
 
@@ -112,24 +108,18 @@ def module_spectra(
 
 
 def by_layer(spectra: Iterable[MatrixSpectrum], field: str) -> list[list[Any]]:
-    """Returns one field of every record, in one row per layer.
+    """Returns one field of every record of :func:`module_spectra`, a row per layer.
 
-    Rows may differ in length, and fit :func:`~icltheory.pruning.choose_layers`.
-
-    Args:
-        spectra: Records of :func:`module_spectra`.
-        field: Name of the number, such as ``"condition_number"``.
-
-    Returns:
-        The rows, in the order in which the layers first appear.
+    Rows are in the order in which the layers first appear, may differ in length, and
+    fit :func:`choose_layers`.
 
     Example:
         >>> import jax.numpy as jnp
-        >>> from icltheory.attention import LinearAttentionStack
-        >>> from icltheory.layered import LayeredStack
+        >>> from icltheory import attention, layered
         >>> W = jnp.stack([jnp.eye(2)] * 2)
-        >>> stack = LinearAttentionStack(W, W, W)
-        >>> by_layer(module_spectra(LayeredStack.of(stack), stack), "numerical_rank")
+        >>> stack = attention.LinearAttentionStack(W, W, W)
+        >>> spectra = module_spectra(layered.LayeredStack.of(stack), stack)
+        >>> by_layer(spectra, "numerical_rank")
         [[2, 2, 2], [2, 2, 2]]
 
     Source: Yao et al. (2024), Algorithm 1.
@@ -160,13 +150,7 @@ def random_condition_number(shape: tuple[int, ...]) -> float:
     to 128 columns the formula is 12 % low at :math:`\nu = 2`, where neither limit law
     fits, within 8 % at 3 to 5, and within 5 % elsewhere. It is a median: a square
     matrix exceeds ten times its median in one case of eighteen, by chance. Entries of
-    other laws with the same variance give the same limits.
-
-    Args:
-        shape: The (m, n) of the matrix.
-
-    Returns:
-        The median; 1 for a single row or column.
+    other laws with the same variance give the same limits. 1 for one row or column.
 
     Example:
         >>> [round(random_condition_number((m, 256))) for m in (256, 257, 512, 4096)]
@@ -174,11 +158,7 @@ def random_condition_number(shape: tuple[int, ...]) -> float:
 
     Source: Edelman (1988), for the squares; Ma (2012), for the rectangles.
     """
-    if len(shape) != 2:
-        raise ValueError(f"shape: expected (m, n), got {tuple(shape)}")
-    for size in shape:
-        check_positive_int("shape", size)
-    k, p = min(shape), max(shape)
+    k, p = sorted(matrix_shape(shape))
     if k == 1:
         return 1.0
     a, b, q = math.sqrt(p - 0.5), math.sqrt(k - 0.5), _TRACY_WIDOM_MEDIAN
@@ -194,7 +174,7 @@ def random_condition_number(shape: tuple[int, ...]) -> float:
 
 
 def _spectrum(layer, spec, W):
-    check_finite(spec.name, W)
+    finite(spec.name, W)
     shape = tuple(W.shape)
     s = np.linalg.svd(np.asarray(W).astype(np.float64), compute_uv=False)
     floor = float(jnp.finfo(W.dtype).eps) * s[0]

@@ -1,25 +1,41 @@
-"""Scores of a layered model over clipping rates, modules and layers.
+"""Scores of a layered model over clipping rates, modules and layers, and a search.
 
 The trunk below the pruned layer runs once, each matrix is decomposed once, and all
 rates are one compiled program.
 """
 
+import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from icltheory._checks import check_sequence
+from icltheory._checks import (
+    check_positive_int,
+    check_sequence,
+    check_shape,
+    is_tracer,
+)
+from icltheory._core import Record, where_valid
 from icltheory._names import PruningMethod, Rule
 from icltheory._typing import PyTree
-from icltheory.batching import Progress, reported
-from icltheory.layered import LayeredModel, check_layered
-from icltheory.pruning._program import CachedLayers, Program, evaluate
-from icltheory.pruning.modules import Cutting, module_matrices
+from icltheory.batching import Progress, in_turns, reported
+from icltheory.layered import (
+    LayeredModel,
+    check_layered,
+    forward_from,
+    get_matrix,
+    hidden_before,
+    replace_matrix,
+)
+from icltheory.pruning.choice import choose_rate
+from icltheory.pruning.modules import Cutting, module_matrices, prune_module
 from icltheory.pruning.rates import check_one_of, strengths_of
 
-__all__ = ["sweep", "sweep_grid"]
+__all__ = ["Composition", "compose", "sweep", "sweep_grid"]
 
 
 def sweep(
@@ -39,7 +55,7 @@ def sweep(
     method: PruningMethod = "svd",
     batch_size: int | None = None,
 ) -> PyTree:
-    r"""Scores of a model with one module of one layer pruned at each rate.
+    r"""Scores ``(R, ...)`` of a model with one module of one layer pruned at each rate.
 
     .. math::
         s_j = \operatorname{score}\big(f_{\mathrm{out}} \circ f_{L-1} \circ \dots \circ
@@ -66,27 +82,20 @@ def sweep(
         score: Function of the model's outputs and ``score_args``; returns an array or
             a pytree of arrays, such as one error for each prompt.
         params: Parameters of the model.
-        ranks: Largest ranks that are left, in place of rates; see
-            :class:`~icltheory.pruning.Rank`.
+        ranks: Largest ranks that are left, in place of rates; see :class:`Rank`.
         inputs: Inputs of the model; this or ``hidden``.
         hidden: State that enters block l; this or ``inputs``.
         score_args: Further arguments of ``score``, any pytrees of arrays.
-        rule: How a rate becomes a rank: ``"floor"``, ``"nearest"`` or ``"ceil"``.
-        at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
-        method: ``"svd"``, ``"magnitude"`` or ``"whitened"``.
+        rule: As ``at_least_one`` and ``method``, see :func:`prune_module`.
         batch_size: Rates that run side by side, by ``vmap``. Left out, all of them on
             an accelerator, and one after the other on a CPU, where that is faster.
 
-    Returns:
-        The scores, ``(R, ...)`` with the shape of what ``score`` returns behind.
-
     Example:
         >>> import jax.numpy as jnp
-        >>> from icltheory.attention import LinearAttentionStack
-        >>> from icltheory.layered import LayeredStack
+        >>> from icltheory import attention, layered
         >>> W = jnp.diag(jnp.array([2.0, 1.0]))[None]
-        >>> stack = LinearAttentionStack(W, W, W)
-        >>> sweep(LayeredStack.of(stack), 0, "W_V", [0, 0.5], jnp.sum,
+        >>> stack = attention.LinearAttentionStack(W, W, W)
+        >>> sweep(layered.LayeredStack.of(stack), 0, "W_V", [0, 0.5], jnp.sum,
         ...       params=stack, inputs=(jnp.ones((1, 2)), jnp.ones(2))).tolist()
         [17.0, 12.0]
 
@@ -127,39 +136,21 @@ def sweep_grid(
 ) -> PyTree:
     """Scores over layers, modules and rates: :func:`sweep` for every pair.
 
-    The trunk advances layer by layer through the layers asked for, and the modules of a
-    layer share its state, one decomposition of each matrix, and one compiled program in
-    which a module is a row of ranks.
-
-    Args:
-        model: The layered model.
-        layers: Numbers of the layers, from 0, in any order.
-        modules: Matrices or groups, see :func:`sweep`.
-        rates: Clipping rates, each in [0, 1); ``None`` with ``ranks``.
-        score: Function of the model's outputs and ``score_args``.
-        params: Parameters of the model.
-        inputs: Inputs of the model.
-        ranks: Largest ranks that are left, in place of rates.
-        score_args: Further arguments of ``score``, any pytrees of arrays.
-        rule: How a rate becomes a rank: ``"floor"``, ``"nearest"`` or ``"ceil"``.
-        at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
-        method: ``"svd"``, ``"magnitude"`` or ``"whitened"``.
-        batch_size: Rates that run side by side, see :func:`sweep`.
-        progress: Called as ``progress(done, total, part)`` after each layer; see
-            :mod:`icltheory.batching`.
-
-    Returns:
-        The scores, ``(len(layers), len(modules), R, ...)``.
+    The trunk advances layer by layer through the layers asked for, in any order, and
+    the modules of a layer share its state, one decomposition of each matrix, and one
+    compiled program in which a module is a row of ranks. ``progress(done, total,
+    part)`` is called after each layer, see :mod:`icltheory.batching`; the other
+    arguments are those of :func:`sweep`. The result has shape (layers, modules, R) and
+    that of a score behind.
 
     Example:
         >>> import jax.numpy as jnp
-        >>> from icltheory.attention import LinearAttentionStack
-        >>> from icltheory.layered import LayeredStack
+        >>> from icltheory import attention, layered
         >>> W = jnp.stack([jnp.diag(jnp.array([2.0, 1.0]))] * 3)
-        >>> stack = LinearAttentionStack(W, W, W)
+        >>> stack = attention.LinearAttentionStack(W, W, W)
         >>> inputs = (jnp.ones((1, 2)), jnp.ones(2))
-        >>> sweep_grid(LayeredStack.of(stack), [0, 2], ["W_V", "attn"], [0, 0.5],
-        ...            jnp.sum, params=stack, inputs=inputs).shape
+        >>> sweep_grid(layered.LayeredStack.of(stack), [0, 2], ["W_V", "attn"],
+        ...            [0, 0.5], jnp.sum, params=stack, inputs=inputs).shape
         (2, 2, 2)
 
     Source: Yao et al. (2024), Figures 1 and 2.
@@ -167,19 +158,17 @@ def sweep_grid(
     check_layered(model)
     for name, several in (("layers", layers), ("modules", modules)):
         check_sequence(name, several)
+        if not len(several):
+            raise ValueError(f"{name}: expected at least one, got none")
     strengths = strengths_of(rates, ranks)
-    if not len(layers) or not len(modules):
-        which = "modules" if len(layers) else "layers"
-        raise ValueError(f"{which}: expected at least one, got none")
     cutting, trunk = Cutting(method, rule, at_least_one), CachedLayers(model, inputs)
     rows = {}
     for layer in reported(sorted(set(layers)), progress, "layer {}".format):
         specs, kept = _table_of_modules(
             cutting, model, params, layer, modules, strengths
         )
-        names = tuple(spec.name for spec in specs)
         rows[layer] = evaluate(
-            Program(model, layer, names, score, method),
+            Program(model, layer, tuple(spec.name for spec in specs), score, method),
             params,
             trunk.before(params, layer),
             kept,
@@ -210,3 +199,195 @@ def _table_of_modules(cutting, model, params, layer, modules, strengths):
         for row in pruned
     ]
     return specs, rows
+
+
+class Composition(Record):
+    """Result of a greedy search over several modules.
+
+    Args:
+        params: The pruned parameters.
+        rates: Rate kept for each pair, 0 where nothing improved, ``(P,)``.
+        scores: Score before the first pair and after each, ``(P + 1,)``; it never gets
+            worse. Every entry after the first was measured when its pair was visited.
+        pairs: The (layer, module) pairs in the order of the visit.
+
+    Source: Yao et al. (2024), Algorithm 1.
+    """
+
+    params: PyTree
+    rates: np.ndarray
+    scores: np.ndarray
+    pairs: tuple[tuple[int, str], ...] = eqx.field(static=True)
+
+
+def compose(
+    model: LayeredModel,
+    pairs: Sequence[tuple[int, str]],
+    rates: Sequence[Any],
+    score: Callable[..., Any],
+    *,
+    params: PyTree,
+    inputs: PyTree,
+    score_args: tuple[Any, ...] = (),
+    maximize: bool = True,
+    min_gain: float | int = 0.0,
+    rule: Rule = "floor",
+    at_least_one: bool = False,
+    method: PruningMethod = "svd",
+    batch_size: int | None = None,
+    progress: Progress | None = None,
+) -> Composition:
+    """Prunes modules one after the other, each at the best rate given earlier ones.
+
+    Each pair is swept with the prunings kept so far in place, beside the rate 0 in the
+    same program, and judged by :func:`choose_rate` against that rate 0: strictly better
+    by more than ``min_gain``, ties to the smaller rate. If nothing is better the
+    parameters stay the same arrays. Only the module that wins is replaced, so nothing
+    of a rejected trial remains.
+
+    The search is greedy: another order may end elsewhere. From the shallowest layer to
+    the deepest it costs least, one pass through the blocks; each step back starts one
+    anew. The final score was chosen on these inputs; measure it on others.
+
+    Args:
+        pairs: (layer, module) in the order of the visit.
+        rates: Clipping rates tried at every pair, each in [0, 1).
+        score: Function of the model's outputs and ``score_args`` to one number.
+        maximize: Whether a large score is good; for errors say ``False``.
+        min_gain: Improvement that has to be exceeded, at least 0.
+        progress: Called as ``progress(done, total, part)`` after each pair; see
+            :mod:`icltheory.batching`. The other arguments are those of :func:`sweep`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from icltheory import attention, layered
+        >>> W = jnp.diag(jnp.array([2.0, 1.0]))[None]
+        >>> stack = attention.LinearAttentionStack(W, W, W)
+        >>> inputs = (jnp.ones((1, 2)), jnp.ones(2))
+        >>> found = compose(layered.LayeredStack.of(stack), [(0, "W_V"), (0, "W_K")],
+        ...     [0.5], jnp.sum, params=stack, inputs=inputs, maximize=False)
+        >>> found.rates.tolist(), found.scores.round(6).tolist()
+        ([0.5, 0.5], [17.0, 12.0, 10.0])
+
+    Source: Yao et al. (2024), Algorithm 1, which prunes one layer.
+    """
+    if not len(pairs):
+        raise ValueError("pairs: expected at least one (layer, module), got none")
+    if not len(rates):
+        raise ValueError("rates: expected at least one rate, got none")
+    cutting, trunk = Cutting(method, rule, at_least_one), CachedLayers(model, inputs)
+    chosen, path = [], []
+    for layer, module in reported(pairs, progress, lambda p: f"layer {p[0]}, {p[1]}"):
+        specs = module_matrices(model, layer, module)
+        scores = evaluate(
+            Program(model, layer, tuple(spec.name for spec in specs), score, method),
+            params,
+            trunk.before(params, layer),
+            cutting.kept_table(params, specs, [0, *rates]),
+            score_args,
+            batch_size=batch_size,
+        )
+        check_shape("score", jnp.asarray(scores)[0], ())
+        values = np.asarray(scores, np.float64)
+        choice = choose_rate(
+            values[1:], rates, values[0], maximize=maximize, min_gain=min_gain
+        )
+        if choice.index is not None:
+            how = {"rule": rule, "at_least_one": at_least_one, "method": method}
+            params = prune_module(model, params, layer, module, choice.rate, **how)
+        path += [values[0]] if not path else []
+        path.append(choice.score)
+        chosen.append(choice.rate)
+    visited = tuple((int(layer), module) for layer, module in pairs)
+    return Composition(params, np.array(chosen), np.array(path), visited)
+
+
+class Program(NamedTuple):
+    """The static arguments of a compiled sweep."""
+
+    model: LayeredModel
+    layer: int
+    names: tuple[str, ...]
+    score: Callable[..., Any]
+    method: str
+
+
+def evaluate(
+    program: Program,
+    params: PyTree,
+    start: PyTree,
+    kept: Sequence[Sequence[int]],
+    score_args: tuple[Any, ...],
+    *,
+    embed: bool = False,
+    batch_size: int | None = None,
+) -> PyTree:
+    """Scores every row of ``kept``, which has one column for each matrix."""
+    check_layered(program.model)
+    if batch_size is None:
+        batch_size = 1 if jax.default_backend() == "cpu" else len(kept)
+    check_positive_int("batch_size", batch_size)
+    sizes = np.asarray(kept, np.int32)
+    together = min(batch_size, len(kept))
+    scores, finite = _run(program, embed, together, params, start, sizes, score_args)
+    if not jax.tree.leaves(scores):
+        raise ValueError("score: expected a function that returns numbers, got None")
+    if is_tracer(finite):
+        return where_valid(scores, jnp.all(finite))
+    for name, ok in zip(program.names, np.asarray(finite), strict=True):
+        if not ok:
+            raise ValueError(f"{name}: expected finite entries, got NaN or infinity")
+    return scores
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _run(program, embed, together, params, start, kept, score_args):
+    model, layer, names, score, method = program
+    hidden = hidden_before(model, params, start, layer) if embed else start
+    specs = [spec for spec in model.matrices(layer) if spec.name in names]
+    matrices = [get_matrix(params, spec) for spec in specs]
+    cutting = Cutting(method, "floor", False)
+    cutters = [cutting.cutter(W) for W in matrices]
+
+    def at(sizes):
+        pruned = params
+        for spec, cut, size in zip(specs, cutters, sizes, strict=True):
+            pruned = replace_matrix(pruned, spec, cut(size))
+        # Only this block uses the pruned weights. The others use the original
+        # parameters, so that a leaf with all layers is not copied for every rate.
+        after = model.block(layer, pruned, hidden)
+        return score(forward_from(model, params, after, layer + 1), *score_args)
+
+    finite = jnp.stack([jnp.isfinite(W).all() for W in matrices])
+    return in_turns(at, kept, together), finite
+
+
+class CachedLayers:
+    """Cache of the hidden state below a layer, advanced block by block.
+
+    One state is held. Every block is a program of its own, compiled once.
+    """
+
+    def __init__(self, model: LayeredModel, inputs: PyTree):
+        self.model, self.inputs = model, inputs
+        self._held: tuple[int, PyTree] | None = None
+
+    def before(self, params: PyTree, layer: int) -> PyTree:
+        """Returns the hidden state that enters ``layer``."""
+        if self._held is None or self._held[0] > layer:
+            self._held = 0, _embed(self.model, params, self.inputs)
+        start, state = self._held
+        for index in range(start, layer):
+            state = _block(self.model, index, params, state)
+        self._held = layer, state
+        return state
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _embed(model, params, inputs):
+    return model.embed(params, inputs)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _block(model, layer, params, hidden):
+    return model.block(layer, params, hidden)

@@ -308,5 +308,5 @@ def test_bad_input():
             function(*W, H[:, :3])
         with raises("W_K: expected shape (d_k, 4), got (4, 3)"):
             function(W[0], W[1][:, :3], W[2], H)
-        with raises("W_Q: expected finite entries, got NaN or infinity"):
+        with raises("W_Q: expected finite entries, got "):
             function(W[0], W[1], W[2] * np.inf, H)

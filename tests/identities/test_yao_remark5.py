@@ -112,5 +112,5 @@ def test_bad_input():
     with raises("H: expected shape (N, 4), got (16, 3)"):
         depth_table(stack, H[:, :3], "W_V", rank=1)
     bad = LinearAttentionStack(np.nan * np.asarray(stack.W_V), stack.W_K, stack.W_Q)
-    with raises("W_V: expected finite entries, got NaN or infinity"):
+    with raises("W_V: expected finite entries, got "):
         depth_table(bad, H, "W_V", rank=1)

@@ -89,7 +89,7 @@ def test_bad_input():
     bad = W.copy()
     bad[1, 2] = np.nan
     for function in (lambda W: clip(W, rank=1), lambda W: frobenius_split(W, 1)):
-        with raises("W: expected finite entries, got NaN or infinity"):
+        with raises("W: expected finite entries, got "):
             function(bad)
         with raises("W: expected shape (m, n), got (2, 4, 6)"):
             function(np.stack([W, W]))

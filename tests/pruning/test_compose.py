@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from icltheory.layered import forward
-from icltheory.pruning import _program, compose, prune_module
+from icltheory.pruning import compose, prune_module, sweeps
 from tests.pruning.models import INPUTS, MODEL, STACK, TARGETS, errors, mean_error
 from tests.raising import raises
 
@@ -63,8 +63,8 @@ def test_a_rejected_module_is_rolled_back_bit_for_bit():
 
 
 def test_from_the_shallowest_to_the_deepest_the_trunk_is_run_once(monkeypatch):
-    ran, block = [], _program._block
-    monkeypatch.setattr(_program, "_block", lambda *a: ran.append(a[1]) or block(*a))
+    ran, block = [], sweeps._block
+    monkeypatch.setattr(sweeps, "_block", lambda *a: ran.append(a[1]) or block(*a))
     composed(((1, "W_V"), (3, "W_V")))
     assert ran == [0, 1, 2]
     ran.clear()

@@ -85,7 +85,7 @@ def test_bad_input():
         prune_module(MODEL, STACK, 0, "attn", 0.9)
     bad = LinearAttentionStack(STACK.W_V, STACK.W_K.at[1, 0, 0].set(jnp.inf), STACK.W_Q)
     prune_module(MODEL, bad, 0, "attn", 0.5)
-    with raises("W_K: expected finite entries, got NaN or infinity"):
+    with raises("W_K: expected finite entries, got "):
         prune_module(MODEL, bad, 1, "attn", 0.5)
 
 

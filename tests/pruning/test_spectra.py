@@ -119,7 +119,7 @@ def test_bad_input():
     ):
         module_spectra(model, params, module="mlp")
     bad = LinearAttentionStack(params.W_V * np.nan, params.W_K, params.W_Q)
-    with raises("W_V: expected finite entries, got NaN or infinity"):
+    with raises("W_V: expected finite entries, got "):
         module_spectra(model, bad)
     with raises("shape: expected (m, n), got (3,)"):
         random_condition_number((3,))

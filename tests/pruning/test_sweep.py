@@ -9,8 +9,8 @@ from icltheory.attention import LinearAttentionStack
 from icltheory.layered import LayeredStack, forward, hidden_before
 from icltheory.models import GPT2, LayeredGPT2
 from icltheory.pruning import compose, module_spectra, prune_module, sweep, sweep_grid
-from icltheory.pruning._program import Program, _run
 from icltheory.pruning.modules import Cutting
+from icltheory.pruning.sweeps import Program, _run
 from tests.oracles import truncate
 from tests.pruning.models import (
     INPUTS,

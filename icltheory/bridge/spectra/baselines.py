@@ -12,7 +12,7 @@ from icltheory._checks import check_nonnegative_int
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.bridge.spectra.methods import content_key
 from icltheory.pruning import kept_parameters
-from icltheory.pruning.magnitude import magnitude_cutter
+from icltheory.pruning.clipping import magnitude_cutter
 
 __all__ = ["LargestEntries", "RandomVectors"]
 
