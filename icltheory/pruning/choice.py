@@ -34,12 +34,9 @@ _AGGREGATES = {
 
 
 class LayerChoice(NamedTuple):
-    """The layers with the highest scores, and the deepest of them.
+    """The k layers with the largest scores, largest first, and the deepest of them.
 
-    Args:
-        layers: The k layers with the largest scores, largest first.
-        deepest: The largest layer number among them, Algorithm 1's choice.
-        scores: The aggregated score of every layer.
+    ``scores`` are the aggregated scores of all layers.
 
     Source: Yao et al. (2024), Algorithm 1.
     """
@@ -63,9 +60,8 @@ def choose_layers(
     part; with k equal to the number of layers the scores play none.
 
     Args:
-        scores: Score of each matrix in a row for each layer, such as its condition
-            number; rows may differ in length.
-        k: How many layers to keep before the deepest is taken.
+        scores: Score of each matrix, such as its condition number, in a row for each
+            layer; rows may differ in length.
         aggregate: ``"max"``, ``"mean"``, ``"geometric_mean"`` or ``"min"``.
 
     Example:
@@ -101,12 +97,9 @@ def choose_layers(
 
 
 class RateChoice(NamedTuple):
-    """Result of a search over rates.
+    """A rate, its score and its place among the candidates.
 
-    Args:
-        rate: The rate; 0 when nothing improved.
-        score: Its score; the initial score when nothing improved.
-        index: Its place among the candidates; ``None`` when nothing improved.
+    They are 0, the initial score and ``None`` when nothing improved.
 
     Source: Yao et al. (2024), Algorithm 1.
     """
@@ -135,15 +128,13 @@ def choose_rate(
     not among the candidates, and never prunes where scores are negative, such as a
     log-likelihood. ``initial="zero"`` reproduces that and is not to be used.
 
-    The winner of several candidates looks better than it is. Judge it on other data.
+    The winner of several candidates looks better than it is: judge it on other data.
 
     Args:
         scores: Score of each candidate.
         rates: The candidates :math:`\xi`, in [0, 1).
-        unpruned_score: Score :math:`s_0` of the model as it is.
         maximize: Whether a large score is good; for errors say ``False``.
         min_gain: Improvement g that has to be exceeded, at least 0.
-        initial: ``"unpruned"``, or ``"zero"`` for the algorithm as printed.
 
     Example:
         >>> choose_rate([0.6, 0.7, 0.7], [0.1, 0.9, 0.5], 0.65)
@@ -191,8 +182,7 @@ class Selection(NamedTuple):
         corrected: Mean accuracy of a rate chosen on one half, on the other half.
         optimism: Mean of what the choosing half says of it, less ``corrected``.
         unpruned: Accuracy of the unpruned model.
-        frequencies: How often the halves chose each rate; what is missing to 1 chose
-            none.
+        frequencies: Share of the halves that chose each rate; the rest chose none.
     """
 
     rate: float
@@ -217,10 +207,8 @@ def corrected_selection(
     worse than the one on all, so the corrected score errs low where the score of the
     search errs high. The divisions overlap: their spread is no standard error.
 
-    Args:
-        correct: Whether each rate is right on each example, one row a rate.
-        rates: The rates, in [0, 1).
-        unpruned: The same for the unpruned model.
+    ``correct`` says whether each rate is right on each example, one row a rate, and
+    ``unpruned`` the same of the unpruned model.
 
     Example:
         >>> import numpy as np

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
@@ -57,7 +58,6 @@ def clip(
     :func:`~icltheory.linalg.low_rank_approximation` and survives repeated values.
 
     Args:
-        W: The matrix.
         rate: Clipping rate :math:`\xi`, in [0, 1); this or ``rank``.
         rank: Rank r, from 1 to min(m, n); this or ``rate``.
         rule: How a rate becomes a rank, see :func:`rank_for_rate`.
@@ -87,13 +87,11 @@ def whiten(
 
     The spaces and the Frobenius norm are those of :func:`clip`, whose arguments it
     takes, and the condition number of what is kept is 1. Beside it clipping shows what
-    the sizes of the singular values matter, apart from the directions. At rate 0 or
-    full rank the matrix itself is returned, unchanged: that is the unpruned model.
+    the sizes of the singular values matter, apart from the directions.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> W = jnp.diag(jnp.array([7.0, 1.0, 0.5, 0.1]))
-        >>> jnp.diag(whiten(W, rate=0.5)).round(6).tolist()
+        >>> import numpy as np
+        >>> whiten(np.diag([7.0, 1.0, 0.5, 0.1]), rate=0.5).diagonal().round(6).tolist()
         [5.0, 5.0, 0.0, 0.0]
 
     Source: Yao et al. (2024), section 3.4, which chooses layers by condition numbers.
@@ -145,7 +143,7 @@ class FrobeniusSplit(NamedTuple):
 
 def _up_to_size(name, rank, given):
     check_shape("W", given["W"], ("m", "n"))
-    return count(0, min(jnp.shape(given["W"])))(name, rank)
+    return count(0, min(np.shape(given["W"])))(name, rank)
 
 
 @calculator(integers=("rank",), W=finite, rank=_up_to_size)
@@ -210,7 +208,6 @@ def magnitude_prune(
     ask for ``kept=kept_parameters(W.shape, r)``. Cost of one sort.
 
     Args:
-        W: The matrix.
         rate: Share :math:`\xi` of the entries to drop, in [0, 1); this or ``kept``.
         kept: Number p of entries to keep, from 0 to m n; this or ``rate``.
         rule: How a rate becomes a count: ``"floor"``, ``"nearest"`` or ``"ceil"``.
@@ -248,7 +245,7 @@ def _inverse(order):
 
 
 def _of_rows(name, kept, given):
-    most = jnp.shape(given["W"])[0]
+    most = np.shape(given["W"])[0]
     return (scalar & within(0, most) & _whole)(name, kept)
 
 
@@ -278,10 +275,8 @@ def prune_rows(
     one sort.
 
     Args:
-        W: The matrix.
         fraction: Share R of the rows to drop, in [0, 1]; this or ``kept``.
         kept: Number m - r of rows to keep, from 0 to m; this or ``fraction``.
-        order: ``"magnitude"``, ``"reverse"`` or ``"random"``.
         key: Random key, for ``"random"`` alone.
 
     Example:

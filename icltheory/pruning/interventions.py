@@ -8,7 +8,7 @@ from icltheory._checks import check_nonnegative_int, check_sequence
 from icltheory._names import PruningMethod, Rule
 from icltheory._typing import PyTree
 from icltheory.layered import LayeredModel, MatrixSpec
-from icltheory.pruning.modules import module_matrices, prune_module
+from icltheory.pruning.modules import Cutting, module_matrices
 from icltheory.pruning.rates import Rank, read_rate, strength_of
 
 __all__ = ["Intervention", "prune_modules"]
@@ -24,15 +24,9 @@ class Intervention:
     r"""Clipping of some matrices of one layer at a rate or to a rank.
 
     As text it is ``LAYER:MATRICES:STRENGTH``: ``26:mlp:0.9`` clips the MLP of layer 26
-    at rate 0.9, ``3:W_Q,W_K:rank=8`` two matrices of layer 3 to rank 8. Matrices
-    outside of the layers have no layer: ``embeddings:0.5``, ``head:rank=16``. ``str()``
-    gives the text and :meth:`parse` reads it.
-
-    Args:
-        layer: Number of the layer, from 0; ``None`` outside of the layers.
-        matrices: Names of matrices or modules, a tuple or joined by commas.
-        rate: Clipping rate :math:`\xi`, in [0, 1); this or ``rank``.
-        rank: Rank that is left, at least 1; this or ``rate``.
+    at rate 0.9, ``3:W_Q,W_K:rank=8`` two matrices of layer 3 to rank 8. Outside of the
+    layers there is no layer: ``embeddings:0.5``, ``head:rank=16``. ``str()`` gives the
+    text and :meth:`parse` reads it. Either ``rate`` or ``rank`` is given.
 
     Example:
         >>> Intervention.parse("3:W_Q,W_K:rank=8")
@@ -40,8 +34,7 @@ class Intervention:
         >>> str(Intervention(26, ("mlp",), rate=0.9))
         '26:mlp:0.9'
 
-    Source: Sharma et al. (2023), "LASER", section 4, the triple of a layer, a matrix
-    and a rank.
+    Source: Sharma et al. (2023), "LASER", section 4: layer, matrix and rank.
     """
 
     layer: int | None
@@ -64,16 +57,18 @@ class Intervention:
     @classmethod
     def parse(cls, text: str) -> "Intervention":
         """Parses ``LAYER:MATRICES:STRENGTH`` or ``MATRICES:STRENGTH``."""
-        layer, names, strength = _parts(text)
-        try:
-            if layer is not None and not layer.isdecimal():
-                raise ValueError(f"layer: expected a number >= 0, got {layer!r}")
-            number = None if layer is None else int(layer)
-            return cls(number, tuple(names.split(",")), **_strength(strength))
-        except ValueError as error:
-            raise ValueError(
-                f"intervention: expected {_FORMS}, got {text!r} ({error})"
-            ) from None
+        parts = text.split(":") if isinstance(text, str) else []
+        why = ""
+        if len(parts) in (2, 3):
+            layer, names, strength = (None, *parts)[-3:]
+            try:
+                if layer is not None and not layer.isdecimal():
+                    raise ValueError(f"layer: expected a number >= 0, got {layer!r}")
+                number = None if layer is None else int(layer)
+                return cls(number, tuple(names.split(",")), **_strength(strength))
+            except ValueError as error:
+                why = f" ({error})"
+        raise ValueError(f"intervention: expected {_FORMS}, got {text!r}{why}")
 
     @property
     def module(self) -> str:
@@ -97,17 +92,7 @@ class Intervention:
         return ":".join((*layer, self.module, str(strength)))
 
 
-def _parts(text: Any) -> tuple[str | None, str, str]:
-    parts = text.split(":") if isinstance(text, str) else []
-    if len(parts) == 2:
-        return None, parts[0], parts[1]
-    if len(parts) == 3:
-        return parts[0], parts[1], parts[2]
-    raise ValueError(f"intervention: expected {_FORMS}, got {text!r}")
-
-
 def _strength(text: str) -> dict[str, Any]:
-    """Parses the rate or the rank from text."""
     name, _, value = text.rpartition("=")
     try:
         if name == "rank":
@@ -124,11 +109,7 @@ def _strength(text: str) -> dict[str, Any]:
 def read_interventions(
     model: LayeredModel, interventions: Sequence[Intervention | str]
 ) -> tuple[Intervention, ...]:
-    """Parses the interventions of a model; raises if two change the same matrix.
-
-    Their order therefore has no effect, and each rate is applied to the original
-    weights.
-    """
+    """Parses the interventions of a model; raises if two change the same matrix."""
     check_sequence("interventions", interventions)
     read = tuple(
         Intervention.parse(one) if isinstance(one, str) else one
@@ -159,9 +140,8 @@ def prune_modules(
 ) -> PyTree:
     """Prunes several modules, each at its own rate or to its own rank.
 
-    Interventions are records or text such as ``"26:mlp:0.9"``. No matrix may occur
-    twice, so their order plays no part. The other arguments and the result are those of
-    :func:`prune_module`.
+    Interventions are records or their text. No matrix may occur twice, so their order
+    plays no part. The other arguments and the result are those of :func:`prune_module`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -173,19 +153,10 @@ def prune_modules(
         >>> new.W_V[0].round(6).tolist(), new.W_K[0].tolist()
         ([[2.0, 0.0], [0.0, 0.0]], [[2.0, 0.0], [0.0, 1.0]])
 
-    Source: Yao et al. (2024), Algorithm 1, the function Clip; Sharma et al. (2023), the
-    compositions.
+    Source: Yao et al. (2024), Algorithm 1 (Clip); Sharma et al. (2023), compositions.
     """
+    cutting = Cutting(method, rule, at_least_one)
     for one in read_interventions(model, interventions):
-        params = prune_module(
-            model,
-            params,
-            one.layer,
-            one.module,
-            one.rate,
-            rank=one.rank,
-            rule=rule,
-            at_least_one=at_least_one,
-            method=method,
-        )
+        place = one.layer, one.module, one.strength
+        params = cutting.pruned(model, params, *place)
     return params

@@ -46,11 +46,10 @@ def module_matrices(
 ) -> tuple[MatrixSpec, ...]:
     """Where the weight matrices of a module live; a matrix with two names, once.
 
-    A model may have matrices outside of its layers, such as a table of embeddings: its
-    method ``end_matrices()`` returns where they live.
+    Matrices outside of the layers, such as a table of embeddings, are those of the
+    model's method ``end_matrices()``.
 
     Args:
-        model: The layered model.
         layer: Number of the layer, from 0; ``None`` for matrices outside of the layers.
         module: Name of one matrix, such as ``"W_V"``; of a unit of several, such as
             ``"expert_3"``; ``"attn"``, ``"mlp"``, or ``"all"``; or several of these,
@@ -147,20 +146,8 @@ def prune_module(
 
     Source: Yao et al. (2024), Algorithm 1, the function Clip.
     """
-    strength = strength_of(rate, rank)
     cutting = Cutting(method, rule, at_least_one)
-    specs = module_matrices(model, layer, module)
-    others = tied_to(model, layer, module)
-    if others:
-        raise ValueError(
-            f"module: expected a module without tied matrices, got {module}, whose "
-            f"matrix is tied to {', '.join(others)}"
-        )
-    kept = cutting.kept_table(params, specs, [strength])[0]
-    for spec, size in zip(specs, kept, strict=True):
-        W = checked(spec.name, get_matrix(params, spec), finite)
-        params = replace_matrix(params, spec, cutting.cutter(W)(size))
-    return params
+    return cutting.pruned(model, params, layer, module, strength_of(rate, rank))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,9 +178,32 @@ class Cutting:
         self, params: PyTree, specs: Sequence[MatrixSpec], strengths: Sequence[Any]
     ) -> list[list[int]]:
         """Sizes kept by each strength (rows) for each matrix (columns)."""
-        shapes = [_shape(params, spec) for spec in specs]
+        matrices = jax.eval_shape(lambda p: [get_matrix(p, s) for s in specs], params)
+        shapes = [matrix.shape for matrix in matrices]
         check_ranks(shapes, strengths)
         return [[self.kept(shape, one) for shape in shapes] for one in strengths]
+
+    def pruned(
+        self,
+        model: LayeredModel,
+        params: PyTree,
+        layer: int | None,
+        module: str,
+        strength: Any,
+    ) -> PyTree:
+        """Parameters with a module pruned at a rate or to a ``Rank``."""
+        specs = module_matrices(model, layer, module)
+        others = tied_to(model, layer, module)
+        if others:
+            raise ValueError(
+                f"module: expected a module without tied matrices, got {module}, whose "
+                f"matrix is tied to {', '.join(others)}"
+            )
+        kept = self.kept_table(params, specs, [strength])[0]
+        for spec, size in zip(specs, kept, strict=True):
+            W = checked(spec.name, get_matrix(params, spec), finite)
+            params = replace_matrix(params, spec, self.cutter(W)(size))
+        return params
 
     def cutter(self, W: Float[Array, "m n"]) -> Callable[[Any], Array]:
         """Returns a function that prunes a matrix to any size, by one decomposition."""
@@ -226,7 +236,3 @@ def _first(parts: SVD, rank: Any) -> SVD:
         return parts
     size = min(max(-(-int(rank) // _RANKS), 1) * _RANKS, full)
     return SVD(parts.U[..., :size], parts.s[..., :size], parts.Vt[..., :size, :])
-
-
-def _shape(params, spec):
-    return jax.eval_shape(lambda tree: get_matrix(tree, spec), params).shape

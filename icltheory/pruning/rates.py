@@ -59,7 +59,7 @@ def rank_for_rate(
     *,
     at_least_one: bool = False,
 ) -> int:
-    r"""Rank of a matrix that a clipping rate keeps.
+    r"""Rank of an (m, n) matrix that a clipping rate xi in [0, 1) keeps.
 
     .. math::
         r = \lfloor (1 - \xi)\, k + 10^{-9} k \rfloor , \qquad k = \min(m, n)
@@ -72,11 +72,7 @@ def rank_for_rate(
     they stand for. It is :math:`2 \cdot 10^{-7}` for a rate of at least 6 decimal
     places and at most 9 digits, as float32 prints it: ``float32(2 / 3)`` keeps 1 of 3.
 
-    Args:
-        shape: The (m, n) of the matrix.
-        rate: Clipping rate :math:`\xi`, in [0, 1).
-        rule: ``"floor"``, ``"nearest"`` or ``"ceil"``.
-        at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
+    A rank that rounds to 0 is an error, or 1 with ``at_least_one``.
 
     Example:
         >>> [rank_for_rate((4096, 4096), xi) for xi in (0, 0.1, 0.9, 0.99, 0.995)]

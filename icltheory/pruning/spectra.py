@@ -74,14 +74,8 @@ def module_spectra(
     """Spectra of the matrices of a layered model, in float64 on the host.
 
     NumPy decomposes each matrix in float64, whatever the device and its precision:
-    single precision cannot tell a condition number of 1e8 from one of 1e12. Cost
-    O(m n min(m, n)) for each matrix.
-
-    Args:
-        layers: Numbers of the layers; all when left out.
-        module: One matrix, such as ``"W_V"``, or ``"attn"``, ``"mlp"``, ``"all"``.
-        progress: Called as ``progress(done, total, part)`` after each matrix; see
-            :mod:`icltheory.batching`.
+    single precision cannot tell a condition number of 1e8 from one of 1e12.
+    ``progress`` is called after each matrix, see :mod:`icltheory.batching`.
 
     Example:
         >>> import jax.numpy as jnp

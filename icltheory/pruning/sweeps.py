@@ -32,7 +32,7 @@ from icltheory.layered import (
     replace_matrix,
 )
 from icltheory.pruning.choice import choose_rate
-from icltheory.pruning.modules import Cutting, module_matrices, prune_module
+from icltheory.pruning.modules import Cutting, module_matrices
 from icltheory.pruning.rates import check_one_of, strengths_of
 
 __all__ = ["Composition", "compose", "sweep", "sweep_grid"]
@@ -68,25 +68,20 @@ def sweep(
     matrix and R (L - l) blocks. At rate 0 the weights are unchanged to the bit.
 
     The program is compiled once for each model, layer, module, method, ``score`` and
-    shapes: other rates, as many, compile nothing. ``score`` is part of its identity, so
-    pass one function, not a new lambda each time, and hand over arrays in
-    ``score_args``. A pruned matrix is the layer's own: weights that are tied between
-    layers are pruned in this layer only.
+    shapes: other rates, as many, compile nothing. Pass one function as ``score``, not a
+    new lambda each time, and hand over arrays in ``score_args``. Weights that are tied
+    between layers are pruned in this layer only.
 
     Args:
         model: The layered model; for a model of one prompt and a batch of them,
             :class:`~icltheory.layered.Batched`.
         layer: Number l of the layer, from 0.
-        module: One matrix, such as ``"W_V"``, or ``"attn"``, ``"mlp"``, ``"all"``.
+        module: See :func:`prune_module`, also for ``rule, at_least_one, method``.
         rates: Clipping rates :math:`\xi_j`, each in [0, 1); ``None`` with ``ranks``.
         score: Function of the model's outputs and ``score_args``; returns an array or
             a pytree of arrays, such as one error for each prompt.
-        params: Parameters of the model.
         ranks: Largest ranks that are left, in place of rates; see :class:`Rank`.
         inputs: Inputs of the model; this or ``hidden``.
-        hidden: State that enters block l; this or ``inputs``.
-        score_args: Further arguments of ``score``, any pytrees of arrays.
-        rule: As ``at_least_one`` and ``method``, see :func:`prune_module`.
         batch_size: Rates that run side by side, by ``vmap``. Left out, all of them on
             an accelerator, and one after the other on a CPU, where that is faster.
 
@@ -103,17 +98,15 @@ def sweep(
     """
     check_one_of(inputs=inputs, hidden=hidden)
     check_layered(model)
-    strengths = strengths_of(rates, ranks)
-    specs = module_matrices(model, layer, module)
-    cutting = Cutting(method, rule, at_least_one)
-    return evaluate(
-        Program(model, layer, tuple(spec.name for spec in specs), score, method),
+    return _scores(
+        Program(model, layer, score, Cutting(method, rule, at_least_one)),
+        [module],
+        strengths_of(rates, ranks),
         params,
-        hidden if inputs is None else inputs,
-        cutting.kept_table(params, specs, strengths),
+        lambda: hidden if inputs is None else inputs,
         score_args,
+        batch_size,
         embed=inputs is not None,
-        batch_size=batch_size,
     )
 
 
@@ -136,12 +129,10 @@ def sweep_grid(
 ) -> PyTree:
     """Scores over layers, modules and rates: :func:`sweep` for every pair.
 
-    The trunk advances layer by layer through the layers asked for, in any order, and
-    the modules of a layer share its state, one decomposition of each matrix, and one
-    compiled program in which a module is a row of ranks. ``progress(done, total,
-    part)`` is called after each layer, see :mod:`icltheory.batching`; the other
-    arguments are those of :func:`sweep`. The result has shape (layers, modules, R) and
-    that of a score behind.
+    The modules of a layer share the state that enters it, one decomposition of each
+    matrix, and one compiled program in which a module is a row of ranks. ``progress``
+    is called after each layer, see :mod:`icltheory.batching`; the other arguments are
+    those of :func:`sweep`. Scores have shape (layers, modules, R, ...).
 
     Example:
         >>> import jax.numpy as jnp
@@ -160,20 +151,17 @@ def sweep_grid(
         check_sequence(name, several)
         if not len(several):
             raise ValueError(f"{name}: expected at least one, got none")
-    strengths = strengths_of(rates, ranks)
+    strengths, rows = strengths_of(rates, ranks), {}
     cutting, trunk = Cutting(method, rule, at_least_one), CachedLayers(model, inputs)
-    rows = {}
     for layer in reported(sorted(set(layers)), progress, "layer {}".format):
-        specs, kept = _table_of_modules(
-            cutting, model, params, layer, modules, strengths
-        )
-        rows[layer] = evaluate(
-            Program(model, layer, tuple(spec.name for spec in specs), score, method),
+        rows[layer] = _scores(
+            Program(model, layer, score, cutting),
+            modules,
+            strengths,
             params,
-            trunk.before(params, layer),
-            kept,
+            functools.partial(trunk.before, params, layer),
             score_args,
-            batch_size=batch_size,
+            batch_size,
         )
         if progress is not None:
             jax.block_until_ready(rows[layer])
@@ -185,30 +173,13 @@ def sweep_grid(
     return jax.tree.map(arrange, *(rows[layer] for layer in layers))
 
 
-def _table_of_modules(cutting, model, params, layer, modules, strengths):
-    """Returns all matrices of the modules, and rows of sizes by module and strength."""
-    chosen = [module_matrices(model, layer, module) for module in modules]
-    specs = [s for s in model.matrices(layer) if any(s in part for part in chosen)]
-    for part in chosen:  # raises for a rank that changes no matrix of a module
-        cutting.kept_table(params, part, strengths)
-    pruned = cutting.kept_table(params, specs, strengths)
-    whole = cutting.kept_table(params, specs, [0])[0]
-    rows = [
-        [k if s in part else w for s, k, w in zip(specs, row, whole, strict=True)]
-        for part in chosen
-        for row in pruned
-    ]
-    return specs, rows
-
-
 class Composition(Record):
     """Result of a greedy search over several modules.
 
     Args:
         params: The pruned parameters.
         rates: Rate kept for each pair, 0 where nothing improved, ``(P,)``.
-        scores: Score before the first pair and after each, ``(P + 1,)``; it never gets
-            worse. Every entry after the first was measured when its pair was visited.
+        scores: Score before the first pair and after each, ``(P + 1,)``.
         pairs: The (layer, module) pairs in the order of the visit.
 
     Source: Yao et al. (2024), Algorithm 1.
@@ -239,24 +210,15 @@ def compose(
 ) -> Composition:
     """Prunes modules one after the other, each at the best rate given earlier ones.
 
-    Each pair is swept with the prunings kept so far in place, beside the rate 0 in the
-    same program, and judged by :func:`choose_rate` against that rate 0: strictly better
-    by more than ``min_gain``, ties to the smaller rate. If nothing is better the
-    parameters stay the same arrays. Only the module that wins is replaced, so nothing
-    of a rejected trial remains.
+    Each pair (layer, module) is swept with the prunings kept so far in place, beside
+    the rate 0 in the same program, and judged by :func:`choose_rate` against that rate
+    0. If nothing is better the parameters stay the same arrays. ``score`` returns one
+    number. ``maximize`` and ``min_gain`` are those of :func:`choose_rate`, ``progress``
+    is called after each pair, and the other arguments are those of :func:`sweep`.
 
     The search is greedy: another order may end elsewhere. From the shallowest layer to
     the deepest it costs least, one pass through the blocks; each step back starts one
     anew. The final score was chosen on these inputs; measure it on others.
-
-    Args:
-        pairs: (layer, module) in the order of the visit.
-        rates: Clipping rates tried at every pair, each in [0, 1).
-        score: Function of the model's outputs and ``score_args`` to one number.
-        maximize: Whether a large score is good; for errors say ``False``.
-        min_gain: Improvement that has to be exceeded, at least 0.
-        progress: Called as ``progress(done, total, part)`` after each pair; see
-            :mod:`icltheory.batching`. The other arguments are those of :func:`sweep`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -278,14 +240,14 @@ def compose(
     cutting, trunk = Cutting(method, rule, at_least_one), CachedLayers(model, inputs)
     chosen, path = [], []
     for layer, module in reported(pairs, progress, lambda p: f"layer {p[0]}, {p[1]}"):
-        specs = module_matrices(model, layer, module)
-        scores = evaluate(
-            Program(model, layer, tuple(spec.name for spec in specs), score, method),
+        scores = _scores(
+            Program(model, layer, score, cutting),
+            [module],
+            [0, *rates],
             params,
-            trunk.before(params, layer),
-            cutting.kept_table(params, specs, [0, *rates]),
+            functools.partial(trunk.before, params, layer),
             score_args,
-            batch_size=batch_size,
+            batch_size,
         )
         check_shape("score", jnp.asarray(scores)[0], ())
         values = np.asarray(scores, np.float64)
@@ -293,8 +255,7 @@ def compose(
             values[1:], rates, values[0], maximize=maximize, min_gain=min_gain
         )
         if choice.index is not None:
-            how = {"rule": rule, "at_least_one": at_least_one, "method": method}
-            params = prune_module(model, params, layer, module, choice.rate, **how)
+            params = cutting.pruned(model, params, layer, module, choice.rate)
         path += [values[0]] if not path else []
         path.append(choice.score)
         chosen.append(choice.rate)
@@ -303,50 +264,56 @@ def compose(
 
 
 class Program(NamedTuple):
-    """The static arguments of a compiled sweep."""
+    """The static arguments of a compiled sweep of one layer."""
 
     model: LayeredModel
     layer: int
-    names: tuple[str, ...]
     score: Callable[..., Any]
-    method: str
+    cutting: Cutting
 
 
-def evaluate(
-    program: Program,
-    params: PyTree,
-    start: PyTree,
-    kept: Sequence[Sequence[int]],
-    score_args: tuple[Any, ...],
-    *,
-    embed: bool = False,
-    batch_size: int | None = None,
-) -> PyTree:
-    """Scores every row of ``kept``, which has one column for each matrix."""
-    check_layered(program.model)
+def _scores(
+    program, modules, strengths, params, start, score_args, batch_size, embed=False
+):
+    """Scores of every module at every strength, from the state that start() gives."""
+    model, layer, _, cutting = program
+    chosen = [module_matrices(model, layer, module) for module in modules]
+    specs = [s for s in model.matrices(layer) if any(s in part for part in chosen)]
+    for part in chosen:  # raises for a rank that changes no matrix of a module
+        cutting.kept_table(params, part, strengths)
+    pruned = cutting.kept_table(params, specs, strengths)
+    whole = cutting.kept_table(params, specs, [0])[0]
+    kept = [
+        [k if s in part else w for s, k, w in zip(specs, row, whole, strict=True)]
+        for part in chosen
+        for row in pruned
+    ]
     if batch_size is None:
         batch_size = 1 if jax.default_backend() == "cpu" else len(kept)
     check_positive_int("batch_size", batch_size)
-    sizes = np.asarray(kept, np.int32)
-    together = min(batch_size, len(kept))
-    scores, finite = _run(program, embed, together, params, start, sizes, score_args)
+    # The rule of rounding is no part of the program, which takes ranks.
+    program = program._replace(cutting=Cutting(cutting.method, "floor", False))
+    names = tuple(spec.name for spec in specs)
+    sizes, together = np.asarray(kept, np.int32), min(batch_size, len(kept))
+    scores, finite = _run(
+        program, names, embed, together, params, start(), sizes, score_args
+    )
     if not jax.tree.leaves(scores):
         raise ValueError("score: expected a function that returns numbers, got None")
     if is_tracer(finite):
         return where_valid(scores, jnp.all(finite))
-    for name, ok in zip(program.names, np.asarray(finite), strict=True):
+    for name, ok in zip(names, np.asarray(finite), strict=True):
         if not ok:
             raise ValueError(f"{name}: expected finite entries, got NaN or infinity")
     return scores
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2))
-def _run(program, embed, together, params, start, kept, score_args):
-    model, layer, names, score, method = program
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _run(program, names, embed, together, params, start, kept, score_args):
+    model, layer, score, cutting = program
     hidden = hidden_before(model, params, start, layer) if embed else start
     specs = [spec for spec in model.matrices(layer) if spec.name in names]
     matrices = [get_matrix(params, spec) for spec in specs]
-    cutting = Cutting(method, "floor", False)
     cutters = [cutting.cutter(W) for W in matrices]
 
     def at(sizes):
@@ -363,10 +330,7 @@ def _run(program, embed, together, params, start, kept, score_args):
 
 
 class CachedLayers:
-    """Cache of the hidden state below a layer, advanced block by block.
-
-    One state is held. Every block is a program of its own, compiled once.
-    """
+    """Holds the hidden state below a layer, advanced by one program for each block."""
 
     def __init__(self, model: LayeredModel, inputs: PyTree):
         self.model, self.inputs = model, inputs

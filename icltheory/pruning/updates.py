@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
@@ -118,7 +119,7 @@ class UpdateSplit(Record):
 
 def _up_to_size(name, rank, given):
     pair = ("W_out", "W_in") if given["module"] == "W_MLP" else 2 * (given["module"],)
-    shapes = [jnp.shape(given[name]) for name in pair if given.get(name) is not None]
+    shapes = [np.shape(given[name]) for name in pair if given.get(name) is not None]
     # Where a matrix is missing or none, the calculator says so.
     fits = len(shapes) == 2 and all(len(shape) == 2 for shape in shapes)
     return count(0, min(shapes[0][0], shapes[1][1]) if fits else None)(name, rank)
@@ -275,24 +276,15 @@ def depth_table(
     weights of gradient descent, pruning layer k lowers :math:`\|G_k\|` and raises every
     later :math:`\|G_t\|`: later steps do the work again.
 
-    One ``vmap`` over the L + 1 stacks; the cost is L + 1 times that of
-    :func:`~icltheory.trajectory.implicit_gd_norms`, whose ``demo_updates``, ``scale``
-    and ``method`` it takes. Prompts batch by ``vmap`` over H.
-
-    Args:
-        stack: The weights.
-        H: Demonstrations.
-        module: ``"W_V"``, ``"W_K"`` or ``"W_Q"``.
-        rate: Clipping rate :math:`\xi`, in [0, 1); this or ``rank``.
-        rank: Rank r, from 1 to n; this or ``rate``.
-        rule: How a rate becomes a rank, see :func:`rank_for_rate`.
+    ``module`` is ``"W_V"``, ``"W_K"`` or ``"W_Q"``, clipped as by :func:`clip`. Cost:
+    L + 1 times that of :func:`~icltheory.trajectory.implicit_gd_norms`, whose
+    ``demo_updates``, ``scale`` and ``method`` it takes.
 
     Example:
         >>> import jax.numpy as jnp
         >>> W = jnp.stack([jnp.diag(jnp.array([1.0, 0.5]))] * 2)
         >>> stack = LinearAttentionStack(W, W, W)
-        >>> table = depth_table(stack, jnp.eye(2), "W_V", rank=1)
-        >>> table.changed.tolist()
+        >>> depth_table(stack, jnp.eye(2), "W_V", rank=1).changed.tolist()
         [[True, True], [False, True]]
 
     Source: Yao et al. (2024), Remark 5.

@@ -198,10 +198,11 @@ def test_a_leaf_with_all_layers_is_not_copied_for_every_rate():
     deep, wide, rates = 24, 32, 8
     stack = LinearAttentionStack(*draws(3, deep, wide, wide))
     model = LayeredStack.of(stack)
-    program = Program(model, deep // 2, ("W_V", "W_K", "W_Q"), jnp.sum, "svd")
+    program = Program(model, deep // 2, jnp.sum, Cutting("svd", "floor", False))
     inputs = draws(2, wide), draws(wide)
     kept = np.full((rates, 3), 4, np.int32)
-    lowered = _run.lower(program, True, rates, stack, inputs, kept, ())
+    names = ("W_V", "W_K", "W_Q")
+    lowered = _run.lower(program, names, True, rates, stack, inputs, kept, ())
     used = lowered.compile().memory_analysis().temp_size_in_bytes
     leaf = stack.W_V.nbytes
     assert (
