@@ -6,16 +6,17 @@ A checkpoint is the state dict of linear maps ``_read_in`` and ``_read_out`` aro
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from icltheory._checks import check_choice, check_positive_int
-from icltheory._pytree import pytree, static_field
+from icltheory._core import Record
 from icltheory._safetensors import SafetensorsFile, unwrapped
 from icltheory._typing import PyTree
 from icltheory.models._torch_file import read_state_dict
@@ -27,23 +28,32 @@ _BLOCK = re.compile(r"_backbone\.h\.(\d+)\.(.+)")
 # Masks of old versions, and the token table, which models with vector inputs do not
 # use.
 _UNUSED = re.compile(r"_backbone\.(wte\.weight|h\.\d+\.attn\.(masked_)?bias)")
-_ATTENTION = {"attn.c_attn": "attn_qkv", "attn.c_proj": "attn_out"}
-_MLP = {"mlp.c_fc": "mlp_in", "mlp.c_proj": "mlp_out"}
+_THEIRS = {
+    "read_in": "_read_in",
+    "read_out_head": "_read_out",
+    "positions": "_backbone.wpe.weight",
+    "ln_f": "_backbone.ln_f",
+    "attn_qkv": "attn.c_attn",
+    "attn_out": "attn.c_proj",
+    "mlp_in": "mlp.c_fc",
+    "mlp_out": "mlp.c_proj",
+    "kernel": "weight",
+    "scale": "weight",
+}
+# torch.nn.Linear keeps its weight (out, in). Hugging Face's Conv1D keeps it (in, out),
+# as Flax does.
+_TURNED = ("_read_in.weight", "_read_out.weight")
 
 
-@pytree
-class GargCheckpoint:
-    """A trained model of Garg et al.
+class GargCheckpoint(Record):
+    """A trained model of Garg et al. and its parameters.
 
-    Attributes:
-        model: The module.
-        params: Its parameters; ``model.apply({"params": params}, X, y)`` predicts the
-            label at every prefix.
+    ``model.apply({"params": params}, X, y)`` predicts the label at every prefix.
 
     Source: Garg et al. 2022, Appendix A.
     """
 
-    model: GPT2 = static_field()
+    model: GPT2 = eqx.field(static=True)
     params: PyTree
 
 
@@ -67,21 +77,15 @@ def load_garg_checkpoint(
               W_{in} t_{2k+1} + b_{in})_{2k+1} + b_{out}
 
     for the tokens :math:`(x_1, (y_1, 0, \dots, 0), x_2, \dots)`. Width, layers,
-    positions and dimension are those of the arrays; the table of word tokens and the
-    masks that old versions stored are not used. Weights become float32.
-
-    Files of PyTorch's own format are read only on request: with ``format="torch"`` and
-    by ``torch.load(weights_only=True)``, which runs no code of the file. Both
-    ``model_500000.pt`` and ``state.pt``, which holds the optimiser as well, are read.
+    positions and dimension are those of the arrays, whose names are those of the
+    published state dict. Weights become float32.
 
     Args:
-        path: The file, with the names of the published state dict.
         num_heads: Attention heads, which no array tells: 8, 4 and 2 for the published
             widths 256, 128 and 64.
-        format: ``"safetensors"``, or ``"torch"`` for what ``torch.save`` wrote.
-
-    Returns:
-        The model and its parameters.
+        format: ``"safetensors"``, or ``"torch"`` for what ``torch.save`` wrote:
+            ``model_500000.pt`` or ``state.pt``, which holds the optimiser as well. They
+            are read by ``torch.load(weights_only=True)``, which runs no code.
 
     Example:
         >>> load_garg_checkpoint("nowhere.safetensors")
@@ -96,15 +100,16 @@ def load_garg_checkpoint(
         raise FileNotFoundError(f"{file}: expected a file, found none")
     tensors = _open_torch(file) if format == "torch" else _open_safetensors(file)
     model = _model_of(tensors, num_heads)
-    expected = dict(_entries(model))
+    tree = _parameters(model)
+    expected = _stored(tree)
     _check_names(tensors, expected)
-    params: dict[str, Any] = {}
-    for name, (keys, shape) in expected.items():
+    for name, shape in expected.items():
         if tensors.shapes[name] != shape:
             raise ValueError(
                 f"{file}: expected {name} of shape {shape}, got {tensors.shapes[name]}"
             )
-        _put(params, keys, _array(tensors, name, keys))
+    leaves = [_array(tensors, name) for name in expected]
+    params = jax.tree.unflatten(jax.tree.structure(tree), leaves)
     return GargCheckpoint(model=model, params=params)
 
 
@@ -161,35 +166,23 @@ def _matrix(tensors: _Tensors, name: str) -> tuple[int, int]:
     return shape[0], shape[1]
 
 
-def _entries(model: GPT2) -> Iterator[tuple[str, tuple[tuple[str, ...], tuple]]]:
-    """Yields each tensor's name, its path in the parameters and its stored shape."""
-    width = model.width
-    yield "_read_in.weight", (("read_in", "kernel"), (width, model.dim))
-    yield "_read_in.bias", (("read_in", "bias"), (width,))
-    yield "_backbone.wpe.weight", (("positions",), (model.num_positions, width))
-    outputs = {"attn_qkv": 3 * width, "mlp_in": 4 * width}
-    for layer in range(model.num_layers):
-        block, own = f"_backbone.h.{layer}", f"block_{layer}"
-        for norm in ("ln_1", "ln_2"):
-            yield from _norm(f"{block}.{norm}", (own, norm), width)
-        for theirs, ours in (_ATTENTION | _MLP).items():
-            rows = 4 * width if ours == "mlp_out" else width
-            columns = outputs.get(ours, width)
-            # Hugging Face's Conv1D keeps its weight (in, out), as Flax does.
-            shape = (rows, columns)
-            yield f"{block}.{theirs}.weight", ((own, ours, "kernel"), shape)
-            yield f"{block}.{theirs}.bias", ((own, ours, "bias"), (columns,))
-    yield from _norm("_backbone.ln_f", ("ln_f",), width)
-    yield "_read_out.weight", (("read_out_head", "kernel"), (1, width))
-    yield "_read_out.bias", (("read_out_head", "bias"), (1,))
+def _parameters(model: GPT2) -> PyTree:
+    """Returns the parameters of a model as shapes."""
+    X = jnp.zeros((1, 1, model.dim))
+    return jax.eval_shape(model.init, jax.random.key(0), X, X[..., 0])["params"]
 
 
-def _norm(theirs: str, ours: tuple[str, ...], width: int) -> Iterator[Any]:
-    yield f"{theirs}.weight", ((*ours, "scale"), (width,))
-    yield f"{theirs}.bias", ((*ours, "bias"), (width,))
+def _stored(params: PyTree) -> dict[str, tuple[int, ...]]:
+    """Returns name and shape of the tensor that each parameter is stored as."""
+    found = {}
+    for path, leaf in jax.tree.leaves_with_path(params):
+        keys = [entry.key.replace("block_", "_backbone.h.") for entry in path]
+        name = ".".join(_THEIRS.get(key, key) for key in keys)
+        found[name] = leaf.shape[::-1] if name in _TURNED else leaf.shape
+    return found
 
 
-def _check_names(tensors: _Tensors, expected: Mapping[str, Any]) -> None:
+def _check_names(tensors: _Tensors, expected: Mapping[str, tuple]) -> None:
     for name in expected:
         if name not in tensors.shapes:
             raise ValueError(f"{tensors.path}: expected a tensor {name}, found none")
@@ -201,20 +194,10 @@ def _check_names(tensors: _Tensors, expected: Mapping[str, Any]) -> None:
             )
 
 
-def _array(tensors: _Tensors, name: str, keys: tuple[str, ...]) -> jax.Array:
+def _array(tensors: _Tensors, name: str) -> jax.Array:
     value = tensors.read(name)
     if not jnp.issubdtype(value.dtype, jnp.floating):
         raise ValueError(
             f"{tensors.path}: expected floating point in {name}, got {value.dtype}"
         )
-    # torch.nn.Linear keeps its weight (out, in).
-    turned = value.T if name in ("_read_in.weight", "_read_out.weight") else value
-    return jnp.asarray(np.array(turned, np.float32))
-
-
-def _put(params: dict[str, Any], keys: tuple[str, ...], value: jax.Array) -> None:
-    """Stores a leaf in nested dictionaries."""
-    *parents, last = keys
-    for key in parents:
-        params = params.setdefault(key, {})
-    params[last] = value
+    return jnp.asarray(np.array(value.T if name in _TURNED else value, np.float32))

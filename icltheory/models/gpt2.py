@@ -38,13 +38,9 @@ class GPT2Block(nn.Module):
     attention: Attention
 
     def _linear(self, name: str, features: int, std: float) -> nn.Dense:
-        return nn.Dense(
-            features,
-            kernel_init=nn.initializers.normal(std),
-            dtype=self.dtype,
-            param_dtype=self.param_dtype,
-            name=name,
-        )
+        kinds = {"dtype": self.dtype, "param_dtype": self.param_dtype}
+        init = nn.initializers.normal(std)
+        return nn.Dense(features, kernel_init=init, name=name, **kinds)
 
     def _norm(self, name: str) -> nn.LayerNorm:
         kinds = {"dtype": self.dtype, "param_dtype": self.param_dtype}
@@ -87,31 +83,23 @@ class GPT2(nn.Module):
               \hat y = w_{out}^\top \mathrm{LN}(h^{L}) + b
 
     Pre-norm blocks with GELU, learned positions, no dropout. Weights start as
-    :math:`N(0, s^2)`, the projections into the residual stream as :math:`N(0, s^2 / n)`
-    with n their number, 2L or without MLPs L, the linear read-in and read-out uniform
-    on :math:`\pm 1/\sqrt{\text{fan-in}}`. At 12 layers, 8 heads, width 256, 202
-    positions and 20 dimensions it has 9,534,977 parameters. One pass over ``T`` tokens
-    costs about :math:`24 L T\,\text{width}^2` floating-point operations a prompt.
+    :math:`N(0, s^2)` with s = ``init_std``, the projections into the residual stream as
+    :math:`N(0, s^2 / n)` with n their number, 2L or without MLPs L, the linear read-in
+    and read-out uniform on :math:`\pm 1/\sqrt{\text{fan-in}}`. At 12 layers, 8 heads,
+    width 256, 202 positions and 20 dimensions it has 9,534,977 parameters. One pass
+    over ``T`` tokens costs about :math:`24 L T\,\text{width}^2` floating-point operations a prompt.
+    ``module.apply({"params": params}, X, y, X_query=None)`` returns the prediction at
+    every prefix, ``(B, P)``, in ``param_dtype``.
 
     Args:
-        dim: Dimension :math:`d` of the inputs.
         num_positions: Rows of the position table; at least the tokens of a prompt.
-        width: Width of the residual stream.
-        num_layers: Number of blocks :math:`L`.
-        num_heads: Heads; divides ``width``.
+        num_heads: A divisor of ``width``.
         mlp: Whether blocks have their MLP; the papers compare both.
         token_layout: ``"interleaved"`` (Garg), ``"matrix"`` (one token a pair) or
             ``"shifted"`` (an input with the label before it); see
             :mod:`icltheory.models.tokens`.
-        init_std: Standard deviation :math:`s` of the initial weights.
         dtype: Dtype of activations and matrix products.
-        param_dtype: Dtype of the parameters.
-        attention: Implementation of the attention, as of
-            :func:`icltheory.kernels.causal_attention`.
-
-    Returns:
-        ``module.apply({"params": params}, X, y, X_query=None)`` returns the prediction
-        at every prefix, ``(B, P)``, in ``param_dtype``.
+        attention: As ``implementation`` of :func:`icltheory.kernels.causal_attention`.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -148,18 +136,13 @@ class GPT2(nn.Module):
                 f"got {self.num_heads}"
             )
         kinds = {"dtype": self.dtype, "param_dtype": self.param_dtype}
-        token_width = self.dim + (self.token_layout != "interleaved")
+        uniform = _uniform_fan_in(self.dim + (self.token_layout != "interleaved"))
         self.read_in = nn.Dense(
-            self.width,
-            kernel_init=_uniform_fan_in(token_width),
-            bias_init=_uniform_fan_in(token_width),
-            **kinds,
+            self.width, kernel_init=uniform, bias_init=uniform, **kinds
         )
+        init, table = nn.initializers.normal(self.init_std), self.num_positions
         self.positions = self.param(
-            "positions",
-            nn.initializers.normal(self.init_std),
-            (self.num_positions, self.width),
-            self.param_dtype,
+            "positions", init, (table, self.width), self.param_dtype
         )
         projections = self.num_layers * (2 if self.mlp else 1)
         self.blocks = [
@@ -177,12 +160,9 @@ class GPT2(nn.Module):
         self.ln_f = nn.LayerNorm(epsilon=1e-5, **kinds)
         # The read-out uses the parameters' dtype, since bfloat16 would round the
         # prediction.
+        uniform, kinds["dtype"] = _uniform_fan_in(self.width), self.param_dtype
         self.read_out_head = nn.Dense(
-            1,
-            dtype=self.param_dtype,
-            param_dtype=self.param_dtype,
-            kernel_init=_uniform_fan_in(self.width),
-            bias_init=_uniform_fan_in(self.width),
+            1, kernel_init=uniform, bias_init=uniform, **kinds
         )
 
     def tokenize(

@@ -19,16 +19,9 @@ class LayeredGPT2:
 
     Inputs are ``(X, y)`` or ``(X, y, X_query)``; a hidden state is the token sequence
     with the residual stream in place of the tokens; the output is the prediction at
-    every prefix. Parameters are the module's.
-
-    Args:
-        module: The GPT-2.
-        last_only: Whether ``(X, y)`` asks the last question alone, in the papers'
-            tokens of pairs (``token_layout="matrix"``), so that the output is
-            ``(B, 1)``. It has no effect on interleaved tokens.
-
-    Returns:
-        A hashable object that keeps the protocol of :mod:`icltheory.layered`.
+    every prefix. With ``last_only`` and the papers' tokens of pairs
+    (``token_layout="matrix"``) ``(X, y)`` asks the last question alone, and the output
+    is ``(B, 1)``.
 
     Example:
         >>> model = LayeredGPT2(GPT2(dim=3, num_positions=8, width=8, num_layers=2))
@@ -48,15 +41,15 @@ class LayeredGPT2:
 
     def embed(self, params: Any, inputs: tuple) -> TokenSequence:
         """The residual stream that enters block 0."""
-        sequence: Any = self.module.apply(
-            {"params": params}, *inputs, last_only=self.last_only, method="tokenize"
-        )
-        return self._with(sequence, self._apply(params, "embed", sequence))
+        options = {"last_only": self.last_only}
+        sequence = self._apply(params, "tokenize", *inputs, **options)
+        tokens = self._apply(params, "embed", sequence)
+        return dataclasses.replace(sequence, tokens=tokens)
 
     def block(self, layer: int, params: Any, hidden: TokenSequence) -> TokenSequence:
         """Applies one block."""
-        h = self._apply(params, "block", layer, hidden.tokens, hidden.mask)
-        return self._with(hidden, h)
+        tokens = self._apply(params, "block", layer, hidden.tokens, hidden.mask)
+        return dataclasses.replace(hidden, tokens=tokens)
 
     def read_out(self, params: Any, hidden: TokenSequence) -> Float[Array, "B P"]:
         """Predictions at every prefix."""
@@ -67,37 +60,24 @@ class LayeredGPT2:
         if not 0 <= layer < self.num_layers:
             raise ValueError(f"layer: expected 0 to {self.num_layers - 1}, got {layer}")
         block, width = f"block_{layer}", self.module.width
-        specs = [
-            MatrixSpec(
-                name,
-                "attn",
-                (block, "attn_qkv", "kernel"),
-                transposed=True,
-                rows=(part * width, (part + 1) * width),
-            )
-            for part, name in enumerate(("W_Q", "W_K", "W_V"))
-        ]
-        others = [("W_O", "attn", "attn_out")]
+        named = [("W_Q", "attn_qkv"), ("W_K", "attn_qkv"), ("W_V", "attn_qkv")]
+        named += [("W_O", "attn_out")]
         if self.module.mlp:
-            others += [("W_in", "mlp", "mlp_in"), ("W_out", "mlp", "mlp_out")]
-        specs += [
-            MatrixSpec(name, group, (block, leaf, "kernel"), transposed=True)
-            for name, group, leaf in others
-        ]
+            named += [("W_in", "mlp_in"), ("W_out", "mlp_out")]
+        specs = []
+        for part, (name, leaf) in enumerate(named):
+            group, path = leaf.partition("_")[0], (block, leaf, "kernel")
+            # One array holds queries, keys and values.
+            rows = (part * width, (part + 1) * width) if leaf == "attn_qkv" else None
+            specs.append(MatrixSpec(name, group, path, transposed=True, rows=rows))
         return tuple(specs)
 
     def attention_weights(
         self, layer: int, params: Any, hidden: TokenSequence
     ) -> Float[Array, "B heads T T"]:
         """Attention weights of every head of one block."""
-        kept: Any = self.module.apply(
-            {"params": params},
-            layer,
-            hidden.tokens,
-            hidden.mask,
-            method="block",
-            mutable=["intermediates"],
-        )[1]
+        given = layer, hidden.tokens, hidden.mask
+        kept = self._apply(params, "block", *given, mutable=["intermediates"])[1]
         return kept["intermediates"][f"block_{layer}"]["weights"][0]
 
     def ov_factors(self, layer: int, params: Any) -> OVFactors:
@@ -110,9 +90,5 @@ class LayeredGPT2:
         W_O = get_matrix(params, specs["W_O"]).reshape(n, heads, -1)
         return OVFactors(jnp.moveaxis(W_O, 1, 0), W_V.reshape(heads, -1, n))
 
-    def _apply(self, params, method, *args) -> Any:
-        return self.module.apply({"params": params}, *args, method=method)
-
-    @staticmethod
-    def _with(sequence: TokenSequence, h) -> TokenSequence:
-        return dataclasses.replace(sequence, tokens=h)
+    def _apply(self, params, method, *args, **options) -> Any:
+        return self.module.apply({"params": params}, *args, method=method, **options)

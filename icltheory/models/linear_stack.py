@@ -23,6 +23,8 @@ class LinearStack(nn.Module):
     the mask ``"demos"`` and the factor 1/N on every attention sum. The parameters are
     ``W_V``, ``W_K`` and ``W_Q``, each ``(L, d + 1, d + 1)``. A prefix of k pairs is the
     same stack on k demonstrations: the others are zero tokens, which add nothing.
+    ``module.apply({"params": params}, X, y, X_query=None)`` returns the prediction at
+    every prefix, ``(B, P)``; ``method="predict"`` answers one query.
 
     In several layers of gradient descent the label slots of the demonstrations carry
     residuals, so that of the query carries minus the prediction: s = -1 (``residual``)
@@ -30,18 +32,6 @@ class LinearStack(nn.Module):
     the residuals. With the factor 1/k a single large example can make the output, a
     polynomial of degree (3^L - 1)/2 in the second moments, explode; ``num_examples``
     keeps one factor for all prefixes.
-
-    Args:
-        dim: Dimension :math:`d` of the inputs.
-        num_layers: Layers :math:`L`.
-        residual: Whether the answer is minus the label slot.
-        num_examples: The N of the factor 1/N; the examples of each prefix if ``None``.
-        init_std: Standard deviation of the initial weights.
-        param_dtype: Dtype of the parameters.
-
-    Returns:
-        ``module.apply({"params": params}, X, y, X_query=None)`` returns the prediction
-        at every prefix, ``(B, P)``; ``method="predict"`` answers one query.
 
     Example:
         >>> import jax, jax.numpy as jnp

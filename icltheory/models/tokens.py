@@ -1,10 +1,11 @@
 """Converts a prompt of (x, y) pairs to tokens, positions and an attention mask."""
 
+import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from icltheory._checks import check_choice
-from icltheory._pytree import pytree, static_field
+from icltheory._core import Record
 
 __all__ = [
     "TokenSequence",
@@ -17,8 +18,7 @@ __all__ = [
 LAYOUTS = ("interleaved", "matrix", "shifted")
 
 
-@pytree
-class TokenSequence:
+class TokenSequence(Record):
     """Tokens of a batch of prompts and the positions of the predictions.
 
     Attributes:
@@ -32,17 +32,17 @@ class TokenSequence:
     tokens: Float[Array, "B T width"]
     positions: Int[Array, "T"]
     mask: Bool[Array, "T T"] | None
-    outputs: slice = static_field()
+    outputs: slice = eqx.field(static=True)
 
 
-def _prefix_mask(
-    context_rank: Int[Array, "C"], query_rank: Int[Array, "P"]
-) -> Bool[Array, "T T"]:
-    """Mask with causal context tokens; a query sees its context and itself."""
-    rank = jnp.concatenate([context_rank, query_rank])
-    is_context = jnp.arange(rank.size) < context_rank.size
+def _with_queries(context, positions, queries, places) -> TokenSequence:
+    """Causal context tokens, and queries that see those before them and themselves."""
+    rank = jnp.concatenate([positions, places])
+    is_context = jnp.arange(rank.size) < positions.size
     seen = (rank[None, :] < rank[:, None]) & is_context[None, :]
-    return seen | jnp.eye(rank.size, dtype=bool)
+    mask = seen | jnp.eye(rank.size, dtype=bool)
+    tokens = jnp.concatenate([context, queries], axis=1)
+    return TokenSequence(tokens, rank, mask, slice(positions.size, None))
 
 
 def interleaved(
@@ -60,14 +60,6 @@ def interleaved(
     which stand at the position of :math:`x_k` and see only the pairs before it, so that
     one pass of :math:`3P` tokens replaces :math:`P` passes.
 
-    Args:
-        X: Inputs :math:`x_1, \dots, x_P`.
-        y: Labels.
-        X_query: Question asked after the first ``k`` pairs, for each ``k``.
-
-    Returns:
-        The token sequence, ``2P`` or ``3P`` tokens long.
-
     Example:
         >>> import jax.numpy as jnp
         >>> seq = interleaved(jnp.ones((1, 2, 3)), 5 * jnp.ones((1, 2)))
@@ -82,12 +74,7 @@ def interleaved(
     positions = jnp.arange(2 * P)
     if X_query is None:
         return TokenSequence(tokens, positions, None, slice(0, None, 2))
-    return TokenSequence(
-        jnp.concatenate([tokens, X_query], axis=1),
-        jnp.concatenate([positions, positions[::2]]),
-        _prefix_mask(positions, positions[::2]),
-        slice(2 * P, None),
-    )
+    return _with_queries(tokens, positions, X_query, positions[::2])
 
 
 def token_matrix(
@@ -102,17 +89,11 @@ def token_matrix(
     .. math:: \begin{pmatrix} x_1 & \dots & x_{P-1} & x_{k} \\
               y_1 & \dots & y_{P-1} & 0 \end{pmatrix}
 
-    The first ``P - 1`` pairs are context tokens. Every prefix has a query token of its
-    own that sees the pairs before it, so that one pass answers all of them.
-
-    Args:
-        X: Inputs :math:`x_1, \dots, x_P`.
-        y: Labels; the last one is never shown.
-        X_query: Question asked after the first ``k`` pairs; ``X`` unless given.
-        last_only: Ask the last question alone, in the papers' ``P`` tokens.
-
-    Returns:
-        The token sequence, ``2P - 1`` tokens of width ``d + 1``.
+    The first ``P - 1`` pairs are context tokens; the last label is never shown. Every
+    prefix has a query token of its own that sees the pairs before it, so that one pass
+    of ``2P - 1`` tokens answers all of them. Queries are those of ``X`` unless
+    ``X_query`` is given. ``last_only`` asks the last alone, in the papers' ``P``
+    tokens.
 
     Example:
         >>> import jax.numpy as jnp
@@ -130,12 +111,7 @@ def token_matrix(
     if last_only:
         tokens = jnp.concatenate([context, asked[:, -1:]], axis=1)
         return TokenSequence(tokens, ranks, None, slice(P - 1, None))
-    return TokenSequence(
-        jnp.concatenate([context, asked], axis=1),
-        jnp.concatenate([ranks[: P - 1], ranks]),
-        _prefix_mask(ranks[: P - 1], ranks),
-        slice(P - 1, None),
-    )
+    return _with_queries(context, ranks[: P - 1], asked, ranks)
 
 
 def shifted(
@@ -150,16 +126,8 @@ def shifted(
 
     The prediction at token ``k`` uses the pairs before it, so that one causal pass of
     ``P`` tokens answers every prefix. A first layer has to join :math:`x_k` and
-    :math:`y_k`, which stand in neighbouring tokens.
-
-    Args:
-        X: Inputs :math:`x_1, \dots, x_P`.
-        y: Labels; the last one is never shown.
-        X_query: Question asked after the first ``k`` pairs, for each ``k``, in tokens
-            of its own as in :func:`interleaved`.
-
-    Returns:
-        The token sequence of width ``d + 1``, ``P`` or ``2P`` tokens long.
+    :math:`y_k`, which stand in neighbouring tokens. ``X_query`` has ``P`` tokens of its
+    own, as in :func:`interleaved`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -174,12 +142,7 @@ def shifted(
     if X_query is None:
         return TokenSequence(tokens, positions, None, slice(None))
     asked = jnp.concatenate([X_query, before], axis=2)
-    return TokenSequence(
-        jnp.concatenate([tokens, asked], axis=1),
-        jnp.concatenate([positions, positions]),
-        _prefix_mask(positions, positions),
-        slice(X.shape[1], None),
-    )
+    return _with_queries(tokens, positions, asked, positions)
 
 
 def shared_context(
@@ -195,16 +158,8 @@ def shared_context(
 
     Every query stands at the position after the examples and sees them and itself, so
     that its prediction is that of a prompt of its own. One pass of N' + Q tokens, with
-    N' = 2 N or N tokens of the examples, replaces Q passes of N' + 1 tokens.
-
-    Args:
-        X: Inputs of the examples.
-        y: Their labels.
-        X_query: Inputs of the queries.
-        token_layout: ``"interleaved"``, ``"matrix"`` or ``"shifted"``.
-
-    Returns:
-        The token sequence; its outputs are the queries.
+    N' = 2 N or N tokens of the examples, replaces Q passes of N' + 1 tokens. The layout
+    is ``"interleaved"``, ``"matrix"`` or ``"shifted"``.
 
     Example:
         >>> import jax.numpy as jnp
@@ -226,11 +181,6 @@ def shared_context(
     else:
         examples = jnp.concatenate([X, y[:, :, None]], axis=2)
         asked = jnp.concatenate([X_query, jnp.zeros_like(X_query[:, :, :1])], axis=2)
-    length, queries = examples.shape[1], X_query.shape[1]
-    ranks, last = jnp.arange(length), jnp.full(queries, length)
-    return TokenSequence(
-        jnp.concatenate([examples, asked], axis=1),
-        jnp.concatenate([ranks, last]),
-        _prefix_mask(ranks, last),
-        slice(length, None),
-    )
+    length = examples.shape[1]
+    places = jnp.full(X_query.shape[1], length)
+    return _with_queries(examples, jnp.arange(length), asked, places)

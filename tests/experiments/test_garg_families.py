@@ -240,11 +240,11 @@ def a_checkpoint(path, **sizes):
     """A file of the published layout with random weights."""
     from icltheory._safetensors import write_safetensors
     from icltheory.models import GPT2
-    from icltheory.models.garg_checkpoint import _entries
+    from icltheory.models.garg_checkpoint import _parameters, _stored
 
     rng = np.random.default_rng(0)
     model = GPT2(**sizes)
-    shapes = {name: shape for name, (_, shape) in _entries(model)}
+    shapes = _stored(_parameters(model))
     listed = [(name, shape, np.float32) for name, shape in shapes.items()]
     write_safetensors(
         path, listed, lambda name: np.float32(0.3 * rng.standard_normal(shapes[name]))
