@@ -72,10 +72,8 @@ def induction_circuit(
     Position 0 has no token before and reads itself; the keys of layer 2 leave it out.
     Width 3 V + T for V tokens and sequences of at most T.
 
-    Args:
-        strength: Logit c of a match; all others have 0, and weights leak like
-            :math:`T e^{-c}`.
-        dtype: Dtype of the weights; JAX's default float if left out.
+    ``strength`` is the logit c of a match; all others have 0, and weights leak like
+    :math:`T e^{-c}`.
 
     Example:
         >>> import jax.numpy as jnp

@@ -94,12 +94,9 @@ def prefix_matching_score(
     .. math:: \frac{1}{|R|} \sum_{t \in R} \;
               \sum_{j < t,\; \mathrm{tok}_j = \mathrm{tok}_t} A_{t, j + 1} \in [0, 1] ,
 
-    over the positions R whose token occurred before. 1 for an induction head; the
-    uniform head is at the mean of (occurrences before t) / (t + 1).
-
-    Args:
-        attention: Weights A of one head; rows are queries.
-        rows: Positions that may be in R, such as the inputs of regression.
+    over the positions R, among ``rows``, whose token occurred before; rows of the
+    attention A are queries. 1 for an induction head; the uniform head is at the mean of
+    (occurrences before t) / (t + 1).
 
     Example:
         >>> A = [[1.0, 0, 0], [0.5, 0.5, 0], [0.25, 0.5, 0.25]]
@@ -183,13 +180,9 @@ def copying_ratio(
                      {\sum_v (\ell_t - \bar \ell_t)_+ [v]} - 1 \in [-1, 1] ,
         \qquad s^*(t) = \operatorname*{argmax}_s A_{t s} ,
 
-    averaged over t; the bar is the mean over the vocabulary. A position at which
-    nothing is raised counts -1.
-
-    Args:
-        attention: Weights A of the head.
-        circuit: :math:`M = W_U W_O W_V W_E`, from tokens to logits.
-        rows: Positions that count; all if left out.
+    averaged over t, or over those in ``rows``, with attention A, the bar the mean over
+    the vocabulary, and the circuit :math:`M = W_U W_O W_V W_E` from tokens to logits. A
+    position at which nothing is raised counts -1.
 
     Example:
         >>> float(copying_ratio([[1, 0], [0, 1]], [[1, 0], [0, 1]], [0, 1]))
@@ -248,11 +241,9 @@ def head_scores(
 ) -> HeadScores:
     """Prefix-matching and previous-token scores of every head.
 
-    Args:
-        model: A layered model whose attention can be read.
-        tokens: The number of the token at every position of the inputs; where they are
-            not tokens, numbers that are equal where they are.
-        rows: Positions that may count for prefix matching.
+    ``tokens`` are those at every position of the inputs; where they are not tokens,
+    numbers that are equal where they are. Positions in ``rows`` may count for prefix
+    matching.
 
     Example:
         >>> import jax.numpy as jnp

@@ -87,7 +87,8 @@ class GPT2(nn.Module):
     :math:`N(0, s^2 / n)` with n their number, 2L or without MLPs L, the linear read-in
     and read-out uniform on :math:`\pm 1/\sqrt{\text{fan-in}}`. At 12 layers, 8 heads,
     width 256, 202 positions and 20 dimensions it has 9,534,977 parameters. One pass
-    over ``T`` tokens costs about :math:`24 L T\,\text{width}^2` floating-point operations a prompt.
+    over ``T`` tokens costs about :math:`24 L T\,\text{width}^2` floating-point
+    operations a prompt.
     ``module.apply({"params": params}, X, y, X_query=None)`` returns the prediction at
     every prefix, ``(B, P)``, in ``param_dtype``.
 

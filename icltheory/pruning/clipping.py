@@ -52,9 +52,8 @@ def clip(
 
     .. math:: W_r = \sum_{i \le r} s_i\, u_i v_i^\top
 
-    The Eckart-Young optimum, by a full decomposition in float32 or better; not the
-    randomised one, whose error depends on the draw. At rate 0 or full rank the matrix
-    itself is returned, unchanged. The derivative is that of
+    The Eckart-Young optimum, by a full decomposition in float32 or better. At rate 0 or
+    full rank the matrix itself is returned, unchanged. The derivative is that of
     :func:`~icltheory.linalg.low_rank_approximation` and survives repeated values.
 
     Args:
@@ -269,15 +268,14 @@ def prune_rows(
         r = \operatorname{round}(R m) ,
 
     where the place counts rows by :math:`\|W_{i \cdot}\|_2` from the smallest
-    (``"magnitude"``), from the largest (``"reverse"``), or at random. Of equal norms
-    the first row goes first; a half rounds to even. Rows that are kept are unchanged to
-    the bit. Fraction and count may be traced: a sweep over rates is one ``vmap``, with
-    one sort.
+    (``"magnitude"``), from the largest (``"reverse"``), or at random with ``key``. Of
+    equal norms the first row goes first; a half rounds to even. Rows that are kept are
+    unchanged to the bit. Fraction and count may be traced: a sweep over rates is one
+    ``vmap``, with one sort.
 
     Args:
         fraction: Share R of the rows to drop, in [0, 1]; this or ``kept``.
         kept: Number m - r of rows to keep, from 0 to m; this or ``fraction``.
-        key: Random key, for ``"random"`` alone.
 
     Example:
         >>> W = [[3.0, 4.0], [1.0, 0.0], [0.0, 2.0]]

@@ -60,11 +60,13 @@ class Intervention:
         parts = text.split(":") if isinstance(text, str) else []
         why = ""
         if len(parts) in (2, 3):
-            layer, names, strength = (None, *parts)[-3:]
+            *layers, names, strength = parts
             try:
-                if layer is not None and not layer.isdecimal():
-                    raise ValueError(f"layer: expected a number >= 0, got {layer!r}")
-                number = None if layer is None else int(layer)
+                for layer in layers:
+                    if not layer.isdecimal():
+                        got = f"got {layer!r}"
+                        raise ValueError(f"layer: expected a number >= 0, {got}")
+                number = int(layers[0]) if layers else None
                 return cls(number, tuple(names.split(",")), **_strength(strength))
             except ValueError as error:
                 why = f" ({error})"
@@ -144,10 +146,9 @@ def prune_modules(
     plays no part. The other arguments and the result are those of :func:`prune_module`.
 
     Example:
-        >>> import jax.numpy as jnp
+        >>> import numpy as np
         >>> from icltheory import attention, layered
-        >>> W = jnp.diag(jnp.array([2.0, 1.0]))[None]
-        >>> stack = attention.LinearAttentionStack(W, W, W)
+        >>> stack = attention.LinearAttentionStack(*[np.diag([2.0, 1.0])[None]] * 3)
         >>> model = layered.LayeredStack.of(stack)
         >>> new = prune_modules(model, stack, ["0:W_V:0.5", "0:W_K:rank=2"])
         >>> new.W_V[0].round(6).tolist(), new.W_K[0].tolist()

@@ -123,11 +123,10 @@ def prune_module(
 ) -> PyTree:
     r"""Returns parameters with the matrices of a module pruned, at one rate or rank.
 
-    At rate 0 every weight is unchanged to the bit.
+    At rate 0 every weight is unchanged to the bit. :func:`module_matrices` explains
+    ``layer`` and ``module``.
 
     Args:
-        layer: Number of the layer, from 0; ``None`` for matrices outside of the layers.
-        module: Matrix or group, see :func:`module_matrices`.
         rate: Clipping rate :math:`\xi`, in [0, 1); this or ``rank``.
         rank: Largest rank that is left, see :class:`Rank`; this or ``rate``.
         rule: How a rate becomes a rank, see :func:`rank_for_rate`.
@@ -136,10 +135,9 @@ def prune_module(
             ``"whitened"`` (:func:`whiten`).
 
     Example:
-        >>> import jax.numpy as jnp
+        >>> import numpy as np
         >>> from icltheory import attention, layered
-        >>> W = jnp.diag(jnp.array([2.0, 1.0]))[None]
-        >>> stack = attention.LinearAttentionStack(W, W, W)
+        >>> stack = attention.LinearAttentionStack(*[np.diag([2.0, 1.0])[None]] * 3)
         >>> new = prune_module(layered.LayeredStack.of(stack), stack, 0, "W_V", 0.5)
         >>> new.W_V[0].round(6).tolist(), new.W_K[0].tolist()
         ([[2.0, 0.0], [0.0, 0.0]], [[2.0, 0.0], [0.0, 1.0]])

@@ -29,10 +29,6 @@ class MatrixSpectrum(NamedTuple):
     r"""Singular values of one weight matrix and quantities derived from them.
 
     Args:
-        layer: Number of the layer.
-        name: Name of the matrix.
-        group: ``"attn"`` or ``"mlp"``.
-        shape: Its (m, n).
         dtype: The dtype it is stored in, which limits what can be known of it.
         singular_values: :math:`s_1 \ge s_2 \ge \dots`, float64.
         condition_number: :math:`s_1 / s_k`; infinite if the last value is zero.
@@ -42,8 +38,7 @@ class MatrixSpectrum(NamedTuple):
         floor: :math:`\epsilon\, s_1` for the stored dtype: rounding of the entries
             alone moves a singular value by about as much.
         numerical_rank: How many values exceed the floor.
-        below_floor: Whether the smallest value does not: the condition number then
-            tells of rounding, not of the matrix.
+        below_floor: Whether the smallest does not: the condition number is rounding.
 
     Source: Yao et al. (2024), section 3.4.
     """
@@ -78,10 +73,9 @@ def module_spectra(
     ``progress`` is called after each matrix, see :mod:`icltheory.batching`.
 
     Example:
-        >>> import jax.numpy as jnp
+        >>> import numpy as np
         >>> from icltheory import attention, layered
-        >>> W = jnp.diag(jnp.array([4.0, 1.0]))[None]
-        >>> stack = attention.LinearAttentionStack(W, W, W)
+        >>> stack = attention.LinearAttentionStack(*[np.diag([4.0, 1.0])[None]] * 3)
         >>> model = layered.LayeredStack.of(stack)
         >>> record = module_spectra(model, stack, module="W_K")[0]
         >>> record.name, round(record.condition_number, 6), record.below_floor
@@ -108,10 +102,9 @@ def by_layer(spectra: Iterable[MatrixSpectrum], field: str) -> list[list[Any]]:
     fit :func:`choose_layers`.
 
     Example:
-        >>> import jax.numpy as jnp
+        >>> import numpy as np
         >>> from icltheory import attention, layered
-        >>> W = jnp.stack([jnp.eye(2)] * 2)
-        >>> stack = attention.LinearAttentionStack(W, W, W)
+        >>> stack = attention.LinearAttentionStack(*[np.array([np.eye(2)] * 2)] * 3)
         >>> spectra = module_spectra(layered.LayeredStack.of(stack), stack)
         >>> by_layer(spectra, "numerical_rank")
         [[2, 2, 2], [2, 2, 2]]
@@ -144,7 +137,7 @@ def random_condition_number(shape: tuple[int, ...]) -> float:
     to 128 columns the formula is 12 % low at :math:`\nu = 2`, where neither limit law
     fits, within 8 % at 3 to 5, and within 5 % elsewhere. It is a median: a square
     matrix exceeds ten times its median in one case of eighteen, by chance. Entries of
-    other laws with the same variance give the same limits. 1 for one row or column.
+    other laws give the same limits. 1 for one row or column.
 
     Example:
         >>> [round(random_condition_number((m, 256))) for m in (256, 257, 512, 4096)]

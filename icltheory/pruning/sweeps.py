@@ -63,9 +63,10 @@ def sweep(
         x_l = f_{l-1} \circ \dots \circ f_0 (\mathrm{inputs}) .
 
     All matrices of the module are pruned at the same rate. The state :math:`x_l` is
-    computed once, or taken as ``hidden``; a rate is a traced rank that masks the
-    singular values, so that R rates at layer l cost one trunk, one decomposition a
-    matrix and R (L - l) blocks. At rate 0 the weights are unchanged to the bit.
+    computed once from ``inputs``, or taken as ``hidden``; a rate is a traced rank that
+    masks the singular values, so that R rates at layer l cost one trunk, one
+    decomposition a matrix and R (L - l) blocks. At rate 0 the weights are unchanged to
+    the bit.
 
     The program is compiled once for each model, layer, module, method, ``score`` and
     shapes: other rates, as many, compile nothing. Pass one function as ``score``, not a
@@ -75,13 +76,11 @@ def sweep(
     Args:
         model: The layered model; for a model of one prompt and a batch of them,
             :class:`~icltheory.layered.Batched`.
-        layer: Number l of the layer, from 0.
         module: See :func:`prune_module`, also for ``rule, at_least_one, method``.
         rates: Clipping rates :math:`\xi_j`, each in [0, 1); ``None`` with ``ranks``.
         score: Function of the model's outputs and ``score_args``; returns an array or
             a pytree of arrays, such as one error for each prompt.
         ranks: Largest ranks that are left, in place of rates; see :class:`Rank`.
-        inputs: Inputs of the model; this or ``hidden``.
         batch_size: Rates that run side by side, by ``vmap``. Left out, all of them on
             an accelerator, and one after the other on a CPU, where that is faster.
 
@@ -137,8 +136,7 @@ def sweep_grid(
     Example:
         >>> import jax.numpy as jnp
         >>> from icltheory import attention, layered
-        >>> W = jnp.stack([jnp.diag(jnp.array([2.0, 1.0]))] * 3)
-        >>> stack = attention.LinearAttentionStack(W, W, W)
+        >>> stack = attention.LinearAttentionStack(*jnp.ones((3, 3, 2, 2)))
         >>> inputs = (jnp.ones((1, 2)), jnp.ones(2))
         >>> sweep_grid(layered.LayeredStack.of(stack), [0, 2], ["W_V", "attn"],
         ...            [0, 0.5], jnp.sum, params=stack, inputs=inputs).shape

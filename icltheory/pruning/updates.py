@@ -37,8 +37,7 @@ class UpdateBound(Record):
 
     Args:
         exact: :math:`\|\Delta W\|_F^2`.
-        printed: UB of Example 1. Not a bound of ``exact``; it bounds the sum of the
-            squared norms of the single demonstrations' terms.
+        printed: UB of Example 1, which is not a bound of ``exact``.
         corrected: N times UB, which does bound ``exact``.
 
     Source: Yao et al. (2024), Example 1.
@@ -163,12 +162,11 @@ def update_split(
       one it stands between two others: false.
     * ``"W_K"`` (Example 3): false. The matrix stands between two others, and pruning it
       can raise the norm. The example's claim holds for UB only.
-    * ``"W_MLP"`` (Example 4), the product :math:`W_{out} W_{in}` pruned as one matrix:
-      equality always. ``"W_out"`` alone stands outermost: equality. ``"W_in"`` alone
-      stands between: false, and so it is for both pruned one by one.
+    * ``"W_MLP"`` (Example 4), the product :math:`W_{out} W_{in}` of a linear MLP pruned
+      as one matrix: equality always. ``"W_out"`` alone stands outermost: equality.
+      ``"W_in"`` alone stands between: false, and so it is for both one by one.
 
-    ``W_in`` and ``W_out`` are those of a linear MLP behind attention. The rank may be
-    traced.
+    The rank may be traced.
 
     Example:
         >>> I, W = [[1.0, 0.0], [0.0, 1.0]], [[2.0, 0.0], [0.0, 1.0]]
