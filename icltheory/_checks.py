@@ -13,10 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._arguments import check_key as check_key
-from icltheory._arguments import is_sequence, real_numbers, shown, stacked
-from icltheory._calculators import given_value, note_validity
-
 
 def is_tracer(value: Any) -> bool:
     """Whether a value is being traced."""
@@ -124,7 +120,11 @@ def checked(name: str, value: Any, check: CheckLike) -> Any:
 
 def typed_key(name: str, value: Any, given: Any = None) -> bool:
     """Raises unless ``value`` is one typed random key."""
-    check_key(name, value)
+    kind = getattr(value, "dtype", None)
+    typed = isinstance(value, jax.Array) and jnp.issubdtype(kind, jax.dtypes.prng_key)
+    if not typed or value.shape != ():
+        expected = "one key from jax.random.key"
+        raise ValueError(f"{name}: expected {expected}, got {one_line(value)}")
     return True
 
 
@@ -200,6 +200,11 @@ def _refuse(name, leaf) -> None:
     raise ValueError(f"{name}: expected {expected}, got {one_line(leaf)}")
 
 
+def check_key(name: str, value: Any) -> None:
+    """Raises unless ``value`` is one typed random key."""
+    typed_key(name, value)
+
+
 def check_shape(name: str, array: Any, expected: tuple[int | str, ...]) -> None:
     """Raises unless ``array`` has the expected shape; letters match any size."""
     shape = tuple(np.shape(array))
@@ -225,119 +230,6 @@ def check_positive_int(name: str, value: Any) -> None:
         raise ValueError(f"{name}: expected a positive integer, got {value!r}")
 
 
-def check_values(
-    name: str, value: Any, holds: Callable[[Any], Any], expected: str, got: str = ""
-) -> None:
-    """Raises unless ``holds(value)`` everywhere; for traced values it is recorded.
-
-    Args:
-        name: Name of the argument.
-        value: A number or an array.
-        holds: What has to be true, elementwise, of a NumPy or a JAX array.
-        expected: Completes "expected ..." in the error.
-        got: Completes "got ..."; the first wrong entry if not given.
-    """
-    known = _noted(value, lambda: holds(value))
-    if known is None:
-        return
-    right = holds(known)
-    if not isinstance(right, jax.core.Tracer) and not np.all(right):
-        first = np.asarray(known[~np.broadcast_to(right, known.shape)]).flat[0]
-        raise ValueError(f"{name}: expected {expected}, got {got or first}")
-
-
-def _noted(value, check) -> np.ndarray | None:
-    """Returns the concrete value; for a traced one records the check."""
-    known = concrete(value)
-    if known is None:
-        note_validity(check)
-        known = given_value(value)
-    return known
-
-
-def check_finite(name: str, value: Any) -> None:
-    """Raises if ``value`` has an entry that is not finite."""
-    check_values(name, value, _is_finite, "finite entries", "NaN or infinity")
-
-
-def check_nonnegative(name: str, value: Any) -> None:
-    """Raises if ``value`` has a negative entry or one that is not finite."""
-    check_finite(name, value)
-    check_values(name, value, lambda entry: entry >= 0, "a value >= 0")
-
-
-def check_positive(name: str, value: Any) -> None:
-    """Raises if ``value`` has an entry that is not finite and positive."""
-
-    def holds(entry):
-        return _is_finite(entry) & (entry > 0)
-
-    check_values(name, value, holds, "a finite value > 0")
-
-
-def check_at_least(name: str, value: Any, least: Any) -> None:
-    """Raises if ``value`` has an entry below ``least`` or NaN; infinity is a value."""
-    check_values(name, value, lambda entry: entry >= least, f"a value >= {least}")
-
-
-def check_scalar(name: str, value: Any) -> None:
-    """Raises unless ``value`` is one number, finite and not negative."""
-    check_shape(name, value, ())
-    check_nonnegative(name, value)
-
-
-def check_unit(name: str, value: Any) -> None:
-    """Raises if ``value`` has an entry outside of [0, 1]."""
-
-    def holds(entry):
-        return (entry >= 0) & (entry <= 1)
-
-    check_values(name, value, holds, "a value in [0, 1]")
-
-
-def check_range(name: str, value: Any, low: Any, high: Any) -> None:
-    """Raises if ``value`` has an entry outside of [low, high]."""
-
-    def holds(entry):
-        return (entry >= low) & (entry <= high)
-
-    check_values(name, value, holds, f"{low} <= {name} <= {high}")
-
-
-def check_count(name: str, value: Any, least: int = 0) -> None:
-    """Raises unless ``value`` is one whole number that is at least ``least``."""
-    check_shape(name, value, ())
-
-    def holds(entry):
-        return (entry >= least) & (entry == entry // 1)
-
-    check_values(name, value, holds, f"a whole number >= {least}")
-
-
-def check_covariance(name: str, matrix: Any, dim: int) -> None:
-    """Raises unless ``matrix`` is symmetric positive semi-definite, (dim, dim)."""
-    check_shape(name, matrix, (dim, dim))
-    check_finite(name, matrix)
-    known = _noted(matrix, lambda: _is_covariance(jax.lax.stop_gradient(matrix)))
-    if known is None:
-        return
-    known = known.astype(np.float64)
-    tolerance = 1e-6 * float(np.abs(known).max(initial=0.0))
-    gap = np.abs(known - known.T)
-    if gap.max(initial=0.0) > tolerance:
-        i, j = np.unravel_index(gap.argmax(), gap.shape)
-        raise ValueError(
-            f"{name}: expected a symmetric matrix, got {known[i, j]:.3g} at "
-            f"({i}, {j}) and {known[j, i]:.3g} at ({j}, {i})"
-        )
-    smallest = float(np.linalg.eigvalsh(known).min(initial=0.0))
-    if smallest < -tolerance:
-        raise ValueError(
-            f"{name}: expected a positive semi-definite matrix, "
-            f"got smallest eigenvalue {smallest:.3g}"
-        )
-
-
 def _is_finite(entry):
     return (np if isinstance(entry, np.ndarray) else jnp).isfinite(entry)
 
@@ -355,11 +247,10 @@ def _is_covariance(matrix):
 
 def as_numbers(name: str, values: Any) -> np.ndarray:
     """Converts real numbers to a float64 NumPy array; raises for other values."""
-    numbers = stacked(name, values) if is_sequence(values) else values
-    array = np.asarray(real_numbers(name, numbers))
-    if array.dtype.kind not in "biufV":
-        raise ValueError(f"{name}: expected numbers, got {shown(values)}")
-    return array.astype(np.float64)
+    array = real(name, values, keep=True)
+    if not isinstance(array, float | int | np.generic | np.ndarray | jax.Array):
+        raise ValueError(f"{name}: expected numbers, got {one_line(values)}")
+    return np.asarray(array).astype(np.float64)
 
 
 def as_decimals(name: str, values: Any) -> np.ndarray:

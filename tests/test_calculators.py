@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Real
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_at_least, check_covariance, check_nonnegative
+from icltheory._noted import check_at_least, check_covariance, check_nonnegative
 from icltheory._pytree import pytree
 from icltheory._typing import PRNGKey
 from icltheory.pruning import clip

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from icltheory._checks import check_covariance
+from icltheory._noted import check_covariance
 
 
 @pytest.mark.parametrize("size", [1e-12, 1.0, 1e12])

@@ -6,13 +6,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._calculators import calculator
-from icltheory._checks import (
-    check_covariance,
-    check_positive_int,
-    check_shape,
-    check_values,
-    concrete,
-)
+from icltheory._checks import check_positive_int, check_shape, concrete
+from icltheory._noted import check_covariance, check_values
 from icltheory._precision import widened
 from icltheory._typing import Array, Float, Scalar
 from icltheory.noise import without_replacement_factor

@@ -12,14 +12,12 @@ from icltheory._arguments import shown
 from icltheory._calculators import calculator
 from icltheory._checks import (
     check_choice,
-    check_finite,
-    check_nonnegative,
     check_open_unit,
-    check_positive,
     check_positive_int,
     is_choice,
 )
 from icltheory._names import DemoUpdates, Dimension, Logarithm, Numerator
+from icltheory._noted import check_finite, check_nonnegative, check_positive
 from icltheory._typing import Array, Float, Int, PRNGKey
 from icltheory.attention import LinearAttentionStack
 from icltheory.bounds._prompt import Sample, noisy_paths, prompt_quantities

@@ -5,7 +5,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_at_least, check_count, check_positive, check_values
+from icltheory._noted import check_at_least, check_count, check_positive, check_values
 from icltheory._typing import Array, Float, Scalar
 
 __all__ = [

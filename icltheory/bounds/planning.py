@@ -6,7 +6,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_positive, check_values
+from icltheory._noted import check_positive, check_values
 from icltheory._typing import Array, Float
 
 __all__ = ["planned_bound", "required_samples"]

@@ -5,7 +5,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_finite, check_positive, check_shape
+from icltheory._checks import check_shape
+from icltheory._noted import check_finite, check_positive
 from icltheory._precision import finite_or_nan, widened
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float

@@ -3,12 +3,8 @@
 import dataclasses
 import math
 
-from icltheory._checks import (
-    check_choice,
-    check_nonnegative_int,
-    check_positive,
-    check_positive_int,
-)
+from icltheory._checks import check_choice, check_nonnegative_int, check_positive_int
+from icltheory._noted import check_positive
 
 __all__ = ["Architecture", "Experts", "Rotary"]
 

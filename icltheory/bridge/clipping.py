@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from icltheory._checks import check_finite
 from icltheory._names import Rule
+from icltheory._noted import check_finite
 from icltheory.bridge._arrays import gathered, spread_like
 from icltheory.bridge._cutting import cutter_of
 from icltheory.bridge.decoder import Decoder

@@ -5,9 +5,10 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_choice, check_positive, check_shape, check_unit
+from icltheory._checks import check_choice, check_shape
 from icltheory._conditions import Condition, Conditions, at_least, at_most
 from icltheory._names import ConditionForm
+from icltheory._noted import check_positive, check_unit
 from icltheory._typing import Float
 from icltheory.chain_of_thought.alphabet import span_residual
 from icltheory.chain_of_thought.measures import (

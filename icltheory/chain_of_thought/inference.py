@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_count, check_range
+from icltheory._noted import check_count, check_range
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float, Int, Scalar
 from icltheory.chain_of_thought._memory import (

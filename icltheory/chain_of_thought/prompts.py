@@ -6,13 +6,8 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
-from icltheory._checks import (
-    check_key,
-    check_nonnegative,
-    check_positive_int,
-    check_unit,
-    check_values,
-)
+from icltheory._checks import check_key, check_positive_int
+from icltheory._noted import check_nonnegative, check_unit, check_values
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Int, PRNGKey
 from icltheory.chain_of_thought.alphabet import Alphabet

@@ -8,13 +8,9 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._arguments import shown
-from icltheory._checks import (
-    check_key,
-    check_nonnegative,
-    check_positive_int,
-    check_range,
-)
+from icltheory._checks import check_key, check_positive_int
 from icltheory._descent import PlainRule, check_steps, descend
+from icltheory._noted import check_nonnegative, check_range
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Int, PRNGKey, Scalar
 from icltheory.chain_of_thought._memory import chain_columns, query_column

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_finite, check_range, check_shape, check_values
+from icltheory._checks import check_shape
+from icltheory._noted import check_finite, check_range, check_values
 from icltheory._typing import Array, Float, Int
 
 __all__ = [

@@ -9,14 +9,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._calculators import calculator
-from icltheory._checks import (
-    check_nonnegative,
-    check_positive_int,
-    check_scalar,
-    check_shape,
-    check_unit,
-    check_values,
-)
+from icltheory._checks import check_positive_int, check_shape
+from icltheory._noted import check_nonnegative, check_scalar, check_unit, check_values
 from icltheory._typing import Float, Scalar
 from icltheory.chain_of_thought.transitions import (
     as_steps,

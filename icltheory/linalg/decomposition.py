@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from icltheory._checks import check_shape, count
@@ -79,7 +80,7 @@ def svd(W: Float[ArrayLike, "*batch m n"]) -> SVD:
 
 
 def _up_to_size(name, rank, given):
-    return count(0, min(jnp.shape(given["W"])))(name, rank)
+    return count(0, min(np.shape(given["W"])))(name, rank)
 
 
 @calculator(integers=("rank",), rank=_up_to_size)

@@ -12,13 +12,13 @@ from icltheory._checks import (
     Check,
     check_choice,
     check_shape,
-    check_values,
     is_tracer,
     one_line,
     scalar,
 )
 from icltheory._core import Record, calculator, where_valid
 from icltheory._names import DemoUpdates, SpectrumMethod
+from icltheory._noted import check_values
 from icltheory._precision import widened
 from icltheory._typing import Array, Float, Int
 from icltheory.attention import LinearAttentionStack

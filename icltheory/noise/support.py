@@ -7,14 +7,9 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from icltheory._checks import (
-    check_finite,
-    check_positive_int,
-    check_shape,
-    finite,
-    one_line,
-)
+from icltheory._checks import check_positive_int, check_shape, finite, one_line
 from icltheory._core import calculator
+from icltheory._noted import check_finite
 from icltheory._precision import finite_or_nan, widened
 from icltheory._typing import Array, Float, Int
 from icltheory.attention import LinearAttentionStack

@@ -5,13 +5,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from icltheory._checks import (
-    check_nonnegative_int,
-    check_positive_int,
-    check_shape,
-    check_unit,
-    check_values,
-)
+from icltheory._checks import check_nonnegative_int, check_positive_int, check_shape
+from icltheory._noted import check_unit, check_values
 from icltheory._typing import PRNGKey
 from icltheory.patterns.prompts import PatternPrompt
 

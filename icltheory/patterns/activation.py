@@ -7,7 +7,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_unit
+from icltheory._noted import check_unit
 from icltheory._typing import Array, Bool, Float
 from icltheory.patterns._attention import check_width, query_weights
 from icltheory.patterns.prompts import PatternPrompt

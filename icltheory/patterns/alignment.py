@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_nonnegative
+from icltheory._noted import check_nonnegative
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float, Scalar
 from icltheory.patterns.task import PatternTask

@@ -5,7 +5,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_nonnegative, check_unit
+from icltheory._noted import check_nonnegative, check_unit
 from icltheory._typing import Array, Float
 
 __all__ = ["hinge", "margin", "miss_probability", "pruned_hinge"]

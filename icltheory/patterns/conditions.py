@@ -3,8 +3,9 @@
 from typing import Any
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_positive, check_positive_int
+from icltheory._checks import check_positive_int
 from icltheory._conditions import Condition, Conditions, at_least, at_most
+from icltheory._noted import check_positive
 from icltheory.patterns.shift import is_feasible
 from icltheory.patterns.task_sets import covers, task_ratio
 

@@ -12,13 +12,9 @@ from jax.scipy.stats import norm
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
-from icltheory._checks import (
-    check_positive,
-    check_positive_int,
-    check_shape,
-    check_values,
-)
+from icltheory._checks import check_positive_int, check_shape
 from icltheory._descent import PlainRule, descend
+from icltheory._noted import check_positive, check_values
 from icltheory._precision import exact_products
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float

@@ -5,13 +5,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._calculators import calculator
-from icltheory._checks import (
-    check_finite,
-    check_positive_int,
-    check_shape,
-    check_values,
-    concrete,
-)
+from icltheory._checks import check_positive_int, check_shape, concrete
+from icltheory._noted import check_finite, check_values
 from icltheory._typing import Array, Bool, Float, PRNGKey
 from icltheory.patterns._rotation import complement, random_orthogonal
 

@@ -10,14 +10,8 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
-from icltheory._checks import (
-    check_finite,
-    check_key,
-    check_nonnegative,
-    check_positive,
-    check_positive_int,
-    check_shape,
-)
+from icltheory._checks import check_key, check_positive_int, check_shape
+from icltheory._noted import check_finite, check_nonnegative, check_positive
 from icltheory._precision import exact_products
 from icltheory._pytree import pytree, static_field
 from icltheory._typing import PRNGKey

@@ -11,12 +11,11 @@ from jaxtyping import Real
 from icltheory._checks import (
     check_key,
     check_nonnegative_int,
-    check_positive,
     check_positive_int,
     check_shape,
-    check_values,
 )
 from icltheory._descent import PlainRule, check_steps, descend
+from icltheory._noted import check_positive, check_values
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float, Int, PRNGKey, PyTree
 from icltheory.layered import forward

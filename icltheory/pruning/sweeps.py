@@ -13,12 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._checks import (
-    check_positive_int,
-    check_sequence,
-    check_shape,
-    is_tracer,
-)
+from icltheory._checks import check_positive_int, check_sequence, check_shape, is_tracer
 from icltheory._core import Record, where_valid
 from icltheory._names import PruningMethod, Rule
 from icltheory._typing import PyTree

@@ -16,14 +16,9 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._calculators import calculator
-from icltheory._checks import (
-    check_choice,
-    check_finite,
-    check_positive_int,
-    check_range,
-    check_shape,
-)
+from icltheory._checks import check_choice, check_positive_int, check_shape
 from icltheory._names import Mask, SpecialExample
+from icltheory._noted import check_finite, check_range
 from icltheory._typing import Array, Float, PRNGKey
 
 __all__ = ["errors_by_position", "label_weights", "limit_profile"]

@@ -8,13 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._checks import (
-    check_choice,
-    check_key,
-    check_positive,
-    check_positive_int,
-    check_shape,
-)
+from icltheory._checks import check_choice, check_key, check_positive_int, check_shape
+from icltheory._noted import check_positive
 from icltheory._pytree import pytree, static_field
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.regression._linalg import default_dtype, einsum

@@ -9,11 +9,11 @@ import scipy.special
 from icltheory._checks import (
     as_numbers,
     check_choice,
-    check_finite,
     check_nonnegative_int,
     check_open_unit,
     check_positive_int,
 )
+from icltheory._noted import check_finite
 from icltheory.statistics.estimates import Interval
 
 __all__ = ["bootstrap_interval", "proportion_interval"]

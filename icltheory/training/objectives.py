@@ -10,7 +10,8 @@ import optax
 from jaxtyping import Array, Float, Int
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_choice, check_range, check_shape, concrete
+from icltheory._checks import check_choice, check_shape, concrete
+from icltheory._noted import check_range
 from icltheory._precision import exact_products
 from icltheory.regression import predictors
 from icltheory.regression.tasks import LinearRegression

@@ -4,13 +4,8 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from icltheory._checks import (
-    check_open_unit,
-    check_positive_int,
-    check_shape,
-    check_unit,
-    check_values,
-)
+from icltheory._checks import check_open_unit, check_positive_int, check_shape
+from icltheory._noted import check_unit, check_values
 from icltheory._precision import widened
 from icltheory._typing import Array
 from icltheory.bounds.supersample._estimates import information_limit

@@ -5,12 +5,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._calculators import calculator
-from icltheory._checks import (
-    check_open_unit,
-    check_positive_int,
-    check_shape,
-    check_values,
-)
+from icltheory._checks import check_open_unit, check_positive_int, check_shape
+from icltheory._noted import check_values
 from icltheory.bounds.supersample._estimates import coin_information
 from icltheory.bounds.supersample._pairs import (
     Pairs,

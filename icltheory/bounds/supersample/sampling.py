@@ -10,13 +10,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._calculators import calculator
-from icltheory._checks import (
-    check_key,
-    check_positive,
-    check_positive_int,
-    check_shape,
-    check_unit,
-)
+from icltheory._checks import check_key, check_positive_int, check_shape
+from icltheory._noted import check_positive, check_unit
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Int, PRNGKey
 from icltheory.batching import wait

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from icltheory._checks import check_finite
+from icltheory._noted import check_finite
 from icltheory.bridge._arrays import gathered, spread_like
 from icltheory.bridge._cutting import cutter_of
 from icltheory.bridge.spectra import ClippingMethod

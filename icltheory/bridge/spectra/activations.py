@@ -10,11 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._checks import (
-    check_covariance,
-    check_nonnegative,
-    check_positive_int,
-)
+from icltheory._checks import check_positive_int
+from icltheory._noted import check_covariance, check_nonnegative
 from icltheory._typing import Array, Float
 from icltheory.bridge._arrays import replicated
 from icltheory.bridge._vocabulary import read_rows

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from icltheory._checks import check_finite
+from icltheory._noted import check_finite
 from icltheory.batching import Progress, reported
 from icltheory.bridge._arrays import gathered
 from icltheory.bridge.model import LanguageModel

@@ -12,12 +12,12 @@ from jax.typing import ArrayLike
 
 from icltheory._checks import (
     check_choice,
-    check_finite,
     check_key,
     check_nonnegative_int,
     check_positive_int,
     check_shape,
 )
+from icltheory._noted import check_finite
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.linalg import svd
 

@@ -5,7 +5,8 @@ import ml_dtypes
 import numpy as np
 from jax.typing import ArrayLike
 
-from icltheory._checks import check_finite, check_shape
+from icltheory._checks import check_shape
+from icltheory._noted import check_finite
 from icltheory._typing import Float
 
 __all__ = ["rounding_noise", "stored_dtype"]

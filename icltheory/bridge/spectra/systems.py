@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 from jax.typing import ArrayLike
 
-from icltheory._checks import check_finite, check_shape
+from icltheory._checks import check_shape
 from icltheory._files import named_file
+from icltheory._noted import check_finite
 from icltheory._typing import Float
 from icltheory.bridge.spectra.methods import Exact, Randomised, SingularSystem
 

@@ -5,7 +5,7 @@ import math
 import jax.numpy as jnp
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_scalar
+from icltheory._noted import check_scalar
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Scalar
 from icltheory.regression._linalg import Number

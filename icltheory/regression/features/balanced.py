@@ -15,12 +15,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._calculators import calculator
-from icltheory._checks import (
-    check_integer,
-    check_positive,
-    check_unit,
-    check_values,
-)
+from icltheory._checks import check_integer
+from icltheory._noted import check_positive, check_unit, check_values
 from icltheory._typing import Array, Float
 from icltheory.regression._linalg import Number
 

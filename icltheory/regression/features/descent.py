@@ -7,8 +7,9 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_positive, check_shape
+from icltheory._checks import check_shape
 from icltheory._descent import PlainRule, check_steps, descend
+from icltheory._noted import check_positive
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Int
 from icltheory.regression._linalg import Number

@@ -5,7 +5,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_nonnegative
+from icltheory._noted import check_nonnegative
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Int
 from icltheory.regression.features.descent import FeaturePath

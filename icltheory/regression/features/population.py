@@ -10,13 +10,8 @@ import numpy as np
 from jax.typing import ArrayLike
 from scipy.special import gammaln, xlogy
 
-from icltheory._checks import (
-    check_key,
-    check_nonnegative,
-    check_positive_int,
-    check_values,
-    concrete,
-)
+from icltheory._checks import check_key, check_positive_int, concrete
+from icltheory._noted import check_nonnegative, check_values
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, PRNGKey
 

@@ -7,14 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._checks import (
-    check_choice,
-    check_finite,
-    check_positive,
-    check_positive_int,
-    check_shape,
-    check_values,
-)
+from icltheory._checks import check_choice, check_positive_int, check_shape
+from icltheory._noted import check_finite, check_positive, check_values
 from icltheory._typing import Array
 
 SOLVERS = ("auto", "exponential", "explicit", "implicit")

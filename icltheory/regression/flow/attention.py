@@ -9,7 +9,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_shape, check_values
+from icltheory._checks import check_shape
+from icltheory._noted import check_values
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Int, Scalar
 from icltheory.regression._linalg import Matrix, Number, einsum

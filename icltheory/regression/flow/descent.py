@@ -7,8 +7,9 @@ import jax
 import jax.numpy as jnp
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_positive, check_positive_int, check_shape
+from icltheory._checks import check_positive_int, check_shape
 from icltheory._descent import PlainRule, check_steps, descend
+from icltheory._noted import check_positive
 from icltheory._typing import PRNGKey
 from icltheory.regression import ltb
 from icltheory.regression._linalg import Number

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_values
+from icltheory._noted import check_values
 from icltheory._pytree import pytree
 from icltheory.regression import ltb
 from icltheory.regression._linalg import Matrix, Number, as_floats, einsum

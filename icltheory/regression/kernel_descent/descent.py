@@ -6,7 +6,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_at_least, check_positive_int, check_shape
+from icltheory._checks import check_positive_int, check_shape
+from icltheory._noted import check_at_least
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float, Scalar
 from icltheory.regression._linalg import Number

@@ -4,7 +4,8 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_finite, check_positive_int, check_shape
+from icltheory._checks import check_positive_int, check_shape
+from icltheory._noted import check_finite
 from icltheory._typing import Array, Float
 from icltheory.regression._linalg import Number, as_floats
 from icltheory.regression.ltb.effective import EffectiveParameters

@@ -2,7 +2,8 @@
 
 import jax.numpy as jnp
 
-from icltheory._checks import check_finite, check_positive_int, check_shape
+from icltheory._checks import check_positive_int, check_shape
+from icltheory._noted import check_finite
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Scalar
 from icltheory.regression._linalg import as_floats, dot, einsum

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
 
-from icltheory._checks import check_finite
+from icltheory._noted import check_finite
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Scalar
 from icltheory.regression._linalg import as_floats, einsum

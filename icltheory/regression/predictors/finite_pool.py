@@ -8,12 +8,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from icltheory._calculators import calculator
-from icltheory._checks import (
-    check_positive_int,
-    check_scalar,
-    check_shape,
-    check_values,
-)
+from icltheory._checks import check_positive_int, check_shape
+from icltheory._noted import check_scalar, check_values
 from icltheory._typing import Array
 from icltheory.regression._linalg import Number, einsum
 from icltheory.regression.predictors._inputs import (

@@ -8,12 +8,12 @@ from jaxtyping import Float
 
 from icltheory._calculators import calculator
 from icltheory._checks import (
-    check_finite,
     check_integer,
     check_nonnegative_int,
     check_positive_int,
     check_shape,
 )
+from icltheory._noted import check_finite
 from icltheory._typing import Array, Scalar
 from icltheory.regression._linalg import Matrix, Number, dot, einsum
 from icltheory.regression.predictors._inputs import (

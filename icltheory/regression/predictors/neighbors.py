@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_finite, check_positive_int
+from icltheory._checks import check_positive_int
+from icltheory._noted import check_finite
 from icltheory._typing import Array
 from icltheory.regression.predictors._inputs import (
     Inputs,

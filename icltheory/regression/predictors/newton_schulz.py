@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_nonnegative_int, check_scalar
+from icltheory._checks import check_nonnegative_int
+from icltheory._noted import check_scalar
 from icltheory._typing import Array
 from icltheory.regression._linalg import Number, dot, einsum
 from icltheory.regression.predictors._inputs import (

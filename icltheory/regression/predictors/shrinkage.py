@@ -9,12 +9,12 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from icltheory._calculators import calculator
-from icltheory._checks import (
+from icltheory._checks import check_shape
+from icltheory._noted import (
     check_covariance,
     check_finite,
     check_nonnegative,
     check_scalar,
-    check_shape,
     check_values,
 )
 from icltheory._typing import Array

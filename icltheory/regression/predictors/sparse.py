@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_positive_int, check_scalar
+from icltheory._checks import check_positive_int
+from icltheory._noted import check_scalar
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float, Int
 from icltheory.regression._linalg import Number, dot, einsum, is_zero

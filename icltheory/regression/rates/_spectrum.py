@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from icltheory._checks import check_count, check_values
+from icltheory._noted import check_count, check_values
 from icltheory._typing import Array
 from icltheory.regression._linalg import einsum, symmetric_root
 from icltheory.regression.risks._population import Count

@@ -3,7 +3,8 @@
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from icltheory._checks import check_finite, check_shape, check_values
+from icltheory._checks import check_shape
+from icltheory._noted import check_finite, check_values
 from icltheory._typing import Array, Float
 from icltheory.regression._linalg import einsum
 from icltheory.regression.risks._population import Population

@@ -5,7 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_values
+from icltheory._noted import check_values
 from icltheory._typing import Scalar
 from icltheory.regression._linalg import is_isotropic
 from icltheory.regression.risks._population import Count, Population, read_count

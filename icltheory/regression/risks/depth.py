@@ -14,7 +14,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_nonnegative, check_positive, check_positive_int
+from icltheory._checks import check_positive_int
+from icltheory._noted import check_nonnegative, check_positive
 from icltheory._pytree import pytree, static_field
 from icltheory._typing import Array, Float, Scalar
 from icltheory.linalg._orthogonal import Recurrence, recurrence_of_moments

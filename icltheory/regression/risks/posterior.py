@@ -6,7 +6,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_nonnegative_int, check_positive_int, check_scalar
+from icltheory._checks import check_nonnegative_int, check_positive_int
+from icltheory._noted import check_scalar
 from icltheory._precision import finite_or_nan
 from icltheory._typing import Array, PRNGKey
 from icltheory.regression._linalg import (

@@ -8,13 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory._calculators import Noting, poisoned
-from icltheory._checks import (
-    check_count,
-    check_key,
-    check_nonnegative_int,
-    check_positive_int,
-    check_range,
-)
+from icltheory._checks import check_key, check_nonnegative_int, check_positive_int
+from icltheory._noted import check_count, check_range
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.regression._linalg import Number
 from icltheory.regression.prompts import Prompt

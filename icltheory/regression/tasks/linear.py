@@ -7,13 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._checks import (
-    check_covariance,
-    check_finite,
-    check_positive_int,
-    check_scalar,
-    check_shape,
-)
+from icltheory._checks import check_positive_int, check_shape
+from icltheory._noted import check_covariance, check_finite, check_scalar
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.regression._linalg import (

@@ -5,7 +5,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from icltheory._checks import check_positive_int, check_scalar
+from icltheory._checks import check_positive_int
+from icltheory._noted import check_scalar
 from icltheory._pytree import pytree, static_field
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.regression._linalg import Number

@@ -4,13 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory._calculators import calculator
-from icltheory._checks import (
-    check_finite,
-    check_integer,
-    check_nonnegative,
-    check_shape,
-    check_values,
-)
+from icltheory._checks import check_integer, check_shape
+from icltheory._noted import check_finite, check_nonnegative, check_values
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float, Scalar
 from icltheory.regression._linalg import Matrix, Number, einsum, is_isotropic

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_count
+from icltheory._noted import check_count
 from icltheory._pytree import pytree
 from icltheory._typing import Scalar
 from icltheory.regression.ltb import minimal_risk

@@ -2,7 +2,8 @@
 
 import jax.numpy as jnp
 
-from icltheory._checks import check_covariance, check_shape, check_values
+from icltheory._checks import check_shape
+from icltheory._noted import check_covariance, check_values
 from icltheory._typing import Array
 from icltheory.regression._linalg import Matrix, as_floats, seen_eigenvalues
 from icltheory.regression.rates._spectrum import read_length

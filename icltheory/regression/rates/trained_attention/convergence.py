@@ -3,13 +3,8 @@
 import jax.numpy as jnp
 
 from icltheory._calculators import calculator
-from icltheory._checks import (
-    check_finite,
-    check_positive,
-    check_scalar,
-    check_shape,
-    check_values,
-)
+from icltheory._checks import check_shape
+from icltheory._noted import check_finite, check_positive, check_scalar, check_values
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Scalar
 from icltheory.regression._linalg import Matrix, Number, einsum

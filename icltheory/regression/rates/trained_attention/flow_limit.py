@@ -4,7 +4,8 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_nonnegative, check_shape, check_values
+from icltheory._checks import check_shape
+from icltheory._noted import check_nonnegative, check_values
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float
 from icltheory.regression._linalg import Matrix, as_floats

@@ -3,7 +3,8 @@
 import jax.numpy as jnp
 
 from icltheory._calculators import calculator
-from icltheory._checks import check_covariance, check_finite, check_scalar, check_shape
+from icltheory._checks import check_shape
+from icltheory._noted import check_covariance, check_finite, check_scalar
 from icltheory._typing import Array, Float, Scalar
 from icltheory.regression._linalg import (
     Matrix,
