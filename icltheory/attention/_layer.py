@@ -11,10 +11,6 @@ from icltheory._typing import Array, Float
 class LayerOutput(NamedTuple):
     """Tokens after one layer: the demonstrations and the query.
 
-    Args:
-        H: Demonstrations, ``(N, n)``.
-        h_query: Query token, ``(n,)``.
-
     Source: Yao et al. (2024), equation (1).
     """
 

@@ -100,11 +100,6 @@ def softmax_kernel_view(
     Cost O(N n F) with F features.
 
     Args:
-        W_V: Value matrix, ``(n, n)``.
-        W_K: Key matrix, ``(n, n)``.
-        W_Q: Query matrix, ``(n, n)``.
-        H: Demonstrations, ``(N, n)``; N may be 0.
-        h_query: Query token, ``(n,)``.
         d_scale: The number under the root of equation (2).
         features: ``"exact"``, ``"taylor"`` or ``"positive"``.
         degree: Highest degree K of the Taylor features, F = 1 + n + ... + n^K.
@@ -162,10 +157,6 @@ def taylor_features(x: Float[ArrayLike, " n"], degree: int) -> Float[Array, " F"
     The remainder is at most :math:`e^{|z|} |z|^{K+1} / (K+1)!` with
     :math:`z = x^\top y`.
 
-    Args:
-        x: The vector, ``(n,)``.
-        degree: K >= 1.
-
     Returns:
         Features of length 1 + n + ... + n^K.
 
@@ -197,13 +188,6 @@ def positive_features(
 
     Unbiased: :math:`E\, \varphi(x)^\top \varphi(y) = \exp(x^\top y)`, with relative
     root mean square error :math:`\sqrt{(e^{\|x + y\|^2} - 1) / F}`.
-
-    Args:
-        x: The vector, ``(n,)``.
-        directions: The Gaussian directions :math:`w_j` in rows, ``(F, n)``.
-
-    Returns:
-        Features of length F.
 
     Example:
         >>> import jax.numpy as jnp

@@ -23,9 +23,6 @@ class KernelAttentionStack(AttentionStack):
                 k\big(W_Q^t h_i^{t-1}, W_K^t h_j^{t-1}\big)\, W_V^t h_j^{t-1} .
 
     Args:
-        W_V: Value matrices, ``(L, n, n)``, acting as ``W @ h``.
-        W_K: Key matrices, ``(L, d, n)``.
-        W_Q: Query matrices, ``(L, d, n)``.
         kernel: A name in ``KERNELS`` or a function of two vectors; part of the tree
             structure, so that one function object is one program.
 

@@ -44,16 +44,8 @@ def linear_attention(
     O(N n^2 + N n min(N, n)); with ``"causal"`` O(N n^2 + N^2 n).
 
     Args:
-        W_V: Value matrix, ``(n, n)``.
-        W_K: Key matrix, ``(n, n)``.
-        W_Q: Query matrix, ``(n, n)``.
         H: Demonstrations :math:`h_1, \dots, h_N`, ``(N, n)``; N may be 0.
-        h_query: Query token :math:`h_{N+1}`, ``(n,)``.
-        mask: ``"demos"`` (the papers' M), ``"causal"`` or ``"none"``.
         scale: Factor c on the attention sum, the papers' 1/N where they have one.
-
-    Returns:
-        Demonstrations and query after the layer.
 
     Example:
         >>> import jax.numpy as jnp
@@ -95,21 +87,6 @@ def mlp_attention(
     :math:`u` for ``"linear"`` and :math:`u / 2` for ``"half"``. Only ``"gated"`` is the
     block that the paper writes down; the other two are linear stand-ins. As in the
     paper, and unlike real models, no residual runs between attention and MLP.
-
-    Args:
-        W_V: Value matrix, ``(dim1, n)``.
-        W_K: Key matrix, ``(dim1, n)``.
-        W_Q: Query matrix, ``(dim1, n)``.
-        W_in: First MLP matrix, ``(dim2, dim1)``.
-        W_out: Second MLP matrix, ``(n, dim2)``.
-        H: Demonstrations, ``(N, n)``; N may be 0.
-        h_query: Query token, ``(n,)``.
-        mask: ``"demos"`` (the papers' M), ``"causal"`` or ``"none"``.
-        scale: Factor c on the attention sum.
-        mlp: ``"gated"``, ``"linear"`` or ``"half"``.
-
-    Returns:
-        Demonstrations and query after the block.
 
     Example:
         >>> import jax.numpy as jnp

@@ -28,10 +28,6 @@ MASKS = ("demos", "causal", "none")
 def attended_keys(mask: Mask, num_demos: int) -> Bool[Array, "P P"]:
     """Keys that each token attends to, as a boolean mask.
 
-    Args:
-        mask: ``"demos"``, ``"causal"`` or ``"none"``.
-        num_demos: Number N of demonstrations.
-
     Returns:
         Boolean matrix of shape (N + 1, N + 1); rows are queries, columns are keys.
 
@@ -53,10 +49,6 @@ def normalized_keys(mask: Mask, num_demos: int) -> Bool[Array, "P P"]:
     over all N + 1 keys and the weight on the query key is then lost: the weights on the
     demonstrations sum to less than 1. With ``"causal"`` a demonstration normalises over
     the keys j <= i only, as in a decoder, and the query as with ``"demos"``.
-
-    Args:
-        mask: ``"demos"``, ``"causal"`` or ``"none"``.
-        num_demos: Number N of demonstrations.
 
     Returns:
         Boolean matrix of shape (N + 1, N + 1); rows are queries, columns are keys.

@@ -45,11 +45,6 @@ def kernel_matrix(
 
     Args:
         kernel: A name in ``KERNELS``, or a function of two vectors that gives a number.
-        X: Points in rows, ``(A, d)``.
-        Z: Points in rows, ``(B, d)``.
-
-    Returns:
-        The matrix, ``(A, B)``.
 
     Example:
         >>> import jax.numpy as jnp
@@ -84,12 +79,7 @@ def kernel_weights(
     With ``"linear"`` they are those of linear attention. They are not normalised.
 
     Args:
-        W_K: Key matrix, ``(d, n)``.
-        W_Q: Query matrix, ``(d, n)``.
-        H: Demonstrations, ``(N, n)``.
-        h_query: Query token, ``(n,)``.
         kernel: A name in ``KERNELS``, or a function of two vectors.
-        mask: ``"demos"``, ``"causal"`` or ``"none"``.
 
     Returns:
         Weights ``(N + 1, N + 1)``; rows are queries, the last is the query token's.
@@ -136,17 +126,7 @@ def kernel_attention(
     Cost O(N n^2 + N^2 n).
 
     Args:
-        W_V: Value matrix, ``(n, n)``.
-        W_K: Key matrix, ``(d, n)``.
-        W_Q: Query matrix, ``(d, n)``.
-        H: Demonstrations, ``(N, n)``; N may be 0.
-        h_query: Query token, ``(n,)``.
         kernel: A name in ``KERNELS``, or a function of two vectors.
-        mask: ``"demos"``, ``"causal"`` or ``"none"``.
-        scale: Factor c on the attention sum.
-
-    Returns:
-        Demonstrations and query after the layer.
 
     Example:
         >>> import jax.numpy as jnp

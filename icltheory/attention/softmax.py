@@ -48,17 +48,7 @@ def softmax_attention(
     O(N n^2 + N^2 n).
 
     Args:
-        W_V: Value matrix, ``(n, n)``.
-        W_K: Key matrix, ``(n, n)``.
-        W_Q: Query matrix, ``(n, n)``.
-        H: Demonstrations, ``(N, n)``; N may be 0.
-        h_query: Query token, ``(n,)``.
         d_scale: The number under the root; 1 leaves the logits as they are.
-        mask: ``"demos"`` (the papers' M), ``"causal"`` or ``"none"``.
-        scale: Factor c on the attention sum.
-
-    Returns:
-        Demonstrations and query after the layer.
 
     Example:
         >>> import jax.numpy as jnp
@@ -97,14 +87,6 @@ def softmax_weights(
     layout of the paper it must sum over columns, :math:`A_u \operatorname{diag}
     (\mathbf 1^\top A_u)^{-1}`, over N + 1 keys; equation (9) as printed sums over the
     other axis and gives different weights.
-
-    Args:
-        W_K: Key matrix, ``(d, n)``.
-        W_Q: Query matrix, ``(d, n)``.
-        H: Demonstrations, ``(N, n)``.
-        h_query: Query token, ``(n,)``.
-        d_scale: The number under the root.
-        mask: ``"demos"``, ``"causal"`` or ``"none"``.
 
     Returns:
         Weights of shape (N + 1, N + 1); the last row and column are the query's.

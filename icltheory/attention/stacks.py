@@ -80,13 +80,7 @@ class AttentionStack(Record):
 
         Args:
             index: Layer, from 0 to L - 1; may be traced.
-            H: Demonstrations, ``(N, n)``.
-            h_query: Query token, ``(n,)``.
-            mask: ``"demos"``, ``"causal"`` or ``"none"``.
             scale: Factor on the attention sum, the papers' 1/N.
-
-        Returns:
-            Demonstrations and query after the layer.
 
         Source: Yao et al. (2024), equations (1) to (3).
         """
@@ -103,9 +97,7 @@ class AttentionStack(Record):
 
         Args:
             index: Layer, from 0 to L - 1; may be traced.
-            H: Demonstrations that enter it, ``(N, n)``.
             h_query: Query token that enters it, ``(n,)``.
-            mask: ``"demos"``, ``"causal"`` or ``"none"``.
 
         Returns:
             Weights ``(N + 1, N + 1)``, rows are queries, zero where the mask forbids;
@@ -126,9 +118,6 @@ class AttentionStack(Record):
         """Runs all layers and keeps the tokens of every depth.
 
         Args:
-            H: Demonstrations, ``(N, n)``; N may be 0.
-            h_query: Query token, ``(n,)``.
-            mask: ``"demos"`` (the papers' M), ``"causal"`` or ``"none"``.
             scale: Factor on the attention sum of every layer, the papers' 1/N.
 
         Returns:
@@ -190,11 +179,6 @@ class LinearAttentionStack(AttentionStack):
 
     with c the ``scale`` given to :meth:`apply`.
 
-    Args:
-        W_V: Value matrices, ``(L, n, n)``, acting as ``W @ h``.
-        W_K: Key matrices, ``(L, n, n)``.
-        W_Q: Query matrices, ``(L, n, n)``.
-
     Example:
         >>> import jax.numpy as jnp
         >>> I = jnp.eye(2)[None]
@@ -224,9 +208,6 @@ class SoftmaxAttentionStack(AttentionStack):
     """A stack of L softmax attention layers with residual, equation (1).
 
     Args:
-        W_V: Value matrices, ``(L, n, n)``, acting as ``W @ h``.
-        W_K: Key matrices, ``(L, n, n)``.
-        W_Q: Query matrices, ``(L, n, n)``.
         d_scale: The number under the root, part of the tree structure.
 
     Example:
@@ -272,11 +253,6 @@ class MLPAttentionStack(AttentionStack):
     """A stack of L blocks of linear attention followed by an MLP, Appendix B.3.
 
     Args:
-        W_V: Value matrices, ``(L, dim1, n)``.
-        W_K: Key matrices, ``(L, dim1, n)``.
-        W_Q: Query matrices, ``(L, dim1, n)``.
-        W_in: First MLP matrices, ``(L, dim2, dim1)``.
-        W_out: Second MLP matrices, ``(L, n, dim2)``.
         mlp: ``"gated"`` (the exact relu), ``"linear"`` or ``"half"``.
 
     Example:

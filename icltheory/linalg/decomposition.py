@@ -27,7 +27,6 @@ class SVD(Record):
     :func:`low_rank_approximation` has the safe derivative.
 
     Args:
-        U: Left singular vectors :math:`u_i` in columns, ``(..., m, k)``.
         s: Singular values, descending, ``(..., k)`` with ``k = min(m, n)``.
         Vt: Right singular vectors :math:`v_i^\top` in rows, ``(..., k, n)``.
 
@@ -61,12 +60,6 @@ def svd(W: Float[ArrayLike, "*batch m n"]) -> SVD:
     r"""Thin singular value decomposition :math:`W = U \operatorname{diag}(s) V^\top`.
 
     Cost O(m n min(m, n)) for each matrix.
-
-    Args:
-        W: Matrix or stack of matrices, ``(..., m, n)``.
-
-    Returns:
-        The factors as an :class:`SVD`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -108,7 +101,6 @@ def low_rank_approximation(
     derivatives only.
 
     Args:
-        W: The matrix, ``(m, n)``.
         rank: Number r of singular values kept, from 0 to min(m, n); may be traced.
 
     Returns:

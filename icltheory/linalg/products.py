@@ -27,15 +27,6 @@ def thin_frobenius_inner(
 
     Cost O((m + n) p q); no m x n matrix is formed.
 
-    Args:
-        A: Left factor of the first product, ``(m, p)``.
-        B: Right factor of the first product, ``(n, p)``.
-        C: Left factor of the second product, ``(m, q)``.
-        D: Right factor of the second product, ``(n, q)``.
-
-    Returns:
-        The inner product, a scalar.
-
     Example:
         >>> import jax.numpy as jnp
         >>> u, v = jnp.array([[1.0], [2.0]]), jnp.array([[3.0], [4.0], [0.0]])
@@ -66,13 +57,6 @@ def thin_frobenius_norm(
     :math:`\sqrt{\epsilon}\, \|A\|_F \|B\|_F` at worst, where forming the product would
     leave :math:`\epsilon\, \|A\|_F \|B\|_F`. The gradient at 0 is 0. Squares neither
     overflow nor vanish where the norm does not.
-
-    Args:
-        A: Left factor, ``(m, p)``.
-        B: Right factor, ``(n, p)``.
-
-    Returns:
-        The norm, a scalar.
 
     Example:
         >>> import jax.numpy as jnp

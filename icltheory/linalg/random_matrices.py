@@ -34,9 +34,6 @@ def marchenko_pastur_density(
         shape: The matrix's m and n.
         std: The entries' standard deviation :math:`\sigma`.
 
-    Returns:
-        The density at each point.
-
     Example:
         >>> import numpy as np
         >>> marchenko_pastur_density(np.array([1.0, 3.0]), (4, 1)).round(3).tolist()

@@ -23,12 +23,6 @@ __all__ = [
 def singular_values(W: Float[ArrayLike, "*batch m n"]) -> Float[Array, "*batch k"]:
     r"""Singular values :math:`s_1 \ge \dots \ge s_k`, ``k = min(m, n)``.
 
-    Args:
-        W: Matrix or stack of matrices, ``(..., m, n)``.
-
-    Returns:
-        The values in descending order.
-
     Example:
         >>> import jax.numpy as jnp
         >>> singular_values(jnp.array([[0.0, 2.0], [1.0, 0.0]])).round(6).tolist()
@@ -54,11 +48,7 @@ def condition_number(
     ``rank=r``. Ratios of eigenvalues are not used: they agree for normal matrices only.
 
     Args:
-        W: Matrix or stack of matrices, ``(..., m, n)``.
         rank: Index r of the smallest value to compare with, from 1 to min(m, n).
-
-    Returns:
-        One number for each matrix.
 
     Example:
         >>> import jax.numpy as jnp
@@ -88,12 +78,6 @@ def effective_rank(W: Float[ArrayLike, "*batch m n"]) -> Float[Array, "*batch"]:
     with :math:`0 \log 0 = 0`. It lies between 1 and the rank; the zero matrix has 0.
     The derivative at a vanishing singular value is infinite.
 
-    Args:
-        W: Matrix or stack of matrices, ``(..., m, n)``.
-
-    Returns:
-        One number for each matrix.
-
     Example:
         >>> import jax.numpy as jnp
         >>> round(float(effective_rank(jnp.eye(3))), 6)
@@ -112,9 +96,6 @@ def effective_rank(W: Float[ArrayLike, "*batch m n"]) -> Float[Array, "*batch"]:
 @calculator
 def stable_rank(W: Float[ArrayLike, "*batch m n"]) -> Float[Array, "*batch"]:
     r"""Stable rank :math:`\|W\|_F^2 / \|W\|_2^2`; 0 for the zero matrix.
-
-    Args:
-        W: Matrix or stack of matrices, ``(..., m, n)``.
 
     Returns:
         One number for each matrix, between 1 and the rank.
@@ -139,13 +120,6 @@ def trace_bound(
 
     with the singular values in descending order; attained where A and B share their
     singular vectors.
-
-    Args:
-        A: Matrix, ``(m, n)``.
-        B: Matrix, ``(n, m)``.
-
-    Returns:
-        The sum.
 
     Example:
         >>> import jax.numpy as jnp
