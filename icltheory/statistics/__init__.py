@@ -7,18 +7,23 @@ the same examples.
 Stability: stable.
 """
 
-from icltheory.statistics.comparison import Comparison, compare
-from icltheory.statistics.curves import curve_interval
-from icltheory.statistics.estimates import Estimate, Interval, crossed_estimate
-from icltheory.statistics.intervals import bootstrap_interval, proportion_interval
-from icltheory.statistics.mcnemar import (
+from icltheory.statistics.comparison import (
+    Comparison,
+    MajorityBaseline,
+    adjust_holm,
+    compare,
     exact_mcnemar,
+    majority_baseline,
     score_mcnemar,
     smallest_p_value,
 )
-from icltheory.statistics.multiple_testing import adjust_holm
-from icltheory.statistics.paired import paired_interval
-from icltheory.statistics.scores import MajorityBaseline, majority_baseline
+from icltheory.statistics.estimates import Estimate, Interval, crossed_estimate
+from icltheory.statistics.intervals import (
+    bootstrap_interval,
+    curve_interval,
+    paired_interval,
+    proportion_interval,
+)
 
 __all__ = [
     "Comparison",

@@ -1,21 +1,40 @@
-"""Comparison of two models on the same examples: difference, interval and tests."""
+"""Two models on the same examples: McNemar's tests, comparison, multiple testing."""
 
 import dataclasses
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.special
 
-from icltheory._checks import check_booleans, check_choice, check_open_unit, check_shape
-from icltheory.statistics.estimates import Interval
-from icltheory.statistics.intervals import bootstrap_interval, proportion_interval
-from icltheory.statistics.mcnemar import (
-    exact_mcnemar,
-    score_mcnemar,
-    smallest_p_value,
+from icltheory._checks import (
+    as_decimals,
+    check_booleans,
+    check_choice,
+    check_nonnegative_int,
+    check_open_unit,
+    check_shape,
 )
-from icltheory.statistics.paired import paired_interval
+from icltheory.statistics.estimates import Interval
+from icltheory.statistics.intervals import (
+    bootstrap_interval,
+    paired_interval,
+    proportion_interval,
+)
 
-__all__ = ["Comparison", "compare"]
+__all__ = [
+    "Comparison",
+    "MajorityBaseline",
+    "adjust_holm",
+    "compare",
+    "exact_mcnemar",
+    "majority_baseline",
+    "score_mcnemar",
+    "smallest_p_value",
+]
+
+# Largest count that a float represents exactly.
+_MOST = 2**53
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,8 +47,7 @@ class Comparison:
         difference: ``after - before``.
         interval: Interval of the difference.
         p_value: Exact two-sided p-value of no difference; the verdict rests on it.
-        score_p_value: p-value of the score test, below ``1 - level`` exactly where a
-            score interval excludes 0.
+        score_p_value: That of the score test, which fits the score interval.
         discordant: How many examples were gained and how many lost.
         num_examples: How many examples there are.
         level: Confidence level of the interval and of the verdict.
@@ -37,8 +55,6 @@ class Comparison:
         draws: Number of bootstrap samples; 0 if it was made without.
         could_be_chance: Whether ``p_value > 1 - level``.
         smallest_p_value: The smallest p-value that so many discordant examples allow.
-
-    Source: McNemar (1947); Tango (1998); Efron (1987).
     """
 
     before: float
@@ -71,19 +87,16 @@ class Comparison:
 
     def __str__(self) -> str:
         gained, lost = self.discordant
-        p = [f"= {p:.3g}" if p >= 1e-16 else "< 1e-16" for p in self._p_values()]
-        told = f"score p {p[0]}, exact p {p[1]}" if len(p) > 1 else f"p {p[0]}"
+        score = [self.score_p_value] if self.method == "score" else []
+        values = (*score, self.p_value)
+        p = [f"= {p:.3g}" if p >= 1e-16 else "< 1e-16" for p in values]
+        told = f"score p {p[0]}, exact p {p[1]}" if score else f"p {p[0]}"
         return (
             f"{self.before:.4f} -> {self.after:.4f}, difference {self.difference:+.4f} "
             f"({100 * self.level:g} % interval {self.interval.low:+.4f} to "
             f"{self.interval.high:+.4f}; {gained} gained, {lost} lost of "
             f"{self.num_examples}; {told}: {self.verdict})"
         )
-
-    def _p_values(self) -> list[float]:
-        """p-values to print, first the one that matches a score interval."""
-        score = [self.score_p_value] if self.method == "score" else []
-        return [*score, self.p_value]
 
 
 def compare(
@@ -97,44 +110,26 @@ def compare(
 ) -> Comparison:
     r"""Compares two models by which examples each answers correctly.
 
-    .. math:: \hat\delta = (g - l) / n , \qquad
-        p = \min\{1,\; 2 P(X \ge \max(g, l))\}, \quad
-        X \sim \mathrm{Binomial}(g + l, 1/2)
+    The difference of the accuracies is :math:`(g - l) / n` for g examples gained and l
+    lost of n. :func:`exact_mcnemar` decides the verdict, as it keeps its level whatever
+    the number of discordant examples; :func:`score_mcnemar` fits the score interval.
 
-    for g examples gained and l lost of n. The interval is the score interval of
-    :func:`paired_interval`, which covers at its level also where few examples are
-    discordant; or a bootstrap over examples (``"bca"``, ``"percentile"``), which then
-    is too narrow; or ``"conditional"`` on the number of discordant examples,
-    :math:`(g + l) (2 \theta - 1) / n` with :math:`\theta` in the Clopper-Pearson
-    interval of g of g + l, which covers far below its level where many are. Where
-    :math:`g + l = 0` the conditional interval is :math:`\pm (1 - (\alpha / 2)^{1 / n})`
-    at the level :math:`1 - \alpha`. It then also takes the place of the bootstrap,
-    which would be a point. Where all examples changed alike, the bootstrap is a point.
-
-    There are two p-values. That of :func:`score_mcnemar` fits the score interval: one
-    excludes 0 where the other is below :math:`\alpha`. That of :func:`exact_mcnemar`
-    decides the verdict, because it keeps its level whatever the number of discordant
-    examples. The exact test is the stricter one at usual levels: of five examples that
-    are all gains the score test says 0.025 and the exact test 0.063, and the verdict is
-    that so few cannot tell.
-
-    Errors that are numbers are compared by ``Estimate.of(after - before)``, which has
-    an interval and a p-value.
-
-    None of them knows how the second model was chosen: compare on examples that took
-    no part in the choice. A comparison of a NaN prediction with its label is ``False``,
-    so that the prediction counts as wrong.
+    Neither knows how the second model was chosen: compare on examples that took no part
+    in the choice. A prediction that is NaN counts as wrong. Errors that are numbers are
+    compared by ``Estimate.of(after - before)``.
 
     Args:
-        before: Whether the first model is right, one boolean an example.
+        before: Whether the first model is right, one boolean per example.
         after: The same for the second, in the same order.
         level: Confidence level :math:`1 - \alpha`.
-        method: ``"score"``, ``"bca"``, ``"percentile"`` or ``"conditional"``.
-        draws: How many bootstrap samples, where there are any.
+        method: ``"score"`` for :func:`paired_interval`; ``"bca"`` or ``"percentile"``
+            for :func:`bootstrap_interval`, too narrow where few examples changed and
+            not used where none did; ``"conditional"`` on the number that changed:
+            :math:`(g + l) (2 \theta - 1) / n`, too narrow where many did, with
+            :math:`\theta` in the Clopper-Pearson interval of g of g + l, and
+            :math:`\pm (1 - (\alpha / 2)^{1 / n})` where none did.
+        draws: How many bootstrap samples.
         seed: Fixes the samples.
-
-    Returns:
-        The comparison; printed it is one line.
 
     Example:
         >>> print(compare([False] * 5 + [True] * 5, [True] * 10))
@@ -184,3 +179,154 @@ def _conditional_interval(gained: int, lost: int, total: int, level: float) -> I
         return Interval(-most, most)
     ends = proportion_interval(gained, changed, level=level, method=exact)
     return Interval(*(changed * (2 * end - 1) / total for end in ends))
+
+
+def exact_mcnemar(
+    gained: int | np.integer, lost: int | np.integer, *, mid_p: bool = False
+) -> float:
+    r"""Exact two-sided p-value of McNemar's test, a sign test on what changed.
+
+    .. math:: p = \min\{1,\; 2 P(X \ge \max(g, l))\}, \qquad
+        X \sim \mathrm{Binomial}(g + l, 1/2)
+
+    for g examples that became right and l that became wrong; 1 where nothing changed.
+    The mid-p value counts the outcome seen by half, :math:`p - P(X = \max(g, l))`, or
+    :math:`1 - P(X = g) / 2` where g = l. It has more power, and is not guaranteed to
+    keep its level. A net change :math:`g - l` alone allows no smaller p-value than
+    ``exact_mcnemar(g - l, 0)``.
+
+    Example:
+        >>> exact_mcnemar(5, 0), exact_mcnemar(3, 0), exact_mcnemar(7, 7)
+        (0.0625, 0.25, 1.0)
+        >>> exact_mcnemar(5, 0, mid_p=True)
+        0.03125
+
+    Source: McNemar (1947); Fagerland, Lydersen and Laake (2013) for mid-p.
+    """
+    check_nonnegative_int("gained", gained)
+    check_nonnegative_int("lost", lost)
+    gained, lost = int(gained), int(lost)
+    more, total = max(gained, lost), gained + lost
+    if total > _MOST:
+        raise ValueError(
+            f"gained, lost: expected a sum of at most {_MOST}, got {total}"
+        )
+    if total == 0:
+        return 1.0
+    from scipy.stats import binom  # SciPy is slow to import
+
+    exact = min(1.0, 2.0 * float(binom.sf(more - 1, total, 0.5)))
+    if not mid_p:
+        return exact
+    same = float(binom.pmf(more, total, 0.5))
+    return exact - (same / 2 if gained == lost else same)
+
+
+def score_mcnemar(gained: int | np.integer, lost: int | np.integer) -> float:
+    r"""Two-sided p-value of McNemar's score test, consistent with a score interval.
+
+    .. math:: p = 2\, \Phi\Big( - \frac{|g - l|}{\sqrt{g + l}} \Big)
+
+    It is below :math:`\alpha` exactly where :func:`paired_interval` at the level
+    :math:`1 - \alpha` excludes 0. Where few examples changed it errs more often than
+    :math:`\alpha`: of four that all improved, an outcome of probability 1/8 either way,
+    it says 0.046. Where that matters, decide by :func:`exact_mcnemar`.
+
+    Example:
+        >>> p = score_mcnemar(16, 6), exact_mcnemar(16, 6)
+        >>> print("score {:.4f}, exact {:.4f}".format(*p))
+        score 0.0330, exact 0.0525
+
+    Source: McNemar (1947); Fagerland, Lydersen and Laake (2013).
+    """
+    check_nonnegative_int("gained", gained)
+    check_nonnegative_int("lost", lost)
+    gained, lost = int(gained), int(lost)
+    if gained + lost == 0:
+        return 1.0
+    z = abs(gained - lost) / (gained + lost) ** 0.5
+    return 2 * float(scipy.special.ndtr(-z))
+
+
+def smallest_p_value(discordant: int | np.integer, *, mid_p: bool = False) -> float:
+    r"""Smallest p-value possible for m changed examples, :math:`\min\{1, 2^{1 - m}\}`.
+
+    Example:
+        >>> smallest_p_value(5), smallest_p_value(6)
+        (0.0625, 0.03125)
+
+    Source: McNemar (1947).
+    """
+    check_nonnegative_int("discordant", discordant)
+    return exact_mcnemar(discordant, 0, mid_p=mid_p)
+
+
+def adjust_holm(p: Any) -> np.ndarray:
+    r"""Holm's adjusted p-values: the smallest level at which each test rejects.
+
+    .. math:: \tilde p_{(i)} = \max_{j \le i} \min\{1, (m - j + 1)\, p_{(j)}\}
+
+    All p-values, in any shape, are one family.
+
+    Example:
+        >>> adjust_holm([0.01, 0.04, 0.03]).round(3).tolist()
+        [0.03, 0.06, 0.06]
+
+    Source: Holm (1979).
+    """
+    flat = np.ravel(as_decimals("p", p))
+    outside = flat[~((flat >= 0) & (flat <= 1))]
+    if outside.size:
+        raise ValueError(f"p: expected numbers in [0, 1], got {outside[0]}")
+    order = np.argsort(flat, kind="stable")
+    weighted = np.minimum(1.0, (len(flat) - np.arange(len(flat))) * flat[order])
+    adjusted = np.empty(len(flat))
+    adjusted[order] = np.maximum.accumulate(weighted)
+    return adjusted.reshape(np.shape(p))
+
+
+class MajorityBaseline(NamedTuple):
+    """The most frequent class and its share of the examples.
+
+    Args:
+        label: Number of that class; the smallest of several.
+        name: Its name.
+        share: Its share of the examples.
+        count: How many examples it has.
+    """
+
+    label: int
+    name: str
+    share: float
+    count: int
+
+
+def majority_baseline(
+    labels: Any, names: Sequence[str] | None = None
+) -> MajorityBaseline:
+    """Accuracy of always answering the most frequent class.
+
+    Classes are numbers from 0; they are called by ``names``, or by their numbers.
+
+    Example:
+        >>> majority_baseline([1, 1, 0], ("no", "yes")).name
+        'yes'
+    """
+    truth = np.asarray(labels)
+    if not np.issubdtype(truth.dtype, np.integer) or not truth.size:
+        raise ValueError(
+            "labels: expected whole numbers, at least one, "
+            f"got {truth.dtype} of shape {truth.shape}"
+        )
+    if truth.min() < 0:
+        raise ValueError(f"labels: expected numbers >= 0, got {truth.min()}")
+    counts = np.bincount(truth.ravel())
+    if names is not None and len(names) < len(counts):
+        raise ValueError(
+            f"names: expected one for each of {len(counts)} classes, got {len(names)}"
+        )
+    best = int(np.argmax(counts))
+    name = str(best) if names is None else names[best]
+    return MajorityBaseline(
+        best, name, float(counts[best] / truth.size), int(counts[best])
+    )

@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.special
 
-from icltheory._arguments import real_numbers
-from icltheory._checks import as_numbers, check_choice, check_open_unit
+from icltheory._checks import as_numbers, check_choice, check_open_unit, real
+from icltheory._core import Record
 from icltheory._precision import widened
-from icltheory._pytree import pytree, static_field
 
 __all__ = ["Estimate", "Interval", "crossed_estimate"]
 
@@ -32,25 +32,21 @@ class Interval(NamedTuple):
     high: Any
 
 
-@pytree
-class Estimate:
+class Estimate(Record):
     r"""A mean with its standard error and degrees of freedom.
 
     .. math:: \bar x = \frac1S \sum_s x_s, \qquad
         \mathrm{se} = \sqrt{\frac{1}{S (S - 1)} \sum_s (x_s - \bar x)^2}, \qquad
         \nu = S - 1.
 
-    Of a JAX array the fields are JAX arrays, so that :meth:`of` may stand inside
-    ``jit``; everything else is averaged by NumPy in float64. Values that are equal up
-    to rounding have the standard error 0.
+    Of a JAX array the fields are JAX arrays, also inside ``jit``; everything else is
+    averaged by NumPy in float64. Values that are equal up to rounding have the standard
+    error 0, a single value has NaN. It unpacks as ``mean, standard_error``.
 
     Args:
         mean: The mean, a number or an array.
-        standard_error: Its standard error; NaN for a single value.
+        standard_error: Its standard error.
         dof: Degrees of freedom of the standard error.
-
-    Returns:
-        A frozen pytree, which also unpacks as ``mean, standard_error``.
 
     Example:
         >>> found = Estimate.of([0.5, 0.7, 0.6])
@@ -65,14 +61,14 @@ class Estimate:
 
     mean: Any
     standard_error: Any
-    dof: float | int = static_field()
+    dof: float | int = eqx.field(static=True)
 
     @classmethod
     def of(cls, values: Any, axis: int = 0) -> "Estimate":
         """Mean of independent values along an axis."""
         is_jax = isinstance(values, jax.Array)
         xp = jnp if is_jax else np
-        read = real_numbers if is_jax else as_numbers
+        read = real if is_jax else as_numbers
         values = read("values", widened(values) if is_jax else values)
         if values.ndim == 0 or not values.size:
             raise ValueError(f"values: expected at least one, got shape {values.shape}")
@@ -101,19 +97,12 @@ class Estimate:
         return f"{self.mean:.4f} ({self.standard_error:.4f})"
 
     def interval(self, level: float | int = 0.95) -> Interval:
-        r"""Student's interval :math:`\bar x \pm t_{\nu, (1 + level) / 2}\,\mathrm{se}`.
-
-        Args:
-            level: Confidence level.
-
-        Returns:
-            Its ends, in the shape of the mean; NaN for a single value.
-        """
+        """Student's interval, the mean -+ :meth:`half_width`."""
         half = self.half_width(level)
         return Interval(self.mean - half, self.mean + half)
 
     def half_width(self, level: float | int = 0.95) -> Any:
-        """Half the width of :meth:`interval`."""
+        r"""Half of the interval's width, :math:`t_{\nu, (1 + level) / 2}\,` se."""
         check_open_unit("level", level)
         quantile = float(scipy.special.stdtrit(self.dof, (1 + level) / 2))
         return quantile * self.standard_error
@@ -124,14 +113,9 @@ class Estimate:
         .. math:: t = \bar x / \mathrm{se}, \qquad
             2 P(T_\nu \le -|t|), \; P(T_\nu \le t), \; P(T_\nu \ge t)
 
-        Args:
-            alternative: ``"two-sided"``, ``"less"`` or ``"greater"``.
-
-        Returns:
-            The p-value, in the shape of the mean, and NaN for one value or where a
-            value is NaN. Where the standard error is 0, the interval is a point, and
-            the p-value that of an infinite t; it is 1 where the mean is 0 as well. Both
-            say too much of a few values that are equal by chance, such as counts.
+        for ``"two-sided"``, ``"less"`` and ``"greater"``; NaN where the standard error
+        is. With a standard error of 0 it is that of an infinite t, and 1 where the mean
+        is 0 as well: too strong for a few values that are equal by chance.
         """
         check_choice("alternative", alternative, tuple(_TAILS))
         mean, error = np.asarray(self.mean, float), np.asarray(self.standard_error)
@@ -147,18 +131,11 @@ def crossed_estimate(values: Any, *, same_columns: bool = True) -> Estimate:
         + \frac{\operatorname{var}_i (\bar a_{\cdot i})}{n} , \qquad
         \nu = \frac{\mathrm{se}^4}{\sum_k \mathrm{se}_k^4 / \nu_k}
 
-    for S draws of demonstrations that share n questions. The part that belongs to both
-    is counted twice, so that the interval is wide rather than narrow; its degrees of
-    freedom are Satterthwaite's. Where each draw has questions of its own the second
-    term is left out. One draw says nothing about the choice of demonstrations: then
-    only the questions count.
-
-    Args:
-        values: Right or wrong, or a difference, ``(draws, questions)``.
-        same_columns: Whether all draws share the questions.
-
-    Returns:
-        The estimate.
+    for values ``(draws, questions)`` of S draws of demonstrations with n questions. The
+    part that belongs to both is counted twice, so that the interval is wide rather than
+    narrow; its degrees of freedom are Satterthwaite's. Where each draw has questions of
+    its own (``same_columns=False``) the second term is left out. Of one draw only the
+    questions count.
 
     Example:
         >>> found = crossed_estimate([[1, 0, 1, 1], [1, 0, 0, 1]])
