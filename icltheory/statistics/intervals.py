@@ -12,12 +12,12 @@ from jax.typing import ArrayLike
 from icltheory._checks import (
     as_numbers,
     check_choice,
-    check_finite,
     check_key,
     check_nonnegative_int,
     check_open_unit,
     check_positive_int,
     check_shape,
+    finite,
     real,
 )
 from icltheory._precision import widened
@@ -200,7 +200,7 @@ def bootstrap_interval(
     x = as_numbers("values", values)
     if x.ndim != 1 or x.size < 2:
         raise ValueError(f"values: expected at least two in a row, got shape {x.shape}")
-    check_finite("values", x)
+    finite("values", x)
     means = np.concatenate(list(_resampled_means(x, draws, seed)))
     tails = np.array([(1 - level) / 2, (1 + level) / 2])
     if method == "bca":
