@@ -1,6 +1,7 @@
 """Checkpoints that are written atomically and checked when read."""
 
 import hashlib
+import itertools
 import json
 import logging
 import os
@@ -20,15 +21,14 @@ __all__ = ["Checkpoints", "Restored"]
 
 _NAME = re.compile(r"step_(\d+)(?:\.(\d+))?")
 _MANIFEST = "manifest.json"
+_LEAVES = int, float, np.ndarray, np.generic, jax.Array
 
 
 class Restored(NamedTuple):
-    """Result of :meth:`Checkpoints.restore`.
+    """Result of :meth:`Checkpoints.restore`: state, what was saved beside it, damage.
 
-    Attributes:
-        state: The state, or ``None`` when there is no checkpoint yet.
-        extra: What was saved beside it.
-        damaged: One line for each newer checkpoint that could not be used.
+    The state is ``None`` where there is no checkpoint yet; ``damaged`` has one line for
+    each newer checkpoint that could not be used.
     """
 
     state: Any
@@ -42,15 +42,8 @@ class Checkpoints:
     A checkpoint holds the state (by orbax), one JSON value, and a manifest with the
     digest of every file. It is written under another name and then renamed, so that
     it is there whole or not at all. Nothing that exists is overwritten, and a damaged
-    checkpoint is named and left in place. With several processes all of them call
-    :meth:`save` and :meth:`restore`.
-
-    Args:
-        folder: Where they are kept; made if absent.
-        keep: How many of the newest to keep.
-
-    Returns:
-        The store.
+    checkpoint is named and left in place. The newest ``keep`` are kept. With several
+    processes all of them call :meth:`save` and :meth:`restore`.
 
     Example:
         >>> import tempfile, jax.numpy as jnp
@@ -59,8 +52,6 @@ class Checkpoints:
         >>> restored = store.restore({"w": jnp.zeros(2)})
         >>> restored.state["w"].tolist(), restored.extra
         ([1.0, 1.0], {'losses': [0.5]})
-
-    Source: Orbax.
     """
 
     def __init__(self, folder: str | os.PathLike, keep: int = 3):
@@ -71,51 +62,42 @@ class Checkpoints:
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def save(self, step: int, state: Any, extra: Any = None) -> Path:
-        """Writes a checkpoint and removes those beyond the newest ``keep``.
+        """Writes a checkpoint, removes those beyond the newest ``keep``.
 
-        Args:
-            step: Step it belongs to.
-            state: Pytree of arrays.
-            extra: JSON value kept beside it; numbers of NumPy and JAX are numbers.
-
-        Returns:
-            Its folder.
+        ``extra`` is a JSON value, in which numbers of NumPy and JAX are numbers.
+        Returns the checkpoint's folder.
         """
         # An error within Orbax would leave threads that write.
         leaves = jax.tree_util.tree_leaves_with_path(state)
         for path, leaf in leaves or [((), None)]:
-            if not (
-                path and (hasattr(leaf, "shape") or isinstance(leaf, (int, float)))
-            ):
+            if not path or not isinstance(leaf, _LEAVES):
                 where, kind = jax.tree_util.keystr(path), type(leaf).__name__
                 raise ValueError(f"state{where}: expected a tree of arrays, got {kind}")
         try:
             text = json.dumps(extra, default=lambda value: value.item())
         except (AttributeError, TypeError, ValueError) as error:
             raise ValueError(f"extra: expected a JSON value, got {error}") from None
-        name = f"step_{step:08d}"
-        attempt = 0
-        while (self.folder / name).exists():
-            attempt += 1
-            name = f"step_{step:08d}.{attempt}"
+        name, first = f"step_{step:08d}", jax.process_index() == 0
+        names = itertools.chain([name], (f"{name}.{i}" for i in itertools.count(1)))
+        name = next(one for one in names if not (self.folder / one).exists())
         target, aside = self.folder / name, self.folder / f".writing_{name}"
         _sync(f"{name} begins")
-        if jax.process_index() == 0:
+        if first:
             shutil.rmtree(aside, ignore_errors=True)
         _sync(f"{name} is clear")
         try:
             with named_file(target):
                 _write_state(aside / "state", state)
-                if jax.process_index() == 0:
+                if first:
                     (aside / "extra.json").write_text(text)
                     digests = json.dumps(_digests(aside), indent=1)
                     (aside / _MANIFEST).write_text(digests)
                     aside.rename(target)
         except BaseException:
-            if jax.process_index() == 0:
+            if first:
                 shutil.rmtree(aside, ignore_errors=True)
             raise
-        if jax.process_index() == 0:
+        if first:
             self._remove_old()
         _sync(f"{name} is written")
         return target
@@ -123,12 +105,7 @@ class Checkpoints:
     def restore(self, like: Any) -> Restored:
         """Restores the newest intact checkpoint.
 
-        Args:
-            like: State with the structure, shapes, dtypes and shardings to read.
-
-        Returns:
-            The state, what was saved beside it, and a line for each newer damaged
-            checkpoint.
+        ``like`` is a state with the structure, shapes, dtypes and shardings to read.
         """
         damaged = []
         for name in reversed(self._names()):

@@ -23,9 +23,6 @@ class Ramp:
         increment: Height of a stair; 0 for a count that stays at ``start``.
         interval: Steps on a stair.
 
-    Returns:
-        ``ramp(step)`` is the value at a step, which may be traced.
-
     Example:
         >>> [int(Ramp(5, 7, 1, 10)(t)) for t in (0, 9, 10, 25, 99)]
         [5, 5, 6, 7, 7]
@@ -48,7 +45,7 @@ class Ramp:
             )
 
     def __call__(self, step: Int[Array, ""] | int) -> Int[Array, ""]:
-        """Returns the value at ``step``."""
+        """Returns the value at a step, which may be traced."""
         climbed = self.start + self.increment * (jnp.asarray(step) // self.interval)
         return jnp.minimum(climbed, self.end)
 
@@ -59,13 +56,6 @@ class Curriculum:
 
     Coordinates beyond ``dims(step)`` are zero in the data, and points beyond
     ``points(step)`` are out of the loss. Both act as masks on arrays of full size.
-
-    Args:
-        dims: Ramp of active coordinates.
-        points: Ramp of active points.
-
-    Returns:
-        A curriculum; its two ramps are called with the step.
 
     Example:
         >>> garg = Curriculum(Ramp(5, 20, 1, 2000), Ramp(11, 41, 2, 2000))

@@ -31,23 +31,15 @@ _MODELS, _DATA = "models", "data"
 
 
 def device_mesh(num_devices: int | None = None, *, models: int = 1) -> Mesh:
-    """Mesh over the devices of all processes, with axes for members and batches.
+    """Mesh over the devices of all processes, or ``num_devices`` of them.
 
-    Devices that share the batch of a member are neighbours, so that the sums of
-    gradients stay within a host where they can.
-
-    Args:
-        num_devices: How many devices to take; all unless given.
-        models: Parts into which the members of an ensemble are split.
-
-    Returns:
-        A mesh with the axes ``"models"`` and ``"data"``.
+    The members of an ensemble are split into ``models`` parts. Devices that share the
+    batch of a member are neighbours, so that the sums of gradients stay within a host
+    where they can.
 
     Example:
         >>> dict(device_mesh(1).shape)
         {'models': 1, 'data': 1}
-
-    Source: Sharding by GSPMD.
     """
     check_positive_int("models", models)
     devices = jax.devices()
@@ -73,21 +65,12 @@ def initialize_distributed(
 
     Call it before anything touches a device. Every process then runs the same program.
     With no argument the launcher's environment says who takes part (Slurm's ``srun``,
-    Open MPI): a process a GPU, or one a host with all its GPUs. With arguments the
-    process takes all devices that it sees.
+    Open MPI): one process per GPU, or one per host with all its GPUs. With arguments
+    (``host:port`` of process 0, how many processes, and which this is) the process
+    takes all devices that it sees.
 
     Should a process die, the others end too, at the next exchange or within two
-    minutes; the run goes on from its last checkpoint.
-
-    Args:
-        coordinator: ``host:port`` of process 0.
-        num_processes: How many processes take part.
-        process_id: Which of them this is, from 0.
-
-    Returns:
-        Nothing.
-
-    Source: ``jax.distributed``.
+    minutes; the run resumes from its last checkpoint.
     """
     if coordinator is None and num_processes is None and process_id is None:
         _join_launched()
@@ -128,18 +111,7 @@ def _whole_host() -> list[int] | None:
 
 
 def check_batch(batch_size: int, accumulation: int, mesh: Mesh | None) -> None:
-    """Raises unless every device gets equally many prompts of each part of a batch.
-
-    Args:
-        batch_size: Prompts a step.
-        accumulation: Parts into which the batch is split to save memory.
-        mesh: Mesh of :func:`device_mesh`, or ``None``.
-
-    Returns:
-        Nothing.
-
-    Source: Data parallelism by GSPMD.
-    """
+    """Raises unless every device gets equally many prompts of each part of a batch."""
     if batch_size % accumulation:
         raise ValueError(
             f"accumulation: expected a divisor of batch_size {batch_size}, "
@@ -156,14 +128,7 @@ def check_batch(batch_size: int, accumulation: int, mesh: Mesh | None) -> None:
 def shard_batch(tree, mesh: Mesh | None):
     """Splits the leading axis of every leaf over ``"data"``; identity without a mesh.
 
-    Args:
-        tree: Pytree of arrays inside a jitted function.
-        mesh: Mesh of :func:`device_mesh`, or ``None``.
-
-    Returns:
-        The same values, constrained to be split.
-
-    Source: Data parallelism by GSPMD.
+    It stands inside a jitted function.
     """
     if mesh is None:
         return tree
@@ -173,31 +138,14 @@ def shard_batch(tree, mesh: Mesh | None):
 
 
 def replicate(tree, mesh: Mesh | None):
-    """Puts the same value on every device of the mesh; identity without one.
-
-    Args:
-        tree: Pytree of arrays that every process holds.
-        mesh: Mesh of :func:`device_mesh`, or ``None``.
-
-    Returns:
-        The same values as global arrays.
-
-    Source: Data parallelism by GSPMD.
-    """
+    """Puts the same values on every device of the mesh; identity without one."""
     return _place(tree, mesh, PartitionSpec())
 
 
 def shard_members(tree, mesh: Mesh | None):
     """Puts members, the leading axis, on their devices; identity without a mesh.
 
-    Args:
-        tree: Pytree of arrays that every process holds, one entry a member.
-        mesh: Mesh of :func:`device_mesh`, or ``None``.
-
-    Returns:
-        The same values as global arrays, split over ``"models"``.
-
-    Source: Ensemble parallelism by GSPMD.
+    Every process holds the whole tree and gets global arrays, split over ``"models"``.
     """
     parts = 1 if mesh is None else mesh.shape[_MODELS]
     for leaf in jax.tree.leaves(tree):
@@ -224,33 +172,16 @@ def _place(tree, mesh: Mesh | None, spec: PartitionSpec):
 def over_members(step: Callable[..., Any], mesh: Mesh | None) -> Callable[..., Any]:
     """Returns the training step of all ensemble members, each on its own devices.
 
-    The program that a device runs has no exchange between members.
-
-    Args:
-        step: Step of one member, as of :func:`icltheory.training.make_step` with the
-            same mesh.
-        mesh: Mesh of :func:`device_mesh`, or ``None``.
-
-    Returns:
-        The step on states of :func:`shard_members`.
-
-    Source: Ensemble parallelism by GSPMD.
+    ``step`` is that of one member with the same mesh; the result takes states of
+    :func:`shard_members`. The program of a device has no exchange between members.
     """
     return jax.vmap(step, spmd_axis_name=None if mesh is None else _MODELS)
 
 
 def to_host(tree):
-    """Copies values from all devices to the memory of every process.
+    """Copies a tree from all devices to NumPy arrays in every process.
 
-    All processes call it, and each gets all of it.
-
-    Args:
-        tree: Pytree of arrays.
-
-    Returns:
-        The same values as NumPy arrays.
-
-    Source: ``jax.experimental.multihost_utils``.
+    All processes call it.
     """
 
     def fetch(leaf):

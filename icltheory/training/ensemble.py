@@ -1,20 +1,22 @@
-"""Trains models of one shape side by side: seeds, learning rates and noise."""
+"""Trains models side by side: seeds, learning rates and noise, and several shapes."""
 
+import dataclasses
 import functools
-from typing import Any
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int, PyTree
 
-from icltheory._checks import check_positive_int
-from icltheory._pytree import pytree
+from icltheory._checks import check_nonnegative_int, check_positive_int
+from icltheory._core import Record
 from icltheory.batching import in_turns
 from icltheory.training.curriculum import Curriculum
-from icltheory.training.members import Ensemble
 from icltheory.training.optimizers import OptimizerConfig, make_optimizer
 from icltheory.training.steps import (
     Metrics,
@@ -25,11 +27,130 @@ from icltheory.training.steps import (
     make_step,
 )
 
-__all__ = ["EnsembleState", "init_ensemble", "make_ensemble_step"]
+__all__ = [
+    "Ensemble",
+    "EnsembleState",
+    "Member",
+    "SideBySide",
+    "init_ensemble",
+    "make_ensemble_step",
+    "side_by_side",
+]
 
 
-@pytree
-class EnsembleState:
+class Member(NamedTuple):
+    """One model of an ensemble; ``None`` keeps the shared value.
+
+    Attributes:
+        seed: Seed of its start and its data.
+        noise_var: Label noise of its task.
+        learning_rate: Peak learning rate.
+        weight_decay: Decoupled decay.
+        clip_norm: Largest norm of its gradient.
+    """
+
+    seed: int
+    noise_var: float | None = None
+    learning_rate: float | None = None
+    weight_decay: float | None = None
+    clip_norm: float | None = None
+
+    def alone(
+        self, task: Task, optimizer: OptimizerConfig
+    ) -> tuple[Task, OptimizerConfig]:
+        """Returns task and optimiser to train this model alone."""
+        own = {k: v for k, v in self._asdict().items() if v is not None and k != "seed"}
+        if "noise_var" in own:
+            if not hasattr(task, "noise_var"):
+                raise ValueError(
+                    "noise_vars: expected a task with a noise_var, "
+                    f"got {type(task).__name__}"
+                )
+            noise = {"noise_var": own.pop("noise_var")}
+            task = dataclasses.replace(task, **noise)  # pyrefly: ignore
+        return task, dataclasses.replace(optimizer, **own)
+
+
+@dataclasses.dataclass(frozen=True)
+class Ensemble:
+    r"""A grid of models that differ in seeds and scalars but not in shapes.
+
+    .. math:: \text{members} = \text{noise} \times \text{rates} \times \text{decays}
+              \times \text{clipping} \times \text{seeds}
+
+    The seeds run fastest. Members of one seed start alike and see the same prompts, up
+    to the scale of their noise. An empty tuple leaves a number as the task or the
+    optimiser's config has it.
+
+    Args:
+        seeds: Seeds of starts and data.
+        noise_vars: Variances of the label noise.
+        learning_rates: Peak learning rates.
+        weight_decays: Decoupled decays.
+        clip_norms: Largest norms of the gradient.
+
+    Example:
+        >>> grid = Ensemble(seeds=(0, 1), learning_rates=(1e-3, 1e-2))
+        >>> grid.shape, len(grid)
+        ((1, 2, 1, 1, 2), 4)
+        >>> [(m.learning_rate, m.seed) for m in grid.members()]
+        [(0.001, 0), (0.001, 1), (0.01, 0), (0.01, 1)]
+
+    Source: Grids as in Garg et al. 2022, Appendix A.
+    """
+
+    seeds: tuple[int, ...] = (0,)
+    noise_vars: tuple[float, ...] = ()
+    learning_rates: tuple[float, ...] = ()
+    weight_decays: tuple[float, ...] = ()
+    clip_norms: tuple[float, ...] = ()
+
+    def __post_init__(self):
+        if not self.seeds:
+            raise ValueError("seeds: expected at least one, got none")
+        for seed in self.seeds:
+            check_nonnegative_int("seeds", seed)
+        for field in dataclasses.fields(self):
+            name, values = field.name, getattr(self, field.name)
+            if len(set(values)) < len(values):
+                raise ValueError(f"{name}: expected distinct values, got {values}")
+            sign = ">=" if name in ("seeds", "noise_vars", "weight_decays") else ">"
+            for value in values:
+                if not (0 <= value < math.inf) or (sign == ">" and value == 0):
+                    raise ValueError(f"{name}: expected values {sign} 0, got {value}")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of values of noise, rate, decay, clipping and seed."""
+        return tuple(map(len, self._axes()))
+
+    def __len__(self) -> int:
+        """Number of members."""
+        return math.prod(self.shape)
+
+    def members(self) -> tuple[Member, ...]:
+        """All members in order."""
+        return tuple(
+            Member(seed, *others) for *others, seed in itertools.product(*self._axes())
+        )
+
+    def _differences(self) -> dict[str, list[Any]]:
+        """Values by member of each scalar in which members differ."""
+        members, found = self.members(), {}
+        names = (name for name in Member._fields if name != "seed")
+        for name, values in zip(names, self._axes(), strict=False):
+            if len(values) > 1:
+                where = "task" if name == "noise_var" else "optimizer"
+                found[f"{where}.{name}"] = [getattr(one, name) for one in members]
+        return found
+
+    def _axes(self) -> list[tuple[Any, ...]]:
+        scalars = (self.noise_vars, self.learning_rates)
+        scalars += (self.weight_decays, self.clip_norms)
+        return [*(values or (None,) for values in scalars), self.seeds]
+
+
+class EnsembleState(Record):
     """State of an ensemble; every leaf has a leading axis of members.
 
     Attributes:
@@ -61,40 +182,6 @@ class EnsembleState:
         return self.diverged_at < 0
 
 
-def _settings(
-    ensemble: Ensemble, task: Task, optimizer: OptimizerConfig
-) -> tuple[dict[str, Any], dict[str, list[Any]]]:
-    """Returns the first member's settings, and the leaves in which others differ."""
-    # Values are compared concretely, even if the caller is being traced.
-    with jax.ensure_compile_time_eval():
-        pairs = [member.alone(task, optimizer) for member in ensemble.members()]
-        each = [{"task": own, "optimizer": record} for own, record in pairs]
-        leaves = [dict(jax.tree_util.tree_leaves_with_path(own)) for own in each]
-        differ = {
-            _name(path): [own[path] for own in leaves]
-            for path, first in leaves[0].items()
-            if not all(_same(own[path], first) for own in leaves)
-        }
-    return each[0], differ
-
-
-def _same(a: Any, b: Any) -> bool:
-    if a is b:
-        return True
-    return np.shape(a) == np.shape(b) and bool(np.all(np.asarray(a) == np.asarray(b)))
-
-
-def _name(path: tuple[Any, ...]) -> str:
-    return jax.tree_util.keystr(path, simple=True, separator=".")
-
-
-def _with(settings: dict[str, Any], values: dict[str, Array]) -> dict[str, Any]:
-    """Returns settings with some leaves replaced, possibly by traced values."""
-    return jax.tree_util.tree_map_with_path(
-        lambda path, leaf: values.get(_name(path), leaf), settings
-    )
-
-
 def init_ensemble(
     model: nn.Module,
     task: Task,
@@ -104,26 +191,16 @@ def init_ensemble(
     num_steps: int,
     num_points: int,
 ) -> EnsembleState:
-    """Draws the initial state of an ensemble.
+    """Draws the initial state of an ensemble; arguments as of :func:`init_state`.
 
-    Args:
-        model: Flax module called with ``(X, y)``.
-        task: Task of all members, up to their noise.
-        optimizer: Record of all members' optimiser, up to their scalars.
-        ensemble: The members.
-        num_steps: Length of the run.
-        num_points: Points :math:`P` of a prompt.
-
-    Returns:
-        The state at step 0.
-
-    Source: Garg et al. 2022, Appendix A.
+    Task and optimiser are those of all members, up to the scalars of ``ensemble``.
     """
-    _, differ = _settings(ensemble, task, optimizer)
+    ensemble.members()[0].alone(task, optimizer)
     rule = make_optimizer(optimizer, num_steps)
     seeds = [member.seed for member in ensemble.members()]
     models = init_state(model, task, rule, seeds, num_points=num_points)
     dtype = jnp.result_type(*jax.tree.leaves(models.params))
+    differ = ensemble._differences()
     settings = {name: jnp.asarray(values, dtype) for name, values in differ.items()}
     return EnsembleState(models, settings, jnp.full(len(seeds), -1, jnp.int32))
 
@@ -148,34 +225,32 @@ def make_ensemble_step(
               \quad \text{while } \mathcal L_m, \nabla\mathcal L_m
               \text{ are finite, else } \theta^m_t
 
-    Each member does what :func:`make_step` would do for it alone. One that diverges is
-    frozen, and marked in :attr:`EnsembleState.diverged_at`; the others go on.
+    Each member does what :func:`make_step` would do for it alone, with the same
+    arguments and ``options``. One that diverges is frozen, and marked in
+    :attr:`EnsembleState.diverged_at`; the others go on. The metrics have an axis of
+    members: ``loss`` and ``grad_norm``, NaN from divergence on, and ``alive``.
 
     Args:
         model: As :func:`make_step` has it.
         task: Task of all members, up to their noise.
-        optimizer: Record of all members' optimiser, up to their scalars.
+        optimizer: Config of all members' optimiser, up to their scalars.
         ensemble: The members, those of the state.
         curriculum: Which coordinates and points count.
         num_steps: Length of the run, for the schedule.
-        batch_size: Prompts a step and member.
+        batch_size: Prompts per step and member.
         num_points: Points of a prompt, the query included.
         at_once: Members whose products are batched; the others wait for their turn
             within the step. Unless given all, but one on a CPU, whose batched products
             are slower.
         **options: Further ones of :func:`make_step`.
 
-    Returns:
-        A function from an :class:`EnsembleState` to the next one and its metrics, with
-        an axis of members: ``loss`` and ``grad_norm``, NaN from divergence on, and
-        ``alive``.
-
     Source: Garg et al. 2022, Appendix A.
     """
     if at_once is None:
         at_once = 1 if jax.default_backend() == "cpu" else len(ensemble)
     check_positive_int("at_once", at_once)
-    shared, _ = _settings(ensemble, task, optimizer)
+    alone = ensemble.members()[0].alone(task, optimizer)
+    shared = dict(zip(("task", "optimizer"), alone, strict=True))
 
     def step_of(settings: dict[str, Any]) -> Step:
         return make_step(
@@ -196,6 +271,16 @@ def make_ensemble_step(
     return functools.partial(in_turns, one, at_once=at_once)
 
 
+def _with(settings: dict[str, Any], values: dict[str, Array]) -> dict[str, Any]:
+    """Returns settings with some leaves replaced, possibly by traced values."""
+
+    def own(path, leaf):
+        name = jax.tree_util.keystr(path, simple=True, separator=".")
+        return values.get(name, leaf)
+
+    return jax.tree_util.tree_map_with_path(own, settings)
+
+
 def _guarded(
     state: EnsembleState, new: TrainState, metrics: Metrics
 ) -> tuple[EnsembleState, Metrics]:
@@ -214,3 +299,52 @@ def _guarded(
     shown = {name: jnp.where(alive, x, jnp.nan) for name, x in metrics.items()}
     shown["alive"] = alive
     return EnsembleState(models, state.settings, diverged_at), shown
+
+
+class SideBySide(Record):
+    """States of ensembles that are stepped together, each with an axis of members."""
+
+    parts: tuple[Any, ...]
+
+    @property
+    def step(self) -> Int[ArrayLike, "*members"]:
+        """Number of steps taken by the members of the first ensemble."""
+        return self.parts[0].step
+
+    @property
+    def params(self) -> tuple[Any, ...]:
+        """Parameters by ensemble."""
+        return tuple(part.params for part in self.parts)
+
+
+def side_by_side(steps: Sequence[Step]) -> Step:
+    r"""Combines the steps of ensembles that differ in shape, as in width or layers.
+
+    .. math:: (s_1, \dots, s_G) \mapsto (f_1(s_1), \dots, f_G(s_G))
+
+    Nothing passes between the parts, so that the compiler may run them at once, and a
+    chunk of all of them is one dispatch. The metrics have an axis of all members, the
+    first ensemble's first.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from icltheory.training import TrainState
+        >>> def step(state):
+        ...     return state, {"loss": 1.0 * state.seed}
+        >>> zero = jnp.zeros(2, jnp.int32)
+        >>> state = SideBySide((TrainState(zero, zero + 5, {}, ()),) * 2)
+        >>> side_by_side([step, step])(state)[1]["loss"].tolist()
+        [5.0, 5.0, 5.0, 5.0]
+    """
+    if not steps:
+        raise ValueError("steps: expected at least one, got none")
+
+    def step(state: SideBySide) -> tuple[SideBySide, Metrics]:
+        done = [one(part) for one, part in zip(steps, state.parts, strict=True)]
+        metrics = {
+            name: jnp.concatenate([jnp.atleast_1d(found[name]) for _, found in done])
+            for name in done[0][1]
+        }
+        return SideBySide(tuple(new for new, _ in done)), metrics
+
+    return step

@@ -17,11 +17,9 @@ __all__ = ["Chunk", "Phase", "lower", "run"]
 
 
 class Phase(NamedTuple):
-    """A part of a run with its own training step, such as another batch size.
+    """A part of a run with its own step, until so many steps have been taken.
 
-    Attributes:
-        step: Its step; all phases of a run share one layout of the state.
-        until: Steps that have been taken when it ends.
+    All phases of a run share one layout of the state.
     """
 
     step: Step
@@ -33,7 +31,7 @@ class Chunk(NamedTuple):
 
     Attributes:
         state: State after them. It is given up when the next chunk is asked for.
-        metrics: One NumPy array a metric, with an axis of the chunk's steps first.
+        metrics: One NumPy array per metric, with an axis of the chunk's steps first.
         seconds: Wall time of the steps.
         compile_seconds: Wall time of the compilation before them, near 0 if there was
             none.
@@ -50,16 +48,7 @@ class Chunk(NamedTuple):
 def lower(step: Step, state: Any, num_steps: int, *, packed: bool) -> Any:
     """Lowers the program of a chunk for the devices of the state.
 
-    Args:
-        step: Function from a state to the next one and its metrics.
-        state: Where to begin; arrays, or shapes and dtypes with their placement.
-        num_steps: Steps of the chunk.
-        packed: As in :func:`run`.
-
-    Returns:
-        What ``jax.jit`` lowered.
-
-    Source: Garg et al. 2022, Appendix A.
+    The state is arrays, or shapes and dtypes with their placement.
     """
 
     def scan(state):
@@ -84,25 +73,20 @@ def run(
     A chunk is one compiled scan, and its input state is donated: what was passed in
     and what was yielded before must not be used after the next chunk is asked for.
     Chunks end at multiples of ``chunk_steps``, at ``num_steps`` and where a phase does,
-    resumed or not.
+    resumed or not. A loss that is not finite is an error.
 
     Args:
         step: Function from a state to the next one and its metrics, or phases that
             follow one another, each with such a function.
         state: Where to begin; its ``step`` says how many have been taken.
         num_steps: Steps in all.
-        chunk_steps: Steps a dispatch.
+        chunk_steps: Steps per dispatch.
         packed: Whether the state is in few arrays within a chunk, as :func:`pack` puts
             it; the step must know packed parameters, as that of :func:`make_step` does
             with the rules of :func:`make_optimizer`. On a GPU alone unless given: it
             saves launches, and moves sums in their last bits.
         on_stage: Called with ``"compiling"`` before a program is compiled and with
             ``"training"`` before it runs.
-
-    Returns:
-        An iterator over chunks.
-
-    Source: Garg et al. 2022, Appendix A.
     """
     check_positive_int("num_steps", num_steps)
     check_positive_int("chunk_steps", chunk_steps)
@@ -122,7 +106,8 @@ def run(
         length = min(chunk_steps - done % chunk_steps, phase.until - done)
         key = index, length
         start = time.perf_counter()
-        with jax.disable_jit(False):  # a lowered program runs compiled or not at all
+        # A lowered program runs compiled or not at all; optax promotes step counts.
+        with jax.disable_jit(False), jax.numpy_dtype_promotion("standard"):
             if key not in compiled:
                 tell("compiling")
                 lowered = lower(phase.step, state, length, packed=packed)

@@ -1,22 +1,24 @@
-"""Pretraining objectives: the in-context loss over the prefixes of a prompt."""
+"""Objective of pretraining and errors of trained models, over prefixes of a prompt."""
 
 import functools
 from collections.abc import Callable
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PyTree
 
-from icltheory._calculators import calculator
-from icltheory._checks import check_choice, check_shape, concrete
-from icltheory._noted import check_range
+from icltheory._checks import check_choice, check_shape, is_tracer, within
+from icltheory._core import calculator
 from icltheory._precision import exact_products
 from icltheory.regression import predictors
+from icltheory.regression.prompts import PrefixPrompt
 from icltheory.regression.tasks import LinearRegression
 
-__all__ = ["bayes_targets", "in_context_loss"]
+__all__ = ["bayes_targets", "in_context_loss", "prefix_errors"]
 
 LOSSES = {
     "squared": lambda guess, y: jnp.square(guess - y),
@@ -25,7 +27,12 @@ LOSSES = {
 }
 
 
-@calculator
+def _up_to_points(name, value, given):
+    check_shape("y", given["y"], ("B", "P"))
+    return within(1, jnp.shape(given["y"])[1])(name, value)
+
+
+@calculator(static=("loss",), integers=("active_points",), active_points=_up_to_points)
 def in_context_loss(
     predictions: Float[Array, "B P"],
     y: Float[Array, "B P"],
@@ -40,15 +47,8 @@ def in_context_loss(
     loss :math:`\log(1 + e^{-y \hat y})` or the hinge loss
     :math:`\max(0, 1 - y \hat y)`.
 
-    Args:
-        predictions: :math:`\hat y_{bk}`, made from the first ``k`` pairs.
-        y: True answers.
-        active_points: Number :math:`p` of leading points that count. The others are
-            multiplied by 0, and must be finite.
-        loss: ``"squared"``, ``"logistic"`` or ``"hinge"``.
-
-    Returns:
-        The mean loss; NaN where ``active_points`` is traced and out of range.
+    The words are ``"squared"``, ``"logistic"`` and ``"hinge"``. Points beyond the
+    ``active_points`` p are multiplied by 0, and must be finite.
 
     Example:
         >>> import jax.numpy as jnp
@@ -58,9 +58,7 @@ def in_context_loss(
     Source: Garg et al. 2022, equation (2); Li et al. 2024, Section 2 (hinge).
     """
     check_choice("loss", loss, tuple(LOSSES))
-    check_shape("y", y, ("B", "P"))
     check_shape("predictions", predictions, y.shape)
-    check_range("active_points", active_points, 1, y.shape[1])
     if not len(y):
         raise ValueError(f"y: expected at least one prompt, got shape {y.shape}")
     losses = LOSSES[loss](predictions, y)
@@ -78,21 +76,12 @@ def bayes_targets(
               = E\,\nabla_\theta
               \left(\hat y_{bk} - E[y_{bk} \mid x_{bi}, y_{bi}, i<k;\ x_{bk}]\right)^2
 
-    since the model's answer depends on nothing else. The squared loss then is the
-    excess over Bayes in place of the error, so its gradients vanish together with that
-    excess, where those of labels keep the variance of what no model can know.
+    for a :class:`LinearRegression`, whose noise may be traced. The squared loss then is
+    the excess over Bayes, and its gradients vanish together with that excess.
 
     On a CPU these are :func:`~icltheory.regression.predictors.bayes_prefixes`, a scan
     over the prompt. Elsewhere one triangular factor answers all prefixes in a few
     batched launches.
-
-    Args:
-        task: A :class:`LinearRegression`; its noise may be traced.
-        X: Inputs.
-        y: Labels.
-
-    Returns:
-        :math:`E[y_{bk} \mid \text{the prefix}]`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -125,8 +114,8 @@ def _factored(task: LinearRegression) -> Callable[[Array, Array], Array]:
     def means(X: Array, y: Array) -> Array:
         mean, root = X @ task.task_mean, task.task_root
         rows = X * root[None, None] if root.ndim == 1 else X @ root
-        stacked, noise = rows.mT, concrete(task.noise_var)
-        if noise is None or noise > 0:
+        stacked = rows.mT
+        if is_tracer(task.noise_var) or np.asarray(task.noise_var) > 0:
             own = jnp.sqrt(task.noise_var) * jnp.eye(y.shape[1], dtype=y.dtype)
             own = jnp.broadcast_to(own[None], (len(y), *own.shape))
             stacked = jnp.concatenate([stacked, own], axis=1)
@@ -146,3 +135,33 @@ def _solve_lower(L: Array, b: Array) -> Array:
     eye = jnp.eye(L.shape[1], dtype=L.dtype)[None]
     safe = jnp.where(nothing[..., None] & (eye > 0), jnp.inf, L)
     return jax.scipy.linalg.solve_triangular(safe, b[..., None], lower=True)[..., 0]
+
+
+def prefix_errors(
+    model: nn.Module, params: PyTree, prompt: PrefixPrompt, *, batch_size: int = 64
+) -> Float[Array, "B P"]:
+    r"""Squared errors of a model by prompt and prefix.
+
+    .. math:: e_{bk} = (\hat y_\theta(x_{bk} \mid (x_{bi}, y_{bi})_{i<k}) - y_{bk})^2
+
+    All prefixes come from one pass, also where the query differs from the next example.
+    The Flax module is called with ``(X, y)`` where each query is the next example, and
+    with ``(X, y, X_query)`` otherwise; it returns ``(B, P)``. ``batch_size`` prompts
+    are evaluated at once.
+
+    Source: Garg et al. 2022, Section 3.
+    """
+    X_query = None if prompt.X_query is prompt.X else prompt.X_query
+    predictions = _predict(model, params, prompt.X, prompt.y, X_query, batch_size)
+    check_shape("predictions", predictions, jnp.shape(prompt.y_query))
+    return jnp.square(predictions - prompt.y_query)
+
+
+@functools.partial(jax.jit, static_argnames=("model", "batch_size"))
+def _predict(model, params, X, y, X_query, batch_size):
+    def one(example):
+        inputs = jax.tree.map(lambda leaf: leaf[None], example)
+        given = inputs if X_query is not None else inputs[:2]
+        return model.apply({"params": params}, *given)[0]
+
+    return jax.lax.map(one, (X, y, X_query), batch_size=batch_size)

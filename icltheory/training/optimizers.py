@@ -1,31 +1,61 @@
-"""Optimisers and learning-rate schedules, selected by name in a config."""
+"""Optimisers, learning-rate schedules and averages of weights."""
 
 import itertools
 import math
+from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
+from jaxtyping import PyTree
 from optax.contrib import MuonDimensionNumbers, scale_by_muon
 
-from icltheory._checks import check_choice, check_positive_int, concrete
-from icltheory._pytree import pytree, static_field
-from icltheory._typing import Array, Float
-from icltheory.training.averaging import with_average
+from icltheory._checks import (
+    Check,
+    check_choice,
+    check_positive_int,
+    checked,
+    is_tracer,
+)
+from icltheory._core import Record
+from icltheory._typing import Array, Float, Int
 from icltheory.training.packing import hidden_matrix
 
-__all__ = ["OptimizerConfig", "learning_rate", "make_optimizer"]
+__all__ = [
+    "AveragedState",
+    "OptimizerConfig",
+    "averaged",
+    "learning_rate",
+    "make_optimizer",
+    "with_average",
+]
 
 _NAMES = ("adam", "adamw", "muon", "sgd")
 _SCHEDULES = ("constant", "cosine", "linear", "trapezoid", "triangle")
+_RATE = Check(lambda x: (x > 0) & (x < math.inf), "a value > 0")
+_NOT_NEGATIVE = Check(lambda x: x >= 0, "a value >= 0")
+_DECAY = Check(lambda x: (x >= 0) & (x < 1), "a decay in [0, 1)")
+_CHECKS = {
+    "learning_rate": _RATE,
+    "adam_learning_rate": _RATE,
+    "decay_part": Check(lambda x: (x > 0) & (x <= 1), "a share in (0, 1]"),
+    "average": _DECAY,
+    "warmup_steps": _NOT_NEGATIVE,
+    "clip_norm": _NOT_NEGATIVE,
+    "weight_decay": _NOT_NEGATIVE,
+    "eps": _NOT_NEGATIVE,
+    "b1": _DECAY,
+    "b2": _DECAY,
+}
 
 
-@pytree
-class OptimizerConfig:
-    """Configuration of :func:`make_optimizer`.
+class OptimizerConfig(Record):
+    """Configuration of :func:`make_optimizer`; the defaults are Garg et al.'s.
 
-    It is a pytree whose leaves are the rates, the decay of the weights and the clipping
-    norm: these may be traced, and differ between the models of one program.
+    Its leaves, which may differ between the models of one program, are the rates, the
+    decay of the weights and the clipping norm.
 
     Args:
         name: ``"adam"``, ``"adamw"``, ``"muon"`` (Adam for what is no hidden matrix)
@@ -48,53 +78,32 @@ class OptimizerConfig:
         b2: Second moment's decay.
         eps: Adam's constant.
 
-    Returns:
-        A hashable record.
-
     Example:
         >>> OptimizerConfig().learning_rate
         0.0001
-
-    Source: The defaults are Garg et al.'s.
     """
 
-    name: str = static_field(default="adam")
+    name: str = eqx.field(static=True, default="adam")
     learning_rate: float = 1e-4
     adam_learning_rate: float | None = None
-    schedule: str = static_field(default="constant")
-    warmup_steps: int = static_field(default=0)
-    decay_part: float = static_field(default=0.3)
-    average: float = static_field(default=0.0)
+    schedule: str = eqx.field(static=True, default="constant")
+    warmup_steps: int = eqx.field(static=True, default=0)
+    decay_part: float = eqx.field(static=True, default=0.3)
+    average: float = eqx.field(static=True, default=0.0)
     clip_norm: float = 0.0
     weight_decay: float = 0.0
     # They are static, since 1 - b2 loses four digits if b2 is rounded to float32.
-    b1: float = static_field(default=0.9)
-    b2: float = static_field(default=0.999)
-    eps: float = static_field(default=1e-8)
+    b1: float = eqx.field(static=True, default=0.9)
+    b2: float = eqx.field(static=True, default=0.999)
+    eps: float = eqx.field(static=True, default=1e-8)
 
     def __post_init__(self):
         check_choice("optimizer", self.name, _NAMES)
         check_choice("schedule", self.schedule, _SCHEDULES)
-        for name in ("learning_rate", "adam_learning_rate"):
-            rate = getattr(self, name)
-            if rate is not None and not 0 < rate < math.inf:
-                raise ValueError(f"{name}: expected a value > 0, got {rate}")
-        if not 0 < self.decay_part <= 1:
-            raise ValueError(
-                f"decay_part: expected a share in (0, 1], got {self.decay_part}"
-            )
-        if not 0 <= self.average < 1:
-            raise ValueError(f"average: expected a decay in [0, 1), got {self.average}")
-        for name in ("warmup_steps", "clip_norm", "weight_decay", "eps"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(
-                    f"{name}: expected a value >= 0, got {getattr(self, name)}"
-                )
-        for name in ("b1", "b2"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(
-                    f"{name}: expected a decay in [0, 1), got {getattr(self, name)}"
-                )
+        for name, check in _CHECKS.items():
+            value = getattr(self, name)
+            if value is not None:
+                setattr(self, name, checked(name, value, check))
 
 
 def learning_rate(
@@ -106,16 +115,9 @@ def learning_rate(
 
     .. math:: \eta(t) = \eta\, \min(t / t_w, 1)\, s\!\left(\frac{t-t_w}{T-t_w}\right)
 
-    with :math:`s = 1`, :math:`(1+\cos \pi u)/2`, :math:`1-u`, or for the trapezoid
-    that falls over :math:`T_d` steps :math:`\min(1, (T-t)/T_d)`.
-
-    Args:
-        config: The optimiser's record.
-        num_steps: Length :math:`T` of the run.
-        peak: Peak :math:`\eta`; the record's unless given.
-
-    Returns:
-        A function of the step.
+    with T the ``num_steps`` of the run, :math:`s = 1`, :math:`(1+\cos \pi u)/2`,
+    :math:`1-u`, or for the trapezoid that falls over :math:`T_d` steps
+    :math:`\min(1, (T-t)/T_d)`. The peak :math:`\eta` is the config's unless given.
 
     Example:
         >>> rate = learning_rate(OptimizerConfig(schedule="linear"), 100)
@@ -238,14 +240,7 @@ def _muon(config: OptimizerConfig, num_steps: int) -> optax.GradientTransformati
 def make_optimizer(
     config: OptimizerConfig, num_steps: int
 ) -> optax.GradientTransformation:
-    """Builds the optimiser of a run: clipping, update rule and schedule.
-
-    Args:
-        config: The record.
-        num_steps: Length of the run, for the schedule.
-
-    Returns:
-        An optax transformation.
+    """Builds the optimiser of a run: clipping, update rule, schedule and average.
 
     Example:
         >>> import jax.numpy as jnp
@@ -267,7 +262,66 @@ def make_optimizer(
         rule = optax.sgd(rate, momentum=config.b1 or None)
     else:
         rule = _muon(config, num_steps)
-    limit = concrete(config.clip_norm)
-    if limit is None or limit > 0:
+    if is_tracer(config.clip_norm) or np.asarray(config.clip_norm) > 0:
         rule = optax.chain(optax.clip_by_global_norm(config.clip_norm), rule)
     return with_average(rule, config.average) if config.average else rule
+
+
+class AveragedState(NamedTuple):
+    """State of :func:`with_average`: of the inner rule, the mean, updates seen."""
+
+    inner: Any
+    mean: PyTree
+    count: Int[Array, ""]
+
+
+def with_average(
+    inner: optax.GradientTransformation, decay: float
+) -> optax.GradientTransformation:
+    r"""Adds an exponential moving average of the weights to an optimiser.
+
+    .. math:: \bar\theta_t = \gamma_t \bar\theta_{t-1} + (1 - \gamma_t) \theta_t,
+              \qquad \gamma_t = \min\!\left(\gamma, \frac{t}{t + 9}\right)
+
+    so that the first weights, which were drawn, are forgotten at once. The mean reaches
+    back about :math:`1/(1-\gamma)` steps. :func:`averaged` reads it; the updates are
+    those of ``inner``.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> tx = with_average(optax.sgd(1.0), 0.9)
+        >>> w = jnp.ones(())
+        >>> updates, state = tx.update(jnp.ones(()), tx.init(w), w)
+        >>> round(float(state.mean), 7)  # 0.1 * 1 + 0.9 * 0
+        0.1
+
+    Source: Polyak and Juditsky 1992.
+    """
+    if not 0 < decay < 1:
+        raise ValueError(f"average: expected a decay in (0, 1), got {decay}")
+
+    def init(params):
+        return AveragedState(inner.init(params), params, jnp.zeros((), jnp.int32))
+
+    def update(updates, state, params=None):
+        if params is None:
+            raise ValueError("params: expected the weights, got None")
+        updates, walked = inner.update(updates, state.inner, params)
+        count = state.count + 1
+        weight = jnp.maximum(1 - decay, 9 / (count + 9))
+        new = optax.apply_updates(params, updates)
+        mean = jax.tree.map(
+            lambda old, now: old + weight.astype(old.dtype) * (now - old),
+            state.mean,
+            new,
+        )
+        return updates, AveragedState(walked, mean, count)
+
+    return optax.GradientTransformation(init, update)
+
+
+def averaged(state: Any) -> PyTree:
+    """Weights for evaluation: the average if the optimiser keeps one, else the last."""
+    models = getattr(state, "models", state)
+    kept = models.opt_state
+    return kept.mean if isinstance(kept, AveragedState) else models.params

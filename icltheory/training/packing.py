@@ -3,32 +3,27 @@
 A GPT-2 of 12 layers has 151 arrays of parameters, and an optimiser that walks them
 makes hundreds of launches of microseconds each. In the scan over a chunk's steps the
 matrices of the blocks are stacks with an axis of layers, and all else is one buffer, so
-that an update takes one launch a kind of matrix and one for the rest; outside the scan
-parameters keep the model's own layout.
+that an update takes one launch per kind of matrix and one for the rest; outside the
+scan parameters keep the model's own layout.
 """
 
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from icltheory.training._parts import entries, join, parts
-
 __all__ = ["Packed", "hidden_matrix", "pack", "unpack"]
 
 _NUMBERED = re.compile(r"(.*_)(\d+)")
+_WIDEST = 11, 52  # bits of float64's exponent and mantissa
 
 
 class _Piece(NamedTuple):
-    """Placeholder for an array that is part of a buffer.
-
-    Attributes:
-        dtype: Name of the buffer.
-        places: Which of its parts; several for the entries of a stack.
-    """
+    """Placeholder for arrays that are parts ``places`` of the buffer of a dtype."""
 
     dtype: str
     places: tuple[int, ...]
@@ -50,9 +45,8 @@ class Packed:
             matrix with an axis of entries.
         rest: The other entries.
         buffers: For each dtype the numbers of all that is no matrix of a block.
-        names: For each prefix the names of the entries, in the order of the axis.
-        shapes: For each dtype the shapes of the parts of its buffer.
-        axis: Where that axis is.
+        layout: For each prefix the names of its entries in the order of the axis, for
+            each dtype the shapes of the parts of its buffer, and where that axis is.
     """
 
     def __init__(
@@ -60,45 +54,34 @@ class Packed:
         stacks: dict[str, PyTree],
         rest: dict[str, PyTree],
         buffers: dict[str, PyTree],
-        names: tuple[tuple[str, tuple[str, ...]], ...],
-        shapes: tuple[tuple[str, tuple[tuple[int, ...], ...]], ...],
-        axis: int,
+        layout: tuple[Any, ...],
     ):
         self.stacks, self.rest, self.buffers = stacks, rest, buffers
-        self.names, self.shapes, self.axis = names, shapes, axis
+        self.layout = layout
 
     def tree_flatten_with_keys(self):
         """Returns the children with their keys, for JAX's pytree registry."""
-        prefixes = [prefix for prefix, _ in self.names]
-        keys = [*(f"{prefix}*" for prefix in prefixes), *sorted(self.rest)]
-        values = [self.stacks[prefix] for prefix in prefixes]
-        values += [self.rest[key] for key in sorted(self.rest)]
-        children = [
-            (jax.tree_util.DictKey(key), value)
-            for key, value in zip(keys, values, strict=True)
-        ]
-        children.append((jax.tree_util.GetAttrKey("buffers"), self.buffers))
-        return children, (self.names, tuple(sorted(self.rest)), self.shapes, self.axis)
+        children = [(f"{prefix}*", tree) for prefix, tree in self.stacks.items()]
+        children += [(name, self.rest[name]) for name in sorted(self.rest)]
+        children.append(("buffers", self.buffers))
+        keyed = [(jax.tree_util.DictKey(name), child) for name, child in children]
+        return keyed, (tuple(self.stacks), tuple(sorted(self.rest)), self.layout)
 
     @classmethod
     def tree_unflatten(cls, aux, children):
         """Inverse of the flattening."""
-        names, rest, shapes, axis = aux
+        prefixes, names, layout = aux
         *values, buffers = children
-        stacks = {prefix: values[i] for i, (prefix, _) in enumerate(names)}
-        others = dict(zip(rest, values[len(names) :], strict=True))
-        return cls(stacks, others, buffers, names, shapes, axis)
+        stacks = dict(zip(prefixes, values, strict=False))
+        rest = dict(zip(names, values[len(prefixes) :], strict=True))
+        return cls(stacks, rest, buffers, layout)
 
 
 def hidden_matrix(path: Sequence[Any], ndim: int) -> bool:
     """Whether a parameter is a weight matrix of a block, as Muon treats it.
 
-    Args:
-        path: Keys that lead to it.
-        ndim: Axes, without those of an ensemble or of a stack.
-
-    Returns:
-        Whether it has two, and a key's name has ``block`` in it.
+    It has two axes, without those of an ensemble or of a stack, and a key's name has
+    ``block`` in it.
 
     Source: Jordan et al. 2024 (Muon).
     """
@@ -112,14 +95,8 @@ def pack(tree: PyTree, axis: int = 0) -> PyTree:
     Matrices of ``block_0`` and ``block_1``, if these have one structure and shape,
     become stacks. All other numbers of the mapping become parts of one buffer, but for
     matrices of other blocks. An update rule means the same for both layouts if it
-    treats numbers one by one, by the norm of all, or as matrices of blocks.
-
-    Args:
-        tree: Parameters, an optimiser's state, or both.
-        axis: Where the stacks get their axis: the number of leading ensemble axes.
-
-    Returns:
-        The tree with :class:`Packed` mappings; :func:`unpack` undoes it.
+    treats numbers one by one, by the norm of all, or as matrices of blocks. ``axis``,
+    where the stacks get theirs, is the number of leading ensemble axes.
 
     Example:
         >>> import jax.numpy as jnp
@@ -141,70 +118,69 @@ def _pack(tree: PyTree, axis: int, above: tuple[Any, ...]) -> PyTree:
 
 
 def _node(node: Mapping, axis: int, above: tuple[Any, ...]) -> Any:
-    names = _alike(node)
-    stacked = {name for _, members in names for name in members}
+    groups = _alike(node)
+    stacked = {name for names in groups.values() for name in names}
     rest = {
         key: _pack(node[key], axis, (*above, jax.tree_util.DictKey(key)))
         for key in node
         if key not in stacked
     }
-    if not names:
+    if not groups:
         return rest
-    taken = _Taken(axis)
+    taken: dict[str, list[Array]] = {}
+
+    def piece(*arrays):
+        kind = arrays[0].dtype.name
+        mine = taken.setdefault(kind, [])
+        mine.extend(arrays)
+        return _Piece(kind, tuple(range(len(mine) - len(arrays), len(mine))))
 
     def stack(*arrays):
         small = _is_real(arrays[0]) and jnp.ndim(arrays[0]) - axis < 2
-        return taken.add(*arrays) if small else jnp.stack(arrays, axis)
+        return piece(*arrays) if small else jnp.stack(arrays, axis)
 
     def single(path, leaf):
         if _is_packed(leaf) or not _is_real(leaf):
             return leaf
         hidden = hidden_matrix((*above, *path), leaf.ndim - axis)
-        return leaf if hidden else taken.add(leaf)
+        return leaf if hidden else piece(leaf)
 
     stacks = {
-        prefix: jax.tree.map(stack, *(node[name] for name in members))
-        for prefix, members in names
+        prefix: jax.tree.map(stack, *(node[name] for name in names))
+        for prefix, names in groups.items()
     }
     rest = jax.tree_util.tree_map_with_path(single, rest, is_leaf=_is_packed)
-    return Packed(stacks, rest, taken.buffers(), names, taken.shapes(), axis)
+    shapes = {kind: [x.shape[axis:] for x in mine] for kind, mine in taken.items()}
+    buffers = {kind: _join(taken[kind], each) for kind, each in shapes.items()}
+    parts = tuple((kind, tuple(each)) for kind, each in shapes.items())
+    return Packed(stacks, rest, buffers, (tuple(groups.items()), parts, axis))
 
 
-class _Taken:
-    """Collects arrays that become buffers, by dtype."""
+def _alike(node: Mapping) -> dict[str, tuple[str, ...]]:
+    """Prefixes with at least two numbered entries of equal structure and shape."""
+    found: dict[str, list[str]] = {}
+    # Names are sorted as JAX sorts keys, so that an optimiser that stacks leaves keeps
+    # its order.
+    for name in sorted(map(str, node)):
+        if match := _NUMBERED.fullmatch(name):
+            found.setdefault(match[1], []).append(name)
+    return {
+        prefix: tuple(names)
+        for prefix, names in sorted(found.items())
+        if len(names) > 1 and len({_kind(node[name]) for name in names}) == 1
+    }
 
-    def __init__(self, axis: int):
-        self.axis, self.arrays = axis, {}
 
-    def add(self, *arrays: Array) -> _Piece:
-        """Adds arrays of one dtype and returns their placeholders."""
-        kind = arrays[0].dtype.name
-        mine = self.arrays.setdefault(kind, [])
-        mine.extend(arrays)
-        return _Piece(kind, tuple(range(len(mine) - len(arrays), len(mine))))
-
-    def shapes(self) -> tuple[tuple[str, tuple[tuple[int, ...], ...]], ...]:
-        """Shapes without the ensemble axes."""
-        return tuple(
-            (kind, tuple(x.shape[self.axis :] for x in mine))
-            for kind, mine in self.arrays.items()
-        )
-
-    def buffers(self) -> dict[str, Array]:
-        """Returns the joined arrays of each dtype."""
-        return {kind: join(self.arrays[kind], each) for kind, each in self.shapes()}
+def _kind(tree: PyTree) -> tuple:
+    leaves, structure = jax.tree.flatten(tree)
+    return structure, tuple((jnp.shape(x), jnp.result_type(x)) for x in leaves)
 
 
 def unpack(tree: PyTree, axis: int | None = None) -> PyTree:
     """Unpacks the result of :func:`pack`; other trees stay unchanged.
 
-    Args:
-        tree: A packed tree.
-        axis: Where the axis of entries is; 0 under a ``vmap`` over the ensemble axes
-            that stood before it, as :func:`pack` put it unless given.
-
-    Returns:
-        The tree in the model's layout.
+    ``axis`` says where the axis of entries is: 0 under a ``vmap`` over the ensemble
+    axes that stood before it; as :func:`pack` put it unless given.
 
     Example:
         >>> unpack({"a": 1})
@@ -218,7 +194,8 @@ def unpack(tree: PyTree, axis: int | None = None) -> PyTree:
 
 
 def _mapping(node: Packed, axis: int | None) -> dict[str, PyTree]:
-    cut = {kind: parts(node.buffers[kind], shapes) for kind, shapes in node.shapes}
+    groups, parts, own_axis = node.layout
+    cut = {kind: _cut(node.buffers[kind], shapes) for kind, shapes in parts}
 
     def single(leaf):
         return cut[leaf.dtype][leaf.places[0]] if _is_piece(leaf) else leaf
@@ -226,13 +203,13 @@ def _mapping(node: Packed, axis: int | None) -> dict[str, PyTree]:
     def several(leaf):
         if _is_piece(leaf):
             return [cut[leaf.dtype][place] for place in leaf.places]
-        return entries(leaf, node.axis if axis is None else axis)
+        return _entries(leaf, own_axis if axis is None else axis)
 
     out = jax.tree.map(single, unpack(node.rest, axis), is_leaf=_is_piece)
-    for prefix, members in node.names:
+    for prefix, names in groups:
         leaves, structure = jax.tree.flatten(node.stacks[prefix], is_leaf=_is_piece)
         columns = [several(leaf) for leaf in leaves]
-        for i, name in enumerate(members):
+        for i, name in enumerate(names):
             out[name] = jax.tree.unflatten(structure, [column[i] for column in columns])
     return out
 
@@ -253,23 +230,51 @@ def _is_real(leaf: Any) -> bool:
     return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jnp.floating)
 
 
-def _alike(node: Mapping) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Prefixes with at least two numbered entries of equal structure and shape."""
-    found: dict[str, list[str]] = {}
-    for name in node:
-        if match := _NUMBERED.fullmatch(str(name)):
-            found.setdefault(match[1], []).append(name)
-    groups = []
-    for prefix, names in sorted(found.items()):
-        # Names are sorted as JAX sorts keys, so that an optimiser that stacks leaves
-        # keeps its order.
-        names = sorted(names)
-        kinds = {_kind(node[name]) for name in names}
-        if len(names) > 1 and len(kinds) == 1:
-            groups.append((prefix, tuple(names)))
-    return tuple(groups)
+def _join(arrays: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> Array:
+    """Joins arrays with leading ensemble axes into one buffer."""
+    flat = [
+        x.reshape(*x.shape[: x.ndim - len(shape)], math.prod(shape))
+        for x, shape in zip(arrays, shapes, strict=True)
+    ]
+    return jnp.concatenate(flat, axis=-1)
 
 
-def _kind(tree: PyTree) -> tuple:
-    leaves, structure = jax.tree.flatten(tree)
-    return structure, tuple((jnp.shape(x), jnp.result_type(x)) for x in leaves)
+def _cut(buffer: Array, shapes: Sequence[tuple[int, ...]]) -> Sequence[Array]:
+    """Splits a buffer, the inverse of :func:`_join`."""
+
+    def cut(buffer):
+        out, start = [], 0
+        for shape in shapes:
+            end = start + math.prod(shape)
+            part = jax.lax.slice_in_dim(buffer, start, end, axis=-1)
+            out.append(part.reshape(*buffer.shape[:-1], *shape))
+            start = end
+        return out
+
+    return _apart(buffer, cut, lambda gradients: _join(gradients, shapes))
+
+
+def _entries(stack: Array, axis: int) -> Sequence[Array]:
+    """Returns the entries of a stack, the inverse of ``jnp.stack``."""
+
+    def cut(stack):
+        count = stack.shape[axis]
+        return [jax.lax.index_in_dim(stack, i, axis, False) for i in range(count)]
+
+    return _apart(stack, cut, lambda gradients: jnp.stack(gradients, axis))
+
+
+def _apart(array: Array, cut: Callable, back: Callable) -> Sequence[Array]:
+    """Splits an array so that all parts of one shape need one launch.
+
+    XLA makes a launch of each bare slice that a kernel reads. Slices of what it has
+    computed it fuses, and rounding to float64's bits, which changes nothing, counts.
+    Gradients of the parts would be padded and summed; they are put together instead.
+    """
+
+    @jax.custom_vjp
+    def pieces(array):
+        return tuple(cut(jax.lax.reduce_precision(array, *_WIDEST)))
+
+    pieces.defvjp(lambda array: (pieces(array), None), lambda _, g: (back(g),))
+    return pieces(array)

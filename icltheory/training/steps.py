@@ -12,7 +12,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Int, PyTree
 
 from icltheory._checks import check_choice, check_positive_int
-from icltheory._pytree import pytree
+from icltheory._core import Record
 from icltheory.training.curriculum import Curriculum
 from icltheory.training.devices import (
     check_batch,
@@ -36,8 +36,7 @@ __all__ = [
 _STREAMS = ("init", "data", "evaluation")
 
 
-@pytree
-class TrainState:
+class TrainState(Record):
     """State of a training run, which determines the next step.
 
     Attributes:
@@ -96,17 +95,7 @@ class Task(Protocol):
 
 
 def stream_key(seed: Int[Array, ""] | int, stream: str) -> Array:
-    """Root key of one of a run's independent random streams.
-
-    Args:
-        seed: The run's seed, possibly traced.
-        stream: ``"init"``, ``"data"`` or ``"evaluation"``.
-
-    Returns:
-        A typed key.
-
-    Source: Counter-based randomness.
-    """
+    """Root key of a run's random stream ``"init"``, ``"data"`` or ``"evaluation"``."""
     check_choice("stream", stream, _STREAMS)
     return jax.random.fold_in(jax.random.key(seed), _STREAMS.index(stream))
 
@@ -122,17 +111,9 @@ def init_state(
 ) -> TrainState:
     """Draws the initial state of a run, or of one run per seed.
 
-    Args:
-        model: Flax module called with ``(X, y)``.
-        task: Task that says the input dimension.
-        optimizer: Optimiser whose state is started.
-        seed: One seed, or several for an ensemble with a leading axis.
-        num_points: Points :math:`P` of a prompt.
-        mesh: Devices that hold the state: each all of it, or its members of an
-            ensemble.
-
-    Returns:
-        The state at step 0.
+    The Flax module is called with ``(X, y)`` of ``num_points`` points. Several seeds
+    give every leaf a leading axis. Each device of the mesh holds all of the state, or
+    its members of an ensemble.
 
     Example:
         >>> from icltheory.models import GPT2
@@ -186,9 +167,9 @@ def make_step(
               \mathcal L(\theta_t; \text{batch}(\text{seed}, t))\right)
 
     The batch is a pure function of (seed, step), so a run resumes exactly and does not
-    depend on how many devices share the batch. For several seeds in one program use
-    ``jax.vmap`` of the step on an ensemble's state, for models that differ in more
-    :func:`make_ensemble_step`.
+    depend on how many devices share the batch. The metrics are ``loss`` and
+    ``grad_norm``. For several seeds in one program use ``jax.vmap`` of the step on an
+    ensemble's state, for models that differ in more :func:`make_ensemble_step`.
 
     Args:
         model: Flax module; called with ``(X, y)`` it predicts every prefix, and its
@@ -196,7 +177,7 @@ def make_step(
         task: Where prompts come from.
         optimizer: Update rule :math:`u`.
         curriculum: Which coordinates and points count.
-        batch_size: Prompts a step.
+        batch_size: Prompts per step.
         num_points: Points of a prompt, the query included.
         accumulation: Parts into which the batch is split to save memory.
         loss_points: ``"all"`` prefixes, or only the ``"last"``.
@@ -209,29 +190,15 @@ def make_step(
             for each other, which keeps the cores of a CPU busy; ``None`` for yes on one
             CPU device where a part is even.
 
-    Returns:
-        A function from a state to the next state and its metrics ``loss`` and
-        ``grad_norm``.
-
     Source: Garg et al. 2022, Appendix A.
     """
-    for name, value in (
-        ("batch_size", batch_size),
-        ("num_points", num_points),
-        ("accumulation", accumulation),
-    ):
-        check_positive_int(name, value)
+    check_positive_int("batch_size", batch_size)
+    check_positive_int("num_points", num_points)
+    check_positive_int("accumulation", accumulation)
     check_choice("loss_points", loss_points, ("all", "last"))
     check_choice("loss", loss, (None, *LOSSES))
-    ends = (
-        ("dims", curriculum.dims.end, task.dim),
-        (
-            "points",
-            curriculum.points.end,
-            num_points,
-        ),
-    )
-    for name, end, most in ends:
+    dims, points = curriculum.dims.end, curriculum.points.end
+    for name, end, most in (("dims", dims, task.dim), ("points", points, num_points)):
         if end > most:
             raise ValueError(
                 f"curriculum: expected {name} that end at most at {most}, got {end}"
