@@ -26,7 +26,6 @@ from icltheory.models import GPT2
 from icltheory.noise import noise_spectrum
 from icltheory.patterns import PatternTask, PatternTransformer
 from icltheory.patterns import train as train_patterns
-from icltheory.plotting.curves import Curve, draw_curve
 from icltheory.regression import ltb, predictors, rates, risks, shifts
 from icltheory.regression.tasks import LinearRegression, PromptPool
 from icltheory.training import Curriculum, OptimizerConfig, Ramp, make_optimizer
@@ -188,10 +187,6 @@ def patterns(rate):
         (
             lambda: sweep(score=lambda out: None),
             "score: expected a function that returns numbers, got None",
-        ),
-        (
-            lambda: draw_curve(None, Curve(np.ones(2), low=np.ones(2)), "a", "b"),
-            "curve: expected low and high or neither, got low",
         ),
         (lambda: sweep(rates=0.5), "rates: expected a sequence, got 0.5"),
         (lambda: grid(modules="attn"), "modules: expected a sequence, got 'attn'"),

@@ -2,17 +2,22 @@
 
 A function takes numbers that are already computed, and draws on given axes (``ax=``, or
 ``axes=`` for several panels) or on new ones. A method has the same colour and marker in
-every figure, and its name stands at the end of its curve. What cannot be drawn is
-refused in one line. Figures of one experiment lie beside that experiment.
+every figure, and its name stands at the end of its curve. Figures of one experiment
+lie beside that experiment.
 
 Stability: provisional.
 """
 
-from icltheory.plotting.attention import attention_map, attention_maps
-from icltheory.plotting.curves import Curve, draw_curve
-from icltheory.plotting.figures import error_curves, heat_map, spectrum
-from icltheory.plotting.grid import panel_grid
-from icltheory.plotting.labels import name_ends
+from icltheory.plotting.figures import (
+    Curve,
+    attention_map,
+    attention_maps,
+    draw_curve,
+    error_curves,
+    heat_map,
+    spectrum,
+)
+from icltheory.plotting.grid import name_ends, panel_grid
 from icltheory.plotting.panels import Line, LinePanel, line_panels
 from icltheory.plotting.style import (
     COLOURS,
@@ -41,7 +46,3 @@ __all__ = [
     "panel_grid",
     "spectrum",
 ]
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

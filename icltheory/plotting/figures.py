@@ -1,21 +1,89 @@
-"""General figures of a user's own data, on new or given axes."""
+"""Figures of a user's own data, on new or given axes: curves, tables, attention."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from icltheory.plotting._given import new_axes, numbers, require_mapping
-from icltheory.plotting.curves import Curve, as_curve, draw_curve
-from icltheory.plotting.labels import name_ends
+from icltheory.plotting.grid import axes_for, axes_in_rows, name_ends, new_axes
 from icltheory.plotting.style import (
     METHODS,
+    STYLE,
     method_colours,
     method_markers,
     plain_log_axis,
 )
 
-__all__ = ["error_curves", "heat_map", "spectrum"]
+__all__ = [
+    "Curve",
+    "attention_map",
+    "attention_maps",
+    "draw_curve",
+    "error_curves",
+    "heat_map",
+    "spectrum",
+]
+
+
+class Curve(NamedTuple):
+    """A curve over the number of examples or another quantity.
+
+    Attributes:
+        mean: Value at each place.
+        low: Lower end of the interval, or ``None``.
+        high: Upper end of the interval, or ``None``.
+        exact: Whether it is a formula, drawn dashed, and not a measurement.
+        x: The places; 0, 1, 2, ... when left out.
+    """
+
+    mean: Any
+    low: Any = None
+    high: Any = None
+    exact: bool = False
+    x: Any = None
+
+    @classmethod
+    def of(
+        cls, values: Any, level: float | int = 0.95, *, exact: bool = True
+    ) -> "Curve":
+        """Converts an estimate with its interval, or numbers without one, to a curve.
+
+        An estimate, such as :class:`icltheory.statistics.Estimate`, is a measurement;
+        an array over k = 0, 1, ... is a formula unless ``exact`` is false. A curve is
+        returned as it is.
+
+        Example:
+            >>> Curve.of([1.0, 0.5]).exact
+            True
+        """
+        if isinstance(values, Curve):
+            return values
+        if not hasattr(values, "interval"):
+            return cls(np.asarray(values), exact=exact)
+        low, high = values.interval(level)
+        return cls(values.mean, low, high)
+
+
+def _as_curve(given: Any) -> Curve:
+    """Converts a curve, or an array of values, to a curve of NumPy arrays."""
+    curve = Curve.of(given, exact=False)
+    x = range(len(curve.mean)) if curve.x is None else curve.x
+    found = {"mean": curve.mean, "low": curve.low, "high": curve.high, "x": x}
+    arrays = {k: np.asarray(v, float) for k, v in found.items() if v is not None}
+    return curve._replace(**arrays)
+
+
+def draw_curve(axes, curve: Any, label: str, colour, **kwargs) -> None:
+    """Draws a :class:`Curve`, or an array of values, with its interval as a band.
+
+    It is dashed if it is exact; ``kwargs`` are further options of ``axes.plot``.
+    """
+    curve = _as_curve(curve)
+    style = {"linestyle": "--" if curve.exact else "-", **kwargs}
+    axes.plot(curve.x, curve.mean, color=colour, label=label, **style)
+    if curve.low is not None:
+        band = {"color": colour, "alpha": 0.2, "linewidth": 0}
+        axes.fill_between(curve.x, curve.low, curve.high, **band)
 
 
 def error_curves(
@@ -40,7 +108,7 @@ def error_curves(
         curves: The curves by the names of their methods: :class:`Curve`, an estimate
             such as that of ``monte_carlo_risk``, which is drawn with its interval, or
             an array of means over k = 0, 1, ...
-        ax: Axes of matplotlib; those of a new figure when left out.
+        ax: Axes of matplotlib, which are returned; those of a new figure when left out.
         xlabel: Name of the x axis.
         ylabel: Name of the y axis.
         log: Whether the y axis is logarithmic. A curve leaves it at the lower edge
@@ -51,15 +119,9 @@ def error_curves(
         colours: Colours of some curves, such as shades for the steps of a training
             run; the others have those of their methods.
 
-    Returns:
-        The axes.
-
     Source: Garg et al. (2022), Figure 2.
     """
-    require_mapping("curves", curves, "curves")
-    drawn = {
-        name: as_curve(given, f"curves[{name!r}]") for name, given in curves.items()
-    }
+    drawn = {name: _as_curve(given) for name, given in curves.items()}
     means = np.concatenate([curve.mean for curve in drawn.values()])
     shown = means[np.isfinite(means) & ((means > 0) if log else True)]
     if not shown.size:
@@ -107,7 +169,8 @@ def heat_map(
 ) -> Any:
     """Draws a table of numbers as colours, such as layers by rates.
 
-    Red is above 0 and blue below, so give differences or logarithms of ratios.
+    Red is above 0 and blue below, so give differences or logarithms of ratios. Returns
+    the image, for a colour bar.
 
     Args:
         values: The numbers, ``(rows, columns)``. NaN is left white, and so is an
@@ -121,22 +184,10 @@ def heat_map(
         write: Makes the text of a cell from its number, or ``None`` for no text.
         title: Title of the axes.
 
-    Returns:
-        The image, for a colour bar; its ``axes`` are those drawn on.
-
     Source: Yao et al. (2024), Figure 1.
     """
-    table = numbers("values", values, "rows", "columns")
-    if limit is not None and not limit > 0:
-        raise ValueError(f"limit: expected a positive number, got {limit}")
-    named = {"rows": rows, "columns": columns}
-    for (which, names), count in zip(named.items(), table.shape, strict=True):
-        if names is not None and len(names) != count:
-            raise ValueError(f"{which}: expected {count} names, got {len(names)}")
-    ax = new_axes(ax)
-    finite = np.abs(table[np.isfinite(table)])
-    # A table of only zeros or NaN also needs a colour scale.
-    limit = limit or float(finite.max(initial=0.0)) or 1.0
+    table, ax = np.asarray(values, float), new_axes(ax)
+    limit = limit or _largest(table)
     scale = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit, "aspect": "auto"}
     image = ax.imshow(np.where(np.isfinite(table), table, np.nan), **scale)
     for (row, column), value in np.ndenumerate(table):
@@ -174,22 +225,16 @@ def spectrum(
     ``lambda s: linalg.marchenko_pastur_density(s, W.shape, W.std())``.
 
     Args:
-        values: The singular values, ``(values,)``.
+        values: The singular values.
         law: A density, evaluated between 0 and 1.2 times the largest value.
-        ax: Axes of matplotlib; those of a new figure when left out.
+        ax: Axes of matplotlib, which are returned; those of a new figure when left out.
         bins: Bars of the histogram.
         label: Name of the values.
         law_label: Name of the density.
 
-    Returns:
-        The axes.
-
     Source: Marchenko and Pastur (1967); Yao et al. (2024), section 3.4.
     """
-    s = numbers("values", values, "singular values")
-    if not np.isfinite(s).all():
-        raise ValueError("values: expected finite singular values, got NaN or infinity")
-    ax = new_axes(ax)
+    s, ax = np.asarray(values, float), new_axes(ax)
     ax.hist(s, bins=bins, density=True, color="0.75", label=label)
     if law is not None:
         x = np.linspace(0, 1.2 * s.max(), 601)
@@ -218,3 +263,101 @@ def _limits(shown: np.ndarray, log: bool) -> tuple[float, float]:
     margin = 0.05 * (np.ptp(values) or 1.0)
     low, high = values.min() - margin, values.max() + margin
     return tuple(np.exp((low, high)).tolist()) if log else (float(low), float(high))
+
+
+def attention_map(
+    weights: Any,
+    *,
+    ax: Any = None,
+    tokens: Sequence[str] | None = None,
+    title: str = "",
+    limit: float | int | None = None,
+) -> Any:
+    """Draws the attention of one head, with a row per query and a column per key.
+
+    Softmax weights are drawn in blue from 0; where some are negative, as in linear
+    attention, red is above 0 and blue below. Returns the image, for a colour bar.
+
+    Args:
+        weights: Attention weights, ``(queries, keys)``; NaN is left white.
+        ax: Axes of matplotlib; those of a new figure when left out.
+        tokens: Names of the keys; those of the queries are the last ones of them.
+        title: Title of the axes.
+        limit: Absolute value of the darkest colour; the largest one when left out.
+
+    Source: Olsson et al. (2022).
+    """
+    table, ax = np.asarray(weights, float), new_axes(ax)
+    queries, keys = table.shape
+    limit = limit or _largest(table)
+    signed = bool((table < 0).any())
+    scale = (
+        {"cmap": "RdBu_r", "vmin": -limit} if signed else {"cmap": "Blues", "vmin": 0}
+    )
+    image = ax.imshow(table, vmax=limit, aspect="equal", **scale)
+    if tokens is not None:
+        ax.set_xticks(np.arange(keys), labels=list(tokens), rotation=90, fontsize=8)
+        ax.set_yticks(np.arange(queries), labels=list(tokens)[-queries:], fontsize=8)
+    ax.grid(visible=False)
+    ax.set_xlabel("key")
+    ax.set_ylabel("query")
+    ax.set_title(title, fontsize=9)
+    return image
+
+
+def attention_maps(
+    weights: Any,
+    *,
+    axes: Any = None,
+    tokens: Sequence[str] | None = None,
+    titles: Sequence[str] | None = None,
+    columns: int = 4,
+    limit: float | int | None = None,
+) -> list[Any]:
+    """Draws attention by layer, one panel per layer, with one colour scale.
+
+    Returns the images. ``tokens`` and ``limit`` are as in :func:`attention_map`.
+
+    Args:
+        weights: Attention weights of one head in each layer, or their means over
+            heads, ``(layers, queries, keys)``.
+        axes: Axes of matplotlib, one for each layer; those of a new figure, with a
+            colour bar, when left out.
+        tokens: Names of the keys.
+        titles: Titles of the panels; the numbers of the layers from 1 when left out.
+        columns: Panels in a row of a new figure.
+        limit: Absolute value of the darkest colour.
+
+    Source: Olsson et al. (2022).
+    """
+    stack = np.asarray(weights, float)
+    count, own = len(stack), axes is None
+    if titles is None:
+        titles = [f"layer {layer + 1}" for layer in range(count)]
+    shown = _grid(count, columns) if own else axes_for(axes, count)
+    largest = _largest(stack)
+    options = {"tokens": tokens, "limit": largest if limit is None else limit}
+    images = [
+        attention_map(layer, ax=ax, title=title, **options)
+        for layer, ax, title in zip(stack, shown, titles, strict=True)
+    ]
+    if own:
+        extend = "max" if limit is not None and limit < largest else "neither"
+        bar = shown[0].figure.colorbar(images[0], ax=shown, shrink=0.8, extend=extend)
+        bar.set_label("attention weight")
+        for ax in shown:
+            ax.label_outer()
+    return images
+
+
+def _largest(table: np.ndarray) -> float:
+    # A table of only zeros or NaN also needs a colour scale.
+    return float(np.abs(table[np.isfinite(table)]).max(initial=0.0)) or 1.0
+
+
+def _grid(count: int, columns: int) -> list[Any]:
+    import matplotlib.pyplot as plt
+
+    with plt.rc_context(STYLE):
+        grid = axes_in_rows(count, columns, (2.4, 2.5), (0.9, 0.0))[1]
+    return list(grid.flat[:count])

@@ -5,9 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from icltheory.plotting._given import axes_for, numbers, require_mapping
-from icltheory.plotting.grid import axes_in_rows
-from icltheory.plotting.labels import SIZE, name_ends
+from icltheory.plotting.grid import SIZE, axes_for, axes_in_rows, name_ends
 from icltheory.plotting.style import COLOURS, STYLE, plain_log_axis
 
 __all__ = ["Line", "LinePanel", "line_panels"]
@@ -68,61 +66,25 @@ def line_panels(
 ):
     """Draws panels of lines, with each line's name at its right end.
 
-    Args:
-        panels: The panels by their titles.
-        title: What is shown.
-        columns: Panels in a row of a new figure.
-        axes: Axes of matplotlib, one for each panel; those of a new figure when left
-            out.
-
-    Returns:
-        The matplotlib figure.
+    ``panels`` are by their titles, with ``columns`` of them in a row of a new figure,
+    or on given axes, one for each. Returns the matplotlib figure.
 
     Source: Huang et al. (2024), phases of training; Cheng et al. (2024), error by
     depth.
     """
-    require_mapping("panels", panels, "LinePanel")
-    read = {name: _read(name, panel) for name, panel in panels.items()}
     if axes is not None:
         shown = axes_for(axes, len(panels))
-        for ax, (name, panel) in zip(shown, read.items(), strict=True):
+        for ax, (name, panel) in zip(shown, panels.items(), strict=True):
             _draw(ax, name, panel)
         return shown[0].figure
     import matplotlib.pyplot as plt
 
     with plt.rc_context({**STYLE, "font.size": 9}):
         figure, grid = axes_in_rows(len(panels), columns, (4.4, 3.2), (0.0, 0.3))
-        for ax, (name, panel) in zip(grid.flat, read.items(), strict=False):
+        for ax, (name, panel) in zip(grid.flat, panels.items(), strict=False):
             _draw(ax, name, panel)
         figure.suptitle(title)
     return figure
-
-
-def _read(name: str, panel: Any) -> LinePanel:
-    """Returns the panel with lines converted to NumPy arrays."""
-    if not isinstance(panel, LinePanel):
-        raise TypeError(
-            f"panels[{name!r}]: expected a LinePanel, got {type(panel).__name__}"
-        )
-    require_mapping(f"panels[{name!r}].lines", panel.lines, "Line")
-    return panel._replace(
-        lines={label: _read_line(label, line) for label, line in panel.lines.items()}
-    )
-
-
-def _read_line(label: str, line: Any) -> Line:
-    if not isinstance(line, Line):
-        raise TypeError(f"line {label!r}: expected a Line, got {type(line).__name__}")
-    given = {"x": line.x, "y": line.y, "error": line.error}
-    read = {
-        key: numbers(f"{key} of {label!r}", values, "places")
-        for key, values in given.items()
-        if values is not None
-    }
-    if len({len(values) for values in read.values()}) > 1:
-        lengths = ", ".join(f"{key} {len(values)}" for key, values in read.items())
-        raise ValueError(f"line {label!r}: expected one length, got {lengths}")
-    return line._replace(x=read["x"], y=read["y"], error=read.get("error"))
 
 
 def _draw(ax: Any, title: str, panel: LinePanel) -> None:
@@ -139,11 +101,12 @@ def _draw(ax: Any, title: str, panel: LinePanel) -> None:
         )
         if not line.exact and len(line.x) <= _FEW:
             style |= {"marker": "o", "markersize": 5}
-        ax.plot(line.x, line.y, color=colour, label=label, **style)
+        x, y = np.asarray(line.x, float), np.asarray(line.y, float)
+        ax.plot(x, y, color=colour, label=label, **style)
         if line.error is not None:
-            band = line.y - line.error, line.y + line.error
-            ax.fill_between(line.x, *band, color=colour, alpha=0.2, lw=0)
-        finite = line.y[np.isfinite(line.y)]
+            error = np.asarray(line.error, float)
+            ax.fill_between(x, y - error, y + error, color=colour, alpha=0.2, lw=0)
+        finite = y[np.isfinite(y)]
         if finite.size and not label.startswith("_"):
             ends.append((float(finite[-1]), label, colour))
     for order, (label, level) in enumerate(panel.levels.items()):

@@ -7,48 +7,32 @@ __all__ = ["COLOURS", "METHODS", "STYLE", "method_colours", "method_markers"]
 
 # Okabe and Ito's colours, which are distinguishable for colour-blind readers.
 COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-# One colour for each method, in every figure.
-METHODS = {
-    "transformer": COLOURS[0],
-    "exact": COLOURS[0],
-    "least squares": COLOURS[1],
-    "ridge": COLOURS[2],
-    "Bayes": COLOURS[2],
-    "averaging": COLOURS[3],
-    "3-NN": COLOURS[4],
-    "one-layer optimum": COLOURS[5],
-    "LSA": COLOURS[5],
-    "LTB": COLOURS[3],
-    "dMMSE": COLOURS[6],
-    "best gradient steps": COLOURS[6],
-    "lower bound for linear layers": "#7F7F7F",
-    # Methods for other families of functions.
-    "Lasso": COLOURS[2],
-    "two-layer network": COLOURS[3],
-    "greedy tree": COLOURS[6],
-    "greedy tree on signs": COLOURS[5],
+_GREY = "#7F7F7F"
+# One colour and one marker for each method, in every figure; the markers are for
+# readers and printers without colour. The last four are for other families of
+# functions than linear ones.
+_LOOKS = {
+    "transformer": (COLOURS[0], "o"),
+    "exact": (COLOURS[0], ""),
+    "least squares": (COLOURS[1], "s"),
+    "ridge": (COLOURS[2], "D"),
+    "Bayes": (COLOURS[2], "D"),
+    "averaging": (COLOURS[3], "^"),
+    "3-NN": (COLOURS[4], "v"),
+    "one-layer optimum": (COLOURS[5], "P"),
+    "LSA": (COLOURS[5], "*"),
+    "LTB": (COLOURS[3], ">"),
+    "dMMSE": (COLOURS[6], "X"),
+    "best gradient steps": (COLOURS[6], "p"),
+    "lower bound for linear layers": (_GREY, ""),
+    "Lasso": (COLOURS[2], "X"),
+    "two-layer network": (COLOURS[3], "D"),
+    "greedy tree": (COLOURS[6], "^"),
+    "greedy tree on signs": (COLOURS[5], "X"),
 }
-# A marker for each method, for readers and printers without colour.
+METHODS = {name: colour for name, (colour, _) in _LOOKS.items()}
+_MARKERS = {name: marker for name, (_, marker) in _LOOKS.items()}
 _SHAPES = ("o", "s", "D", "^", "v", "P", "X")
-_MARKERS = {
-    "transformer": "o",
-    "exact": "",
-    "least squares": "s",
-    "ridge": "D",
-    "Bayes": "D",
-    "averaging": "^",
-    "3-NN": "v",
-    "one-layer optimum": "P",
-    "LSA": "*",
-    "LTB": ">",
-    "dMMSE": "X",
-    "best gradient steps": "p",
-    "lower bound for linear layers": "",
-    "Lasso": "X",
-    "two-layer network": "D",
-    "greedy tree": "^",
-    "greedy tree on signs": "X",
-}
 STYLE = {
     "axes.grid": True,
     "axes.spines.right": False,
@@ -70,13 +54,9 @@ def colours(first: int = 0) -> Iterator[str]:
 def method_colours(names: Iterable[str]) -> dict[str, str]:
     """Assigns colours to methods; those of :data:`METHODS` keep theirs.
 
-    Args:
-        names: The methods. What follows a bracket or a comma does not count, nor does
-            case: ``"ridge (1)"`` is ridge. Others get colours that are left, as does
-            the second of two that have the same colour, such as ridge and Bayes.
-
-    Returns:
-        Colours of matplotlib by the names.
+    In a name what follows a bracket or a comma does not count, nor does case: ``"ridge
+    (1)"`` is ridge. Others get colours that are left, as does the second of two that
+    have the same colour, such as ridge and Bayes.
 
     Example:
         >>> method_colours(["ridge (1)", "mine"])
@@ -90,11 +70,7 @@ def method_colours(names: Iterable[str]) -> dict[str, str]:
 def method_markers(names: Iterable[str]) -> dict[str, str]:
     """Assigns markers to methods, as :func:`method_colours` assigns colours.
 
-    Args:
-        names: The methods, named as there.
-
-    Returns:
-        Markers of matplotlib by the names; that of ``"exact"`` is empty.
+    That of ``"exact"`` is empty.
 
     Example:
         >>> method_markers(["ridge (1)", "mine"])
@@ -107,8 +83,6 @@ def _assigned(
     names: Iterable[str], fixed: Mapping[str, str], free: Sequence[str]
 ) -> dict[str, str]:
     """Assigns fixed values to known methods, and the remaining ones to the others."""
-    if isinstance(names, str):
-        raise TypeError(f"names: expected several names, got the string {names!r}")
     own = {name.lower(): look for name, look in fixed.items()}
     found: dict[str, str | None] = {}
     kinds: dict[str, str] = {}
@@ -129,9 +103,8 @@ def _plain(name: str) -> str:
 def plain_log_axis(axis, span: float) -> None:
     """Makes an axis logarithmic, with plain number labels over few decades.
 
-    Args:
-        axis: A matplotlib axis, ``axes.xaxis`` or ``axes.yaxis``.
-        span: Largest over smallest value on it.
+    ``axis`` is ``axes.xaxis`` or ``axes.yaxis``, ``span`` the largest over the smallest
+    value on it.
     """
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 

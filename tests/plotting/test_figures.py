@@ -1,6 +1,5 @@
-"""General figures: colours of methods, given axes, and what is refused."""
+"""General figures: colours of methods and given axes."""
 
-import inspect
 import itertools
 
 import matplotlib.colors
@@ -62,8 +61,6 @@ def test_error_curves_may_be_linear_on_given_axes():
     _, axes = plt.subplots()
     assert plotting.error_curves({"mine": MEAN}, ax=axes, log=False) is axes
     np.testing.assert_array_equal(axes.get_lines()[0].get_ydata(), MEAN)
-    with pytest.raises(ValueError, match="^curves: expected at least one, got none"):
-        plotting.error_curves({})
 
 
 def test_a_heat_map_has_its_numbers_in_its_cells():
@@ -82,10 +79,6 @@ def test_a_heat_map_has_its_numbers_in_its_cells():
     bare = plotting.heat_map(table, ax=axes.figure.add_subplot(), write=None, limit=1)
     assert bare.get_clim() == (-1, 1)
     assert not bare.axes.texts
-    with pytest.raises(ValueError, match=r"^values: .*\(rows, columns\), got shape"):
-        plotting.heat_map(table[0])
-    with pytest.raises(ValueError, match="^columns: expected 3 names, got 2"):
-        plotting.heat_map(table, columns=[1, 2])
 
 
 def test_an_attention_map_names_keys_and_the_last_of_them_as_queries():
@@ -96,10 +89,6 @@ def test_an_attention_map_names_keys_and_the_last_of_them_as_queries():
     assert [t.get_text() for t in axes.get_xticklabels()] == ["a", "b", "c"]
     assert [t.get_text() for t in axes.get_yticklabels()] == ["b", "c"]
     assert image.get_clim() == (0, 0.5)
-    with pytest.raises(ValueError, match="^weights: expected"):
-        plotting.attention_map(weights.T)
-    with pytest.raises(ValueError, match="^tokens: expected 3, got 2"):
-        plotting.attention_map(weights, tokens=["a", "b"])
 
 
 def test_a_spectrum_stands_beside_a_law():
@@ -113,8 +102,6 @@ def test_a_spectrum_stands_beside_a_law():
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
     assert set(labels) == {"singular values", "random matrix"}
     assert not plotting.spectrum(values).get_lines()
-    with pytest.raises(ValueError, match=r"^values: .*\(singular values\), got shape"):
-        plotting.spectrum([])
 
 
 def test_curves_may_stand_at_uneven_places_on_a_logarithmic_axis():
@@ -164,52 +151,22 @@ def test_maps_without_a_colour_are_drawn():
     assert plotting.attention_map(np.zeros((1, 2))).get_clim() == (0.0, 1.0)
 
 
-CASES = [
-    (plotting.error_curves, MEAN, TypeError, "curves: expected a mapping from names"),
-    (plotting.error_curves, {"a": []}, ValueError, "curves['a']: expected real"),
-    (plotting.error_curves, {"a": 1.0}, ValueError, "curves['a']: expected real"),
-    (plotting.error_curves, {"a": ["x"]}, TypeError, "curves['a']: expected real"),
-    (plotting.error_curves, {"a": [0.0]}, ValueError, "curves: expected a positive"),
-    (plotting.error_curves, {"a": [np.nan]}, ValueError, "curves: expected a positive"),
-    (
-        plotting.error_curves,
-        {"a": plotting.Curve(MEAN, x=[1, 2])},
-        ValueError,
-        "curves['a']: expected 4 values of x, as of mean, got 2",
-    ),
-    (
-        plotting.heat_map,
-        [],
-        ValueError,
-        "values: expected real numbers (rows, columns)",
-    ),
-    (plotting.heat_map, [[]], ValueError, "values: expected real numbers"),
-    (plotting.heat_map, [[1.0], [1.0, 2.0]], TypeError, "values: expected real"),
-    (plotting.heat_map, {"a": MEAN}, TypeError, "values: expected real numbers"),
-    (plotting.attention_map, [], ValueError, "weights: expected real numbers"),
-    (plotting.attention_maps, np.eye(2), ValueError, "weights: expected real numbers"),
-    (plotting.spectrum, np.eye(2), ValueError, "values: expected real numbers"),
-    (plotting.spectrum, [np.nan], ValueError, "values: expected finite singular"),
-    (plotting.method_colours, "ridge", TypeError, "names: expected several names"),
-    (plotting.method_markers, "ridge", TypeError, "names: expected several names"),
-]
-
-
-@pytest.mark.parametrize(("draw", "given", "error", "message"), CASES)
-def test_what_cannot_be_drawn_is_refused_in_one_line(draw, given, error, message):
+@pytest.mark.parametrize("values", [[0.0], [np.nan]])
+def test_curves_without_a_value_that_can_be_drawn_are_refused(values):
     import matplotlib.pyplot as plt
 
-    with pytest.raises(error) as found:
-        inspect.unwrap(draw)(given)  # without the tests' checks of annotations
-    assert str(found.value).startswith(message)
-    assert "\n" not in str(found.value)
+    with pytest.raises(ValueError, match="^curves: expected a positive value, got"):
+        plotting.error_curves({"a": values})
     assert not plt.get_fignums()  # no empty figure is left
 
 
-def test_limits_that_are_not_positive_are_refused():
-    for draw in (plotting.heat_map, plotting.attention_map):
-        with pytest.raises(ValueError, match="^limit: expected a positive number"):
-            draw(np.eye(2), limit=0)
+def test_names_that_do_not_fit_the_table_are_refused():
+    for draw, names in (
+        (plotting.heat_map, "columns"),
+        (plotting.attention_map, "tokens"),
+    ):
+        with pytest.raises(ValueError, match="number of"):
+            draw(np.eye(3), **{names: ["a", "b"]})
 
 
 def test_markers_tell_methods_apart_without_colour():
@@ -219,11 +176,3 @@ def test_markers_tell_methods_apart_without_colour():
         assert len(set(plotting.method_colours(pair).values())) == 2
         one, other = plotting.method_markers(pair).values()
         assert one != other or one == ""
-
-
-@pytest.mark.parametrize("axes", [3, "axes", object()])
-def test_what_are_no_axes_is_named(axes):
-    with pytest.raises(TypeError, match="^ax: expected axes of Matplotlib, got "):
-        plotting.error_curves({"a": MEAN}, ax=axes)
-    with pytest.raises(TypeError, match="^axes: expected axes of Matplotlib, got "):
-        plotting.attention_maps(np.ones((1, 2, 2)), axes=axes)

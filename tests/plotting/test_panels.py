@@ -1,11 +1,9 @@
-"""Panels of lines: their scales, their names, given axes, and what is refused."""
-
-import inspect
+"""Panels of lines: their scales, their names and given axes."""
 
 import numpy as np
 import pytest
 
-from icltheory.plotting import Line, LinePanel, line_panels, panel_grid
+from icltheory.plotting import Line, LinePanel, line_panels
 
 X = np.array([0, 1, 10, 100])
 PANEL = LinePanel({"line": Line(X, X)}, "x", "y")
@@ -54,39 +52,3 @@ def test_panels_are_drawn_on_given_axes():
     assert line_panels({"a": PANEL}, axes=plt.subplots()[1]) is not figure
     with pytest.raises(ValueError, match="^axes: expected 1, one for each panel, got"):
         line_panels({"a": PANEL}, axes=grid)
-
-
-@pytest.mark.parametrize(
-    ("panels", "error", "message"),
-    [
-        ({}, ValueError, "panels: expected at least one, got none"),
-        ([PANEL], TypeError, "panels: expected a mapping from names to LinePanel"),
-        ({"a": X}, TypeError, "panels['a']: expected a LinePanel, got ndarray"),
-        (
-            {"a": LinePanel({}, "x", "y")},
-            ValueError,
-            "panels['a'].lines: expected at least one, got none",
-        ),
-        (
-            {"a": LinePanel({"b": X}, "x", "y")},
-            TypeError,
-            "line 'b': expected a Line, got ndarray",
-        ),
-        (
-            {"a": LinePanel({"b": Line(X, X[1:])}, "x", "y")},
-            ValueError,
-            "line 'b': expected one length, got x 4, y 3",
-        ),
-    ],
-)
-def test_what_is_no_panel_is_refused(panels, error, message):
-    with pytest.raises(error) as found:
-        inspect.unwrap(line_panels)(panels)  # without the tests' checks of annotations
-    assert str(found.value).startswith(message)
-
-
-@pytest.mark.parametrize("panels", [[], "abc"])
-def test_a_grid_needs_titles(panels):
-    grid = panel_grid(panels, 2, "title", (2.0, 2.0))
-    with pytest.raises((TypeError, ValueError), match="^panels: expected"):
-        grid.__enter__()
