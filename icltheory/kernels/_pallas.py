@@ -61,17 +61,9 @@ def launch(
 ) -> list[jax.Array]:
     """Runs ``kernel(*input_refs, *output_refs)`` once for each point of the grid.
 
-    Args:
-        kernel: Reads and writes whole arrays by reference.
-        *inputs: Arrays.
-        grid: Numbers of programs along up to three axes.
-        outputs: Shape and dtype of each output.
-        name: Name that a profile shows.
-        interpret: Run it as ordinary operations, for devices that cannot compile it.
-        num_warps: Groups of 32 threads a program.
-
-    Returns:
-        The outputs.
+    ``outputs`` are their shapes and dtypes, ``name`` is what a profile shows,
+    ``interpret`` runs it as ordinary operations, for devices that cannot compile it,
+    and a program has ``num_warps`` groups of 32 threads.
     """
     shapes = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in outputs]
     call = pl.pallas_call(

@@ -48,17 +48,7 @@ _WIDEST = 32  # largest head size at which the kernel was measured
 def split_heads(
     qkv: Float[Array, "B T packed"], num_heads: int
 ) -> list[Float[Array, "B T heads size"]]:
-    """Splits the packed projection with layout [q|k|v][head][head size].
-
-    Args:
-        qkv: Projection of every token, three times as wide as the residual stream.
-        num_heads: Heads.
-
-    Returns:
-        Queries, keys and values.
-
-    Source: Garg et al. 2022, Section 3.
-    """
+    """Splits the packed projection [q|k|v][head][head size] into q, k and v."""
     _check(qkv, num_heads)
     B, T, packed = qkv.shape
     shape = (B, T, 3 * num_heads, packed // (3 * num_heads))
@@ -74,15 +64,8 @@ def attention_weights(
 
     .. math:: P_{ij} \propto \exp(\langle q_i, k_j \rangle / \sqrt c), \quad j \le i
 
-    Args:
-        q: Queries with heads of size :math:`c`.
-        k: Keys.
-        mask: What each row may attend to; the causal mask where it is ``None``.
-
-    Returns:
-        Weights in the dtype of the queries.
-
-    Source: Garg et al. 2022, Section 3.
+    for heads of size c, in the dtype of the queries. ``mask`` says what each row may
+    attend to; the causal mask where it is ``None``.
     """
     tokens, size = q.shape[1], q.shape[3]
     if mask is None:
@@ -108,8 +91,9 @@ def causal_attention(
 
     The kernel ``"pallas"`` reads the packed projection in place, keeps the softmax in
     float32, multiplies in the input's dtype and accumulates in float32. It saves the
-    log-sum-exp, one number a token and head, for the kernel of the gradient, which
-    gives the same bits every time.
+    log-sum-exp, one number per token and head, for the kernel of the gradient, which
+    gives the same bits every time. Outputs are laid out [head][head size], in the dtype
+    of ``qkv``.
 
     Args:
         qkv: Projection of every token, laid out [q|k|v][head][head size].
@@ -120,9 +104,6 @@ def causal_attention(
             tokens in heads of at most 32 (it was measured at 82 tokens in heads of 32)
             and cuDNN's for more; elsewhere XLA's.
         interpret: Run the kernel as ordinary operations, on any device.
-
-    Returns:
-        Outputs laid out [head][head size], in the dtype of ``qkv``.
 
     Example:
         >>> import jax.numpy as jnp
