@@ -141,10 +141,8 @@ def write_safetensors(
 ) -> None:
     """Writes a file atomically, tensor by tensor.
 
-    Args:
-        path: The file.
-        tensors: Name, shape and dtype of every tensor, in the order of writing.
-        read: Returns the array of a name; called once for each, in that order.
+    ``tensors`` are name, shape and dtype of each, in the order of writing; ``read``
+    returns the array of a name, and is called once for each in that order.
     """
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end, names = 0, []
@@ -167,12 +165,10 @@ def write_safetensors(
             for name in names:
                 array = np.asarray(read(name), order="C")  # a scalar keeps shape ()
                 stated = header[name]
-                if [_CODES[array.dtype], list(array.shape)] != [
-                    stated["dtype"],
-                    stated["shape"],
-                ]:
+                kind, shape = stated["dtype"], stated["shape"]
+                if (_CODES[array.dtype], list(array.shape)) != (kind, shape):
                     raise ValueError(
-                        f"{name}: expected {stated['dtype']} {stated['shape']}, "
+                        f"{name}: expected {kind} {shape}, "
                         f"got {array.dtype} {list(array.shape)}"
                     )
                 file.write(array.reshape(-1).view(np.uint8).data)

@@ -33,7 +33,7 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 
-from icltheory._checks import check_choice, check_positive_int
+from icltheory._checks import check_choice, check_positive_int, is_tracer
 
 __all__ = ["Progress", "batched", "print_progress"]
 
@@ -59,7 +59,7 @@ def batched(
     program, so that decompositions stay out of loops. Called inside ``jit`` they are
     unrolled: then few batches should do.
 
-    Keep what comes back, and call it again: a new one is compiled again.
+    Keep the mapped function, and call it again: a new one is compiled again.
 
     Args:
         function: Maps one entry of each mapped argument; returns a pytree of arrays.
@@ -67,11 +67,7 @@ def batched(
         in_axes: 0 for arguments, any pytrees, that have a leading axis to map over;
             ``None`` for those that all entries share. One for all arguments, or a tuple
             with one for each.
-        progress: Called as ``progress(done, total, part)`` after each batch; see
-            :mod:`icltheory.batching`.
-
-    Returns:
-        A function of the same arguments; results have a leading axis.
+        progress: See :mod:`icltheory.batching`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -142,15 +138,8 @@ def print_progress(
 ) -> Progress:
     """Returns a progress function that prints the part, the count and the time left.
 
-    The time left supposes that what is left of a stage goes as fast as what is done.
-
-    Args:
-        file: Where the lines go; the standard error output if ``None``.
-        every: Least seconds between two lines; the last of a stage always comes.
-        clock: What tells the time in seconds; a monotonic clock if ``None``.
-
-    Returns:
-        A function to pass as ``progress=``.
+    The lines go to ``file``, the standard error output if ``None``, at least ``every``
+    seconds apart but for the last of a stage. ``clock`` returns the time in seconds.
 
     Example:
         >>> import itertools, sys
@@ -231,5 +220,5 @@ def _slice(tree, start, stop):
 
 def wait(tree: Any) -> None:
     """Waits for the arrays of a tree; tracers are left alone."""
-    if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree)):
+    if not any(map(is_tracer, jax.tree.leaves(tree))):
         jax.block_until_ready(tree)

@@ -21,43 +21,28 @@ _LIBRARIES = "pandas", "polars"
 def to_dict(record: Any) -> dict[str, Any]:
     """Converts a record to plain Python numbers, names, lists and dictionaries.
 
-    Records within the record become dictionaries, also those in lists. ``json.dumps``
-    takes the result; :func:`icltheory.strict_json.plain` first, where infinities and
-    NaN have to follow the standard.
-
-    Args:
-        record: A result of this library, a dataclass, a named tuple or a mapping.
-
-    Returns:
-        A dictionary from names of fields to values.
+    A record is a result of this library, a dataclass, a named tuple or a mapping;
+    records within it become dictionaries, also those in lists. ``json.dumps`` takes
+    the result; :func:`icltheory.strict_json.plain` first, where infinities and NaN have
+    to follow the standard.
 
     Example:
         >>> from icltheory.statistics import Interval
         >>> to_dict({"interval": Interval(0.5, 1.0), "scores": np.array([1, 2])})
         {'interval': {'low': 0.5, 'high': 1.0}, 'scores': [1, 2]}
     """
-    fields = _fields(record)
-    if fields is None:
+    if _fields(record) is None:
         raise ValueError(f"record: expected a record, got {type(record).__name__}")
-    return {str(name): _nested(value) for name, value in fields.items()}
+    return _plain(record)
 
 
 def to_columns(records: Any) -> dict[str, list[Any]]:
-    r"""Converts the fields of records to columns of one length.
-
-    .. math:: \text{field} \mapsto (v_1, \dots, v_n)
+    """Converts the fields of records to columns of one length.
 
     Of several records each is a row, and an array in it is one cell, a list. Of one
     record each entry along the leading axis, which all its arrays share, is a row;
     numbers and names are repeated. Records within records become columns with a dot in
     their names, such as ``comparison.p_value``.
-
-    Args:
-        records: One record, or several of the same fields: results of this library,
-            dataclasses, named tuples or mappings; or ``bridge.Records``.
-
-    Returns:
-        A list for each field, of Python's numbers, names and lists.
 
     Example:
         >>> from icltheory.statistics import Estimate
@@ -67,12 +52,11 @@ def to_columns(records: Any) -> dict[str, list[Any]]:
         >>> to_columns({"rate": [0.0, 0.5], "score": np.array([17.0, 12.0])})
         {'rate': [0.0, 0.5], 'score': [17.0, 12.0]}
     """
-    fields = _fields(records)
-    if fields is not None:
-        return _by_leading_axis(_flat(fields))
+    if _fields(records) is not None:
+        return _by_leading_axis(_flat(records))
     if not isinstance(records, Iterable):
         raise ValueError(f"records: expected records, got {type(records).__name__}")
-    rows = [_row(record) for record in records]
+    rows = [_flat(record) for record in records]
     names = list(rows[0]) if rows else []
     for row in rows:
         if set(row) != set(names):
@@ -82,14 +66,10 @@ def to_columns(records: Any) -> dict[str, list[Any]]:
 
 
 def to_frame(records: Any, library: str | None = None) -> Any:
-    """Converts records to a pandas or polars data frame, whichever is installed.
+    """Converts records to a data frame with the columns of :func:`to_columns`.
 
-    Args:
-        records: See :func:`to_columns`.
-        library: ``"pandas"`` or ``"polars"``; the first that is installed if ``None``.
-
-    Returns:
-        The data frame, with the columns of :func:`to_columns`.
+    ``library`` is ``"pandas"`` or ``"polars"``; the first that is installed if
+    ``None``.
 
     Example:
         >>> from icltheory.statistics import Estimate
@@ -101,14 +81,10 @@ def to_frame(records: Any, library: str | None = None) -> Any:
     wanted = _LIBRARIES if library is None else (library,)
     found = [name for name in wanted if importlib.util.find_spec(name) is not None]
     if not found:
-        got = "neither" if library is None else "no such module"
-        names = " or ".join(wanted)
-        raise ValueError(f"library: expected {names} to be installed, got {got}")
-    columns = to_columns(records)
-    module = importlib.import_module(found[0])
+        raise ValueError(f"library: expected {' or '.join(wanted)} to be installed")
     # A polars column has one type, to which integers among other values are converted.
     options = {"strict": False} if found[0] == "polars" else {}
-    return module.DataFrame(columns, **options)
+    return importlib.import_module(found[0]).DataFrame(to_columns(records), **options)
 
 
 def _fields(value: Any) -> dict[str, Any] | None:
@@ -121,23 +97,17 @@ def _fields(value: Any) -> dict[str, Any] | None:
     return dict(value) if isinstance(value, Mapping) else None
 
 
-def _row(record):
-    fields = _fields(record)
+def _flat(record: Any) -> dict[str, Any]:
+    """Returns the fields of a record; those of nested records get dotted names."""
+    fields, flat = _fields(record), {}
     if fields is None:
         kind = type(record).__name__
         raise ValueError(f"records: expected dataclasses or mappings, got {kind}")
-    return _flat(fields)
-
-
-def _flat(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Flattens fields; those of nested records get dotted names."""
-    flat = {}
     for name, value in fields.items():
-        inner = _fields(value)
-        if inner is None:
+        if _fields(value) is None:
             flat[str(name)] = value
         else:
-            flat |= {f"{name}.{part}": v for part, v in _flat(inner).items()}
+            flat |= {f"{name}.{part}": v for part, v in _flat(value).items()}
     return flat
 
 
@@ -163,19 +133,12 @@ def _is_column(value) -> bool:
     return len(getattr(value, "shape", ())) > 0
 
 
-def _nested(value: Any) -> Any:
-    if _fields(value) is not None:
-        return to_dict(value)
-    if isinstance(value, (list, tuple)):
-        return [_nested(part) for part in value]
-    return _plain(value)
-
-
 def _plain(value: Any) -> Any:
-    """Converts arrays to Python numbers and lists."""
+    """Converts records to dictionaries, and arrays to Python numbers and lists."""
+    fields = _fields(value)
+    if fields is not None:
+        return {str(name): _plain(part) for name, part in fields.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(part) for part in value]
-    if _fields(value) is not None:
-        return str(value)
     is_number = hasattr(value, "tolist") and np.dtype(value.dtype).kind in "biufcUSO"
     return value.tolist() if is_number else value

@@ -17,12 +17,6 @@ def plain(value: Any) -> Any:
 
     Infinities become ``"Infinity"`` and ``"-Infinity"``, NaN becomes ``None``.
 
-    Args:
-        value: What is to be written.
-
-    Returns:
-        Dictionaries, lists, strings, finite numbers, booleans and ``None``.
-
     Example:
         >>> import numpy as np
         >>> plain({"bound": np.array([0.5, np.inf, np.nan])})
@@ -44,13 +38,7 @@ def plain(value: Any) -> Any:
 
 
 def number(value: Any) -> Any:
-    """Converts a JSON value back to a number or a list of numbers.
-
-    Args:
-        value: What :func:`plain` made of a number or of a list.
-
-    Returns:
-        The number or the list.
+    """Converts a JSON value of :func:`plain` back to a number or a list of numbers.
 
     Example:
         >>> number([0.5, "Infinity", None])
