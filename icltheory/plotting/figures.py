@@ -69,7 +69,11 @@ def _as_curve(given: Any) -> Curve:
     curve = Curve.of(given, exact=False)
     x = range(len(curve.mean)) if curve.x is None else curve.x
     found = {"mean": curve.mean, "low": curve.low, "high": curve.high, "x": x}
-    arrays = {k: np.asarray(v, float) for k, v in found.items() if v is not None}
+    arrays: dict[str, Any] = {
+        name: np.asarray(values, float)
+        for name, values in found.items()
+        if values is not None
+    }
     return curve._replace(**arrays)
 
 
