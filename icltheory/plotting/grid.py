@@ -71,6 +71,8 @@ def panel_grid(
         size: Width and height of a panel in inches.
         legend: Whether there is a legend; without one the curves name themselves.
     """
+    if not len(panels):
+        raise ValueError("panels: expected at least one, got none")
     import matplotlib.pyplot as plt
 
     columns = min(columns, len(panels))

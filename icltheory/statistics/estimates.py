@@ -32,6 +32,10 @@ class Interval(NamedTuple):
     high: Any
 
 
+def _python_number(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
 class Estimate(Record):
     r"""A mean with its standard error and degrees of freedom.
 
@@ -61,7 +65,7 @@ class Estimate(Record):
 
     mean: Any
     standard_error: Any
-    dof: float | int = eqx.field(static=True)
+    dof: float | int = eqx.field(static=True, converter=_python_number)
 
     @classmethod
     def of(cls, values: Any, axis: int = 0) -> "Estimate":
