@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks import _alone, _measure
 from benchmarks._suite import BenchmarkRow, Budget, Case, each
 from icltheory.attention import LinearAttentionStack
-from icltheory.bounds import generalization_bound
+from icltheory.bounds import isotropic_bound, noisy_steps
 
 JITTER = 1e-4
 GROUP = "Theorem 2 in the ambient space with jitter"
@@ -68,9 +68,8 @@ def ours(shots: int, N: int):
     """Returns a function for one prompt's bound, with dim="ambient" and jitter."""
 
     def compute(stack, H):
-        return generalization_bound(
-            stack, H, shots, 1.0, dim="ambient", jitter=JITTER, scale=1 / N
-        )
+        steps = noisy_steps(stack, H, shots, scale=1 / N)
+        return isotropic_bound(steps.ambient().jittered(JITTER), 1.0)
 
     return compute
 

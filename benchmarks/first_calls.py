@@ -21,9 +21,9 @@ from pathlib import Path
 from benchmarks import _alone
 
 CALLS = {
-    "bounds.generalization_bound": (
-        "from icltheory.bounds import generalization_bound as f",
-        "stack, pools, 20, 1.0, scale=1 / 40",
+    "bounds.noisy_steps": (
+        "from icltheory.bounds import noisy_steps as f",
+        "stack, pools, 20, scale=1 / 40",
     ),
     "noise.noise_spectrum": (
         "from icltheory.noise import noise_spectrum as f",

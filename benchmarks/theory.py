@@ -34,7 +34,7 @@ GROUP = f"Theory on many prompts, n {n}, N {N}, L {L}"
 PRECISION_GROUP = "Error of float32, and of shortened products"
 FEW = (
     "implicit_gd_norms, dense",
-    "generalization_bound, exact",
+    "isotropic_bound",
     "update_split",
     "ols_prefixes",
 )

@@ -103,6 +103,34 @@ def count(least: int = 0, most: Any = None) -> Check:
     return one if most is None else scalar & within(least, most) & one
 
 
+def covariance(name: str, value: Any, given: Mapping[str, Any] | None = None) -> Any:
+    """The check of a square, symmetric positive semi-definite matrix."""
+    check_shape(name, value, ("d", "d"))
+    if is_tracer(value):
+        return _is_covariance(jax.lax.stop_gradient(value))
+    finite(name, value)
+    refuse_indefinite(name, np.asarray(value, np.float64))
+    return True
+
+
+def refuse_indefinite(name: str, known: np.ndarray) -> None:
+    """Raises unless a matrix is symmetric and positive semi-definite."""
+    tolerance = 1e-6 * float(np.abs(known).max(initial=0.0))
+    gap = np.abs(known - known.T)
+    if gap.max(initial=0.0) > tolerance:
+        i, j = np.unravel_index(gap.argmax(), gap.shape)
+        raise ValueError(
+            f"{name}: expected a symmetric matrix, got {known[i, j]:.3g} at "
+            f"({i}, {j}) and {known[j, i]:.3g} at ({j}, {i})"
+        )
+    smallest = float(np.linalg.eigvalsh(known).min(initial=0.0))
+    if smallest < -tolerance:
+        raise ValueError(
+            f"{name}: expected a positive semi-definite matrix, "
+            f"got smallest eigenvalue {smallest:.3g}"
+        )
+
+
 # A check may also be a function of the name, the value and the other arguments.
 CheckLike = Callable[[str, Any, Mapping[str, Any]], Any]
 

@@ -79,7 +79,7 @@ def calculator(
         if value is None and name in optional:
             return value
         if name in static:
-            return _constant(name, value)
+            return _constant(name, value) if compiled else value
         return value if name == "key" else real(name, value, name in integers)
 
     def holds(name, value, given):

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     NormMethod = Literal["auto", "factors", "dense", "gram"]
     SpectrumMethod = Literal["auto", "rows", "symmetric", "gram"]
     Noise = Literal["gaussian", "shots", "fresh_shots"]
-    Dimension = Literal["support", "ambient"]
-    Numerator = Literal["exact", "spectral", "frobenius"]
-    Logarithm = Literal["outside", "inside"]
+    MatrixNorm = Literal["spectral", "frobenius"]
     Rule = Literal["floor", "nearest", "ceil"]
     Order = Literal["magnitude", "reverse", "random"]
     PruningMethod = Literal["svd", "magnitude", "whitened"]
@@ -27,5 +25,5 @@ if TYPE_CHECKING:
     SpecialExample = Literal["relevant", "wrong"]
 else:
     Mask = DemoUpdates = MLPForm = FeatureMap = DenseMethod = NormMethod = str
-    SpectrumMethod = Noise = Dimension = Numerator = Logarithm = Rule = Order = str
-    PruningMethod = ConditionForm = GradientForm = SpecialExample = str
+    SpectrumMethod = Noise = MatrixNorm = Rule = Order = PruningMethod = str
+    ConditionForm = GradientForm = SpecialExample = str

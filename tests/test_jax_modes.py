@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from icltheory import noise, patterns, pruning, training, trajectory
-from icltheory.bounds import generalization_bound
+from icltheory.bounds import isotropic_bound, noisy_steps
 from icltheory.chain_of_thought import vote_error
 from icltheory.constructions import gradient_descent
 from icltheory.models import GPT2
@@ -71,7 +71,7 @@ CALLS = {
     "lasso": lambda: P.lasso(X, X[:, 0], np.ones(2, "f4"), 0.1),
     "risk": lambda: risks.linear_attention_optimum(task(), 20),
     "best LTB": lambda: ltb.optimal_gd_beta(task(), 20),
-    "bound": lambda: generalization_bound(stack(), H, 6, 1.0, scale=1 / 12),
+    "bound": lambda: isotropic_bound(noisy_steps(stack(), H, 6, scale=1 / 12), 1.0),
     "trajectory": lambda: trajectory.implicit_gd(stack(), H[0], scale=1 / 12),
     "noise": lambda: noise.noise_spectrum(stack(), H[0], 6, scale=1 / 12),
     "flow": flowed,

@@ -12,14 +12,12 @@ ROOT = Path(__file__).parents[1]
 LAYERS = (
     (
         "_import_effects",
-        "_public",
         "_typing",
         "_precision",
         "_checks",
         "_core",
         "_names",
         "_arguments",
-        "_named_errors",
         "_calculators",
         "_noted",
         "_records",

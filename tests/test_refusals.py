@@ -63,10 +63,10 @@ def changed(config, **parts):
             "weights: expected at least 2 draws, got 1",
         ),
         (
-            lambda: bounds.generalization_bound(
-                WIDE, jnp.ones((4, 41)), 2, 1.0, prior="held_out"
+            lambda: bounds.held_out_bound(
+                bounds.noisy_steps(WIDE, jnp.ones((4, 41)), 2), 1.0, 3
             ),
-            "prior: expected 'isotropic' for n > 40, got n = 41",
+            "steps: expected tokens of width n <= 40, got n = 41",
         ),
         (lambda: PARTS.rescaled(0), "factor: expected a number other than 0, got 0"),
         (

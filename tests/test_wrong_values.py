@@ -89,7 +89,7 @@ def patterns(rate):
     ("run", "message"),
     [
         (
-            lambda: bounds.generalization_bound(STACK, jnp.ones((4, 2)) * 1j, 2, 1.0),
+            lambda: bounds.noisy_steps(STACK, jnp.ones((4, 2)) * 1j, 2),
             "H: expected real numbers, got complex",
         ),
         (
@@ -191,18 +191,12 @@ def patterns(rate):
         (lambda: sweep(rates=0.5), "rates: expected a sequence, got 0.5"),
         (lambda: grid(modules="attn"), "modules: expected a sequence, got 'attn'"),
         (
-            lambda: jax.jit(lambda rank: pruning.clip(WIDE[0], rank=rank))(1),
-            "rank: expected 1 <= rank <= 2, got a traced value",
-        ),
-        (
             lambda: risks.monte_carlo_risk(predictors.zero_prefixes, TASK, 0, 4),
             "key: expected one key from jax.random.key, got 0",
         ),
         (
-            lambda: bounds.generalization_bound(
-                (WIDE, WIDE, WIDE), jnp.ones((4, 2)), 2, 1.0
-            ),
-            "stack: expected LinearAttentionStack, got a tuple",
+            lambda: bounds.noisy_steps((WIDE, WIDE, WIDE), jnp.ones((4, 2)), 2),
+            "stack: expected LinearAttentionStack, got an array of float",
         ),
         (
             lambda: ltb.risk(object(), TASK, 3),
@@ -267,8 +261,8 @@ def test_what_is_no_single_typed_key_is_refused(draw):
         lambda wrong: bounds.xu_raginsky(1.0, 10, -wrong),
         lambda wrong: bounds.xu_raginsky(1.0, -wrong, 1.0),
         lambda wrong: (
-            bounds.generalization_bound(
-                STACK, jnp.arange(8.0).reshape(4, 2), 2, -wrong
+            bounds.isotropic_bound(
+                bounds.noisy_steps(STACK, jnp.arange(8.0).reshape(4, 2), 2), -wrong
             ).value
         ),
         lambda wrong: predictors.discrete_mmse(

@@ -42,12 +42,10 @@ def _on_stack(function, **options):
     return compute
 
 
-def _theorem2(**options):
+def _theorem2(form):
     def compute(weights, H):
         stack = LinearAttentionStack(*weights)
-        bound = bounds.generalization_bound(
-            stack, H, SHOTS, 1.0, scale=1 / N, **options
-        )
+        bound = form(bounds.noisy_steps(stack, H, SHOTS, scale=1 / N))
         return bound.value, bound.terms
 
     return compute
@@ -130,17 +128,17 @@ def _theory() -> dict[str, TheoryCase]:
         )
     for method in ("rows", "symmetric", "gram"):
         cases[f"noise_spectrum, {method}"] = TheoryCase(spectrum(method), small)
-    kinds: dict[str, dict[str, Any]] = {
-        "exact": {},
-        "spectral": {"numerator": "spectral"},
-        "ambient, jitter": {"dim": "ambient", "jitter": 1e-4},
-        "centre mean": {"center": "mean"},
-        "anisotropic": {"prior": "anisotropic"},
-        "held out": {"prior": "held_out", "held_out": 20},
+    isotropic = bounds.isotropic_bound
+    forms: dict[str, Callable[..., bounds.Bound]] = {
+        "isotropic_bound": lambda s: isotropic(s, 1.0),
+        "norm_product": lambda s: isotropic(s.norm_product("spectral"), 1.0),
+        "jittered": lambda s: isotropic(s.ambient().jittered(1e-4), 1.0),
+        "centred": lambda s: isotropic(s.centred("mean"), 1.0),
+        "anisotropic_bound": lambda s: bounds.anisotropic_bound(s, 1.0),
+        "held_out_bound": lambda s: bounds.held_out_bound(s, 1.0, 20),
     }
     return cases | {
-        f"generalization_bound, {name}": TheoryCase(_theorem2(**options), prompts)
-        for name, options in kinds.items()
+        name: TheoryCase(_theorem2(form), prompts) for name, form in forms.items()
     }
 
 

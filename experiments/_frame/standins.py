@@ -5,6 +5,7 @@ number. JAX, SciPy and the libraries above them take most of the time until it i
 printed, so their place is taken by objects that accept everything and compute nothing.
 """
 
+import dataclasses
 import importlib.abc
 import importlib.machinery
 import re
@@ -14,11 +15,14 @@ from typing import Any
 
 LIBRARIES = frozenset(
     [
+        "diffrax",
+        "equinox",
         "flax",
         "jax",
         "jaxlib",
         "jaxtyping",
         "matplotlib",
+        "optimistix",
         "optax",
         "orbax",
         "scipy",
@@ -87,6 +91,22 @@ class _Module(ModuleType):
         return _named(name)
 
 
+class _Dataclass(type):
+    """Metaclass of what stands for ``equinox.Module``: records keep their fields."""
+
+    def __new__(cls, name: str, bases: Any, space: Any, **_: Any) -> Any:
+        made = super().__new__(cls, name, bases, space)
+        return dataclasses.dataclass(eq=False)(made)
+
+
+class _Record(metaclass=_Dataclass):
+    pass
+
+
+def _field(*, static: bool = False, converter: Any = None, **kwargs: Any) -> Any:
+    return dataclasses.field(**kwargs)
+
+
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
         if fullname.partition(".")[0] in LIBRARIES:
@@ -97,7 +117,8 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return _Module(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        pass
+        if module.__name__ == "equinox":
+            vars(module).update(Module=_Record, field=_field)
 
 
 def only_help(command: list[str]) -> bool:

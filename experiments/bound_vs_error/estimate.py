@@ -11,8 +11,8 @@ from experiments.bound_vs_error.learners import CLIP
 from experiments.bound_vs_error.simulate import SMOOTHING, R, Replicates, held_out_sizes
 from icltheory.bounds import (
     isotropic_term,
-    optimal_difference_bound,
     smoothing_bound,
+    supersample_bounds,
     trajectory_information,
     xu_raginsky,
 )
@@ -131,7 +131,7 @@ def supersample(pair_losses: np.ndarray) -> dict[str, float]:
     bound are those of the rounded loss.
     """
     in_prompt = np.zeros(pair_losses.shape[:2], int)
-    bound = optimal_difference_bound(pair_losses, in_prompt, levels=LEVELS)
+    bound = supersample_bounds(pair_losses, in_prompt, levels=LEVELS).optimal
     return {
         "value": CLIP * float(bound.value),
         "upper": CLIP * float(bound.upper),

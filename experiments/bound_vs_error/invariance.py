@@ -20,7 +20,7 @@ from experiments.bound_vs_error.learners import (
 )
 from experiments.bound_vs_error.simulate import held_out_sizes
 from icltheory.attention import LinearAttentionStack
-from icltheory.bounds import generalization_bound
+from icltheory.bounds import anisotropic_bound, held_out_bound, noisy_steps
 
 _PROMPTS, _DEMOS, _SHOTS, _LAYERS, _STACKS = 4, 40, 20, 3, 2
 HELD_OUT, POPULATION = "held-out prior", "population's Gaussian"
@@ -41,14 +41,9 @@ def layer_terms(stack: LinearAttentionStack, key: jax.Array) -> dict[str, jax.Ar
     def prior(layer, W):
         return population_moments(stack, layer, W, learner.task)[1] / _SHOTS
 
-    common = {"scale": 1 / _DEMOS, "key": noise}
-    M = held_out_sizes(_DEMOS)[0]
-    held_out = generalization_bound(
-        stack, pools, _SHOTS, 1.0, prior="held_out", held_out=M, **common
-    )
-    population = generalization_bound(
-        stack, pools, _SHOTS, 1.0, center=center, prior=prior, **common
-    )
+    steps = noisy_steps(stack, pools, _SHOTS, scale=1 / _DEMOS, key=noise)
+    held_out = held_out_bound(steps, 1.0, held_out_sizes(_DEMOS)[0])
+    population = anisotropic_bound(steps, 1.0, center=center, prior=prior)
     return {HELD_OUT: held_out.terms, POPULATION: population.terms}
 
 

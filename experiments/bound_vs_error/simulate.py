@@ -21,13 +21,9 @@ from experiments.bound_vs_error.learners import (
     draw_tokens,
     population_loss,
 )
+from icltheory import bounds
 from icltheory.batching import in_turns
-from icltheory.bounds import (
-    AS_PRINTED,
-    anisotropic_term,
-    generalization_bound,
-    held_out_term,
-)
+from icltheory.bounds import anisotropic_term, held_out_term
 from icltheory.noise import (
     demonstration_gradients,
     noisy_trajectory,
@@ -137,11 +133,8 @@ def printed_bound(learner: Learner, row: ProblemSize) -> float:
         return math.inf
     stack = learner.stack()
     H = draw_tokens(jax.random.key(0), learner, row.num_demos)
-    choice: dict[str, Any] = {"scale": 1 / row.num_demos, **AS_PRINTED}
-    bound = jax.jit(functools.partial(generalization_bound, **choice))(
-        stack, H, row.shots, R
-    )
-    return float(bound.value)
+    steps = bounds.noisy_steps(stack, H, row.shots, scale=1 / row.num_demos)
+    return float(bounds.printed_bound(steps, R).value)
 
 
 @functools.partial(jax.jit, static_argnames=("learner", "num_demos", "chunk"))

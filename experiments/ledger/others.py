@@ -80,8 +80,7 @@ OTHERS = (
         "true",
         "",
         (
-            "bounds.loss_difference_bound",
-            "bounds.evaluated_bound",
+            "bounds.supersample_bounds",
             "bounds.prediction_bound",
             "bounds.supersample_losses",
         ),
@@ -101,7 +100,7 @@ OTHERS = (
         " law of the difference, and at most the variance and weighted forms",
         "true",
         "",
-        ("bounds.optimal_difference_bound", "bounds.variance_bound"),
+        ("bounds.supersample_bounds",),
         (
             "test_supersample.py::test_the_optimal_bound_*",
             "test_supersample.py::test_order_*",
@@ -115,7 +114,7 @@ OTHERS = (
         "error <= C train + I / c, and kl(train || train + error / 2) <= I",
         "true",
         "the weighted form is exact for a 0-1 loss that is 0 on the prompt",
-        ("bounds.weighted_bound", "bounds.binary_kl_bound"),
+        ("bounds.supersample_bounds",),
         (
             "test_supersample.py::test_no_bound_is_below_*",
             "test_supersample.py::test_zero_loss_*",
@@ -130,7 +129,7 @@ OTHERS = (
         "number of prompts and of levels",
         "true",
         "",
-        ("bounds.loss_difference_bound",),
+        ("bounds.supersample_bounds",),
         (
             "test_supersample.py::test_the_lemma_*",
             "test_supersample.py::test_limits_*",

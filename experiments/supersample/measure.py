@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from experiments.supersample.config import Config
@@ -58,12 +57,13 @@ def judge(
     first, second = (losses_of(jax.random.fold_in(key, part)) for part in range(2))
     choice: dict[str, Any] = {"levels": levels, "confidence": config.confidence}
     own, other = in_and_out(*second, levels)
+    found = bounds.supersample_bounds(*first, **choice)
     return Case(
         family,
         name,
         x,
-        bounds.loss_difference_bound(*first, **choice),
-        bounds.optimal_difference_bound(*first, **choice),
+        found.difference,
+        found.optimal,
         Estimate.of(np.mean(other - own, axis=1)),
         float(np.mean(own)),
         **more,
@@ -101,7 +101,5 @@ def theorem2(config: Config, stack: Any, task: Any, num_examples: int) -> float:
     key = stream_key(config.seed, "evaluation")
     prompts = task.sample(key, num_examples, config.theorem2_prompts)
     H, _ = prompts.tokens()
-    found = bounds.generalization_bound(
-        stack, H, num_examples // 2, 0.5, scale=1 / num_examples
-    )
-    return float(jnp.asarray(found.value))
+    steps = bounds.noisy_steps(stack, H, num_examples // 2, scale=1 / num_examples)
+    return float(bounds.isotropic_bound(steps, 0.5).value)

@@ -8,7 +8,7 @@ import numpy as np
 
 from experiments.trajectories.config import Config
 from experiments.trajectories.stacks import TrajectoryPrompts
-from icltheory import bounds, linalg, noise, pruning
+from icltheory import bounds, linalg, pruning
 from icltheory.attention import LinearAttentionStack
 from icltheory.statistics import Estimate
 
@@ -99,18 +99,14 @@ class Judge:
 
         @jax.jit
         def judge(stack, asked):
-            bound = bounds.generalization_bound(
-                stack, asked.H, config.shots, 1.0, scale=1.0 / N
-            )
-            dims = noise.noise_spectrum(
-                stack, asked.H[0], config.shots, scale=1.0 / N
-            ).support_dim
+            steps = bounds.noisy_steps(stack, asked.H, config.shots, scale=1.0 / N)
+            terms = bounds.isotropic_bound(steps, 1.0).terms
 
             def answer(H, h_query):
                 return -stack.apply(H, h_query, scale=1.0 / N).h_query[-1, -1]
 
             errors = jnp.square(jax.vmap(answer)(*asked[:2]) - asked.answers) / d
-            return dims, bound.terms, jnp.fmin(errors, config.error_cap)
+            return steps.dim, terms, jnp.fmin(errors, config.error_cap)
 
         self._judge = judge
 

@@ -2,28 +2,68 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
-from icltheory._calculators import calculator
-from icltheory._checks import check_positive_int, check_shape, concrete
-from icltheory._noted import check_covariance, check_values
+from icltheory._checks import (
+    Check,
+    CheckLike,
+    check_positive_int,
+    check_shape,
+    covariance,
+    is_tracer,
+)
+from icltheory._core import calculator
 from icltheory._precision import widened
 from icltheory._typing import Array, Float, Scalar
 from icltheory.noise import without_replacement_factor
 from icltheory.noise._routes import singular_values
 
-__all__ = ["anisotropic_term", "gaussian_kl", "held_out_term", "isotropic_term"]
+__all__ = [
+    "anisotropic_term",
+    "gaussian_kl",
+    "held_out_term",
+    "isotropic_term",
+    "ledoit_wolf_intensity",
+]
 
 
-@calculator
+def _definite(name, value, given):
+    """Checks a symmetric positive definite matrix."""
+    semi = covariance(name, value)
+    root = jnp.linalg.cholesky(jax.lax.stop_gradient(widened(value)))
+    regular = jnp.isfinite(jnp.sum(jnp.log(jnp.diagonal(root))))
+    if is_tracer(regular):
+        return regular & semi
+    if not regular:
+        expected = "a positive definite matrix"
+        raise ValueError(f"{name}: expected {expected}, got a singular one")
+    return semi
+
+
+def shots_of(pool: str) -> CheckLike:
+    """Returns the check of a whole number b of the N rows of another argument."""
+
+    def check(name, value, given):
+        N = np.shape(given[pool])[-2] if np.ndim(given[pool]) > 1 else np.inf
+        expected = f"an integer from 1 to N = {N}"
+        whole = np.issubdtype(np.result_type(value), np.integer)
+        if np.shape(value) or not whole:
+            raise ValueError(f"{name}: expected {expected}, got {value}")
+        return Check(lambda b: (b >= 1) & (b <= N), expected)(name, value)
+
+    return check
+
+
+@calculator(cov=covariance, prior_cov=_definite)
 def gaussian_kl(
     mean: Float[ArrayLike, "_d"],
     cov: Float[ArrayLike, "_d _d"],
     prior_mean: Float[ArrayLike, "_d"],
     prior_cov: Float[ArrayLike, "_d _d"],
 ) -> Scalar:
-    r"""Divergence of one Gaussian from another, the integrand of equation (16).
+    r"""Divergence of one Gaussian from another in nats, the integrand of equation (16).
 
     .. math::
         D(N(\mu, C) \,\|\, N(g, \Sigma)) = \tfrac12 \left[ \log\det\Sigma - \log\det C
@@ -31,15 +71,6 @@ def gaussian_kl(
         \right] .
 
     Infinite, not an error, where C is singular. Cost O(d^3).
-
-    Args:
-        mean: :math:`\mu`, ``(d,)``.
-        cov: C, ``(d, d)``.
-        prior_mean: g, ``(d,)``.
-        prior_cov: :math:`\Sigma`, ``(d, d)``, positive definite.
-
-    Returns:
-        The divergence in nats.
 
     Example:
         >>> import jax.numpy as jnp
@@ -49,37 +80,26 @@ def gaussian_kl(
 
     Source: Yao et al. (2024), Lemma 5 and equation (16).
     """
-    mean, cov, prior_mean, prior_cov = map(
-        jnp.asarray, (mean, cov, prior_mean, prior_cov)
-    )
     check_shape("mean", mean, ("d",))
     check_shape("prior_mean", prior_mean, mean.shape)
     return anisotropic_term(mean - prior_mean, cov, prior_cov) / 2
 
 
-@calculator
+@calculator(integers=("dim",))
 def isotropic_term(
     squared_distance: Real[ArrayLike, "..."],
     trace: Real[ArrayLike, "..."],
     log_det: Real[ArrayLike, "..."],
     dim: Real[ArrayLike, "..."],
 ) -> Float[Array, "*batch"]:
-    r"""Twice the divergence from the best isotropic prior, equation (17).
+    r"""Twice the divergence from the best isotropic prior in nats, equation (17).
 
     .. math::
         T = d \log \frac{\|G - \tilde g\|^2 + \operatorname{tr} C}{d} - \log\det C ,
 
     non-negative, and unchanged by :math:`G \to a G,\ C \to a^2 C`: a smaller gradient
-    alone does not make it smaller.
-
-    Args:
-        squared_distance: :math:`\|G - \tilde g\|^2`, or its expectation.
-        trace: :math:`\operatorname{tr} C`, or its expectation.
-        log_det: :math:`\log\det C` on the support, or its expectation; -inf gives inf.
-        dim: Dimension d; 0 gives 0.
-
-    Returns:
-        T in nats.
+    alone does not make it smaller. Distance, trace and log-determinant (on the support)
+    may be expectations; a log-determinant of -inf gives inf, and d = 0 gives 0.
 
     Example:
         >>> float(isotropic_term(0.0, 3.0, 0.0, 3))
@@ -94,29 +114,23 @@ def isotropic_term(
     return jnp.where(dim == 0, 0, dim * jnp.log(safe) - jnp.asarray(log_det))
 
 
-@calculator
+@calculator(cov=covariance, prior_cov=_definite)
 def anisotropic_term(
     difference: Float[ArrayLike, "_d"],
     cov: Float[ArrayLike, "_d _d"],
     prior_cov: Float[ArrayLike, "_d _d"],
 ) -> Scalar:
-    r"""Twice the divergence from a Gaussian prior with any covariance.
+    r"""Twice the divergence from a Gaussian prior with any covariance, in nats.
 
     .. math::
         T = \log\det\Sigma - \log\det C - d
-        + \operatorname{tr} \Sigma^{-1} \big( C + \delta \delta^\top \big) .
+        + \operatorname{tr} \Sigma^{-1} \big( C + \delta \delta^\top \big) , \qquad
+        \delta = G - \tilde g .
 
     Averaged over :math:`G_t, C_t` given :math:`W_{t-1}`, it is least for
     :math:`\Sigma = E [C_t + \delta_t \delta_t^\top]` and :math:`\tilde g_t = E G_t`.
-    Cost O(d^3).
-
-    Args:
-        difference: :math:`\delta = G - \tilde g`, ``(d,)``.
-        cov: C, ``(d, d)``.
-        prior_cov: :math:`\Sigma`, ``(d, d)``, positive definite.
-
-    Returns:
-        T in nats; inf where C is singular up to rounding in coordinates of the prior.
+    Infinite where C is singular up to rounding in coordinates of the prior. Cost
+    O(d^3).
 
     Example:
         >>> import jax.numpy as jnp
@@ -128,16 +142,9 @@ def anisotropic_term(
     """
     delta, C, Sigma = map(widened, (difference, cov, prior_cov))
     check_shape("difference", delta, ("d",))
-    check_covariance("cov", C, len(delta))
-    check_covariance("prior_cov", Sigma, len(delta))
+    check_shape("cov", C, (len(delta), len(delta)))
+    check_shape("prior_cov", Sigma, C.shape)
     root = jnp.linalg.cholesky(Sigma)
-    check_values(
-        "prior_cov",
-        jnp.sum(jnp.log(jnp.diagonal(root))),
-        jnp.isfinite,
-        "a positive definite matrix",
-        "a singular one",
-    )
     whitened = jax.scipy.linalg.solve_triangular(root, C, lower=True)
     both = jax.scipy.linalg.solve_triangular(root, whitened.T, lower=True)
     step = jax.scipy.linalg.solve_triangular(root, delta[:, None], lower=True)
@@ -168,28 +175,20 @@ def _term(values: Array, floor: Array, step: Array) -> Array:
     return jnp.sum(values) - len(values) - jnp.sum(logs) + jnp.sum(step**2)
 
 
-@calculator
+@calculator(static=("held_out",), integers=("shots",), shots=shots_of("z"))
 def held_out_term(
     z: Float[ArrayLike, "_N _d"], shots: Real[ArrayLike, ""], held_out: int
 ) -> Scalar:
-    r"""Twice the divergence from a prior fitted to part of the demonstrations.
+    r"""Twice the divergence from a prior fitted to part of the demonstrations, in nats.
 
     .. math::
         P_t = N\!\Big( G_J ,\; \Sigma_J \Big[ \frac{N - b}{b N} + \frac1M - \frac1N
         \Big] \Big) ,
 
     with the mean :math:`G_J` and the unbiased covariance :math:`\Sigma_J` of the first
-    M of the N gradients. No population quantity is needed. The error is then at most
-    :math:`\sqrt{R^2 / (N - M) \cdot \sum_t E\, T_t}`.
-
-    Args:
-        z: Per-demonstration gradients :math:`z_i` with :math:`\frac1N \sum_i z_i = G`,
-            in coordinates of the support, ``(N, d)``.
-        shots: Number b of demonstrations in the prompt.
-        held_out: Number M that the prior sees, with d < M < N.
-
-    Returns:
-        T in nats.
+    M = ``held_out`` of the N gradients :math:`z_i`, in coordinates of the support and
+    with mean G, for d < M < N and b = ``shots``. The error is then at most
+    :math:`\sqrt{R^2 / (N - M) \cdot \sum_t E\, T_t}`, without population quantities.
 
     Example:
         >>> import jax
@@ -202,26 +201,27 @@ def held_out_term(
     """
     z = widened(z)
     check_shape("z", z, ("N", "d"))
-    check_held_out(held_out, *z.shape)
-    return held_out_divergence(z, shots, held_out, jnp.zeros(z.shape[1], z.dtype))
+    check_held_out(held_out, z.shape[0])
+    if held_out <= z.shape[1]:
+        raise ValueError(
+            "held_out: expected more demonstrations than the dimension, "
+            f"{z.shape[1]}, got {held_out}"
+        )
+    kappa = without_replacement_factor(z.shape[0], shots)
+    return held_out_divergence(z, kappa, held_out, jnp.zeros(z.shape[1], z.dtype))
 
 
-def check_held_out(held_out, N, d) -> None:
-    """Raises unless d < M < N."""
+def check_held_out(held_out, N) -> None:
+    """Raises unless M is a whole number below N."""
     check_positive_int("held_out", held_out)
-    expected = f"M < N = {N} demonstrations"
     if held_out >= N:
+        expected = f"M < N = {N} demonstrations"
         raise ValueError(f"held_out: expected {expected}, got {held_out}")
-    known = concrete(d)
-    dim = "" if known is None else f", {int(known)}"
-    expected = f"more demonstrations than the dimension{dim}"
-    check_values("held_out", d, lambda d: d < held_out, expected, f"{held_out}")
 
 
-def held_out_divergence(z, shots, held_out, padding):
+def held_out_divergence(z, kappa, held_out, padding):
     """Divergence from a held-out prior; ``padding`` is 1 for unused coordinates."""
-    N = z.shape[0]
-    kappa = without_replacement_factor(N, shots).astype(z.dtype)
+    N, kappa = z.shape[0], kappa.astype(z.dtype)
     seen, pad = z[:held_out], jnp.diag(padding)
     excess = kappa * (N - 1) / N + 1 / held_out - 1 / N
     prior = jnp.concatenate([centred_rows(seen, excess / (held_out - 1)), pad])
@@ -233,3 +233,42 @@ def held_out_divergence(z, shots, held_out, padding):
 def centred_rows(z: Array, factor: Array) -> Array:
     """Rows whose Gram matrix is ``factor`` times the scatter matrix of z."""
     return jnp.sqrt(factor) * (z - jnp.mean(z, axis=-2, keepdims=True))
+
+
+@calculator(integers=("dim",))
+def ledoit_wolf_intensity(
+    sample_eigenvalues: Float[ArrayLike, "*batch _N"],
+    deviations: Float[ArrayLike, "*batch _N"],
+    dim: Real[ArrayLike, "..."],
+) -> Float[Array, "*batch"]:
+    r"""Ledoit-Wolf shrinkage intensity for the sample covariance of N centred rows.
+
+    .. math::
+        \rho = \frac{\min(\beta^2, \delta^2)}{\delta^2} , \qquad
+        \delta^2 = \frac{\|S\|_F^2 - d \mu^2}{d} , \qquad
+        \beta^2 = \frac{\sum_i \|\tilde z_i\|^4 - N \|S\|_F^2}{N^2 d} , \qquad
+        \mu = \operatorname{tr} S / d ,
+
+    with :math:`S = \frac1N \sum_i \tilde z_i \tilde z_i^\top` in dimension d = ``dim``
+    and ``deviations`` :math:`\|\tilde z_i\|^2`. The shrunken covariance is
+    :math:`(1 - \rho) S + \rho \mu 1`; :math:`\rho` is 1 where S is a multiple of 1.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> z = jnp.array([[1.0, 0.0], [-1.0, 0.0]])
+        >>> S = z.T @ z / 2
+        >>> values = jnp.linalg.eigvalsh(S)
+        >>> float(ledoit_wolf_intensity(values, jnp.sum(z**2, 1), 2))
+        0.0
+
+    Source: Ledoit and Wolf (2004), lemmas 3.2 to 3.4.
+    """
+    values, deviations = jnp.asarray(sample_eigenvalues), jnp.asarray(deviations)
+    d, N = jnp.asarray(dim), deviations.shape[-1]
+    square = jnp.sum(values**2, axis=-1)
+    mu = jnp.sum(values, axis=-1) / d
+    delta = (square - d * mu**2) / d
+    beta = (jnp.sum(deviations**2, axis=-1) - N * square) / (N**2 * d)
+    equal = delta <= 0
+    ratio = jnp.clip(beta / jnp.where(equal, 1, delta), 0, 1)
+    return jnp.where(equal, 1, ratio)

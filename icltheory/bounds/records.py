@@ -3,10 +3,11 @@
 import html
 from typing import NamedTuple
 
+import equinox as eqx
 import numpy as np
 
 from icltheory._checks import concrete
-from icltheory._pytree import pytree, static_field
+from icltheory._core import Record
 from icltheory._typing import Array, Bool, Float, Int, Scalar
 
 __all__ = ["REASONS", "Assumption", "Bound"]
@@ -47,26 +48,22 @@ class Assumption(NamedTuple):
     holds: bool | None
 
 
-@pytree
-class Bound:
+class Bound(Record):
     r"""A bound on the expected generalisation error, term by term.
 
     .. math:: value = \sqrt{\frac{R^2}{N'} \sum_{t=1}^L T_t} ,
 
     N' = N, or N - M with a prior that has seen M demonstrations. Infinity is a value.
 
-    Three things are told apart. ``assumptions`` says what the theorem assumes and
-    whether it holds here. ``value`` is an estimate: its expectations are means over the
-    prompts, with a ``standard_error``, and ``bias`` says on which side it tends to lie.
-    ``upper`` is an approximate confidence limit: the bound with the true expectations
-    lies below it in a share ``confidence`` of samples of prompts, if these are many
-    enough for Student's limits. They are not where rare prompts decide the means, as
-    for several layers of large weights, since :math:`G_t` is a polynomial in the tokens
-    of a degree that triples with each layer. Then ``value``, ``standard_error`` and
-    ``upper`` are all too small; a large ``largest_share`` is a sign of it. Nor are they
-    with a prior that has seen M < m_t + 30 demonstrations: of 64 prompts with Gaussian
-    gradients in 5 dimensions, 56, 22, 14, 10 and 8 % of limits at confidence 95 % lie
-    below the truth for M - m = 3, 4, 6, 10 and 20 or more.
+    ``value`` is an estimate: its expectations are means over the prompts. ``upper`` is
+    an approximate limit: the bound with the true expectations lies below it in a share
+    ``confidence`` of samples of prompts, if these are enough for Student's limits. They
+    are not where rare prompts decide the means, as for several layers of large weights:
+    :math:`G_t` is a polynomial in the tokens of a degree that triples with each layer.
+    Then ``value``, ``standard_error`` and ``upper`` are all too small; a large
+    ``largest_share`` is a sign of it. Nor are they with M < m_t + 30: of 64 prompts
+    with Gaussian gradients in 5 dimensions, 56, 22, 14, 10 and 8 % of limits at
+    confidence 95 % lie below the truth for M - m = 3, 4, 6, 10 and 20 or more.
 
     Args:
         value: The bound in units of the loss.
@@ -80,12 +77,12 @@ class Bound:
             ``(L,)``.
         dim: Dimension in which the terms were computed, ``(L,)``.
         upper: One-sided confidence limit of the value: Student's limits of both
-            expectations in every layer, by a union bound; NaN for one prompt, with
-            ``log="inside"``, and for a prior with a covariance where it or its mean is
-            fitted to the prompts: a function gives one that is fitted to others.
+            expectations in every layer, by a union bound; NaN for one prompt, with the
+            logarithm inside the expectation, and for a prior with a covariance where it
+            or its mean is fitted to the prompts.
         largest_share: Largest share of one prompt in the mean of
             :math:`\|G_t - \tilde g_t\|_F^2 + \operatorname{tr} C_t`, ``(L,)``; in the
-            mean of the terms for other priors and with ``log="inside"``.
+            mean of the terms for other priors and with the logarithm inside.
         degenerate: Number of prompts where the rank of :math:`C_t` is below
             min(N - 1, m_t), ``(L,)``.
         confidence: Confidence level of ``upper``.
@@ -108,11 +105,11 @@ class Bound:
     upper: Scalar
     largest_share: Float[Array, " L"]
     degenerate: Int[Array, " L"]
-    confidence: float = static_field(default=0.95)
-    bias: str = static_field(default="")
-    assumptions: tuple[Assumption, ...] = static_field(default=())
-    num_prompts: int = static_field(default=1)
-    held_out: int | None = static_field(default=None)
+    confidence: float = eqx.field(static=True, default=0.95)
+    bias: str = eqx.field(static=True, default="")
+    assumptions: tuple[Assumption, ...] = eqx.field(static=True, default=())
+    num_prompts: int = eqx.field(static=True, default=1)
+    held_out: int | None = eqx.field(static=True, default=None)
 
     @property
     def failing(self) -> tuple[str, ...]:

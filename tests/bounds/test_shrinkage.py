@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from icltheory.attention import LinearAttentionStack
-from icltheory.bounds import generalization_bound, ledoit_wolf_intensity
+from icltheory.bounds import isotropic_bound, ledoit_wolf_intensity, noisy_steps
 from icltheory.noise import noise_covariance, noise_spectrum
 from tests import oracles
 
@@ -52,10 +52,7 @@ def test_the_bound_with_ledoit_wolf_is_that_of_the_shrunken_covariance():
     square = np.sum(g.sum(axis=0) ** 2)
     expected = 9 * np.log((square + np.trace(shrunk)) / 9)
     expected -= np.linalg.slogdet(shrunk)[1]
-    choice = {"dim": "ambient", "jitter": "ledoit_wolf"}
-    bound = jax.jit(generalization_bound, static_argnames=tuple(choice))(
-        stack, H, 4, 1.0, **choice
-    )
+    bound = isotropic_bound(noisy_steps(stack, H, 4).ambient().shrunken(), 1.0)
     assert abs(float(bound.terms[0]) / expected - 1) < 1e-10
     assert any("without jitter" in text for text in bound.failing)
     deviations = np.asarray(jax.jit(noise_spectrum)(stack, H, 4).deviations)[0]

@@ -11,23 +11,36 @@ import scipy.special
 import scipy.stats
 
 from icltheory.attention import LinearAttentionStack
-from icltheory.bounds import AS_PRINTED, generalization_bound, isotropic_term
-from icltheory.bounds._prompt import Sample, noisy_paths
-from icltheory.bounds.generalization import _BIAS, _FITTED_BIAS
-from icltheory.bounds.records import REASONS
+from icltheory.bounds import (
+    REASONS,
+    anisotropic_bound,
+    held_out_bound,
+    isotropic_bound,
+    isotropic_term,
+    log_inside_bound,
+    noisy_steps,
+    printed_bound,
+)
+from icltheory.bounds.theorem import _BIAS, _FITTED_BIAS
 from icltheory.constructions import gradient_descent
 from icltheory.noise import noise_spectrum, noisy_trajectory, support_dims
 from icltheory.regression.tasks import LinearRegression
 from icltheory.trajectory import implicit_gd
-from icltheory.trajectory._recursion import Learner
 
 STACK = gradient_descent(jnp.array([0.5]), d_in=2)
-bound_of = jax.jit(
-    lambda H, **options: generalization_bound(
-        STACK, H, 20, 1.0, scale=1 / 40, **options
-    ),
-    static_argnames=("prior", "log", "confidence", "held_out", "center"),
-)
+
+
+def steps_of(H, stack=STACK, **options):
+    return noisy_steps(stack, H, 20, scale=1 / 40, **options)
+
+
+def bound_of(H, form=isotropic_bound, **options):
+    return form(steps_of(H), 1.0, **options)
+
+
+def centred_bound(steps, R, **options):
+    """With the mean of the gradients as the prior's centre."""
+    return isotropic_bound(steps.centred("mean"), R, **options)
 
 
 def pools(seed, number):
@@ -43,29 +56,30 @@ def of_one(layer, W):
 
 
 @functools.cache
-def truth(**options):
+def truth(form=isotropic_bound):
     """The bound with the expectations over 20,000 prompts."""
-    return float(bound_of(pools(0, 20_000), **options).value)
+    return float(bound_of(pools(0, 20_000), form).value)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("confidence", [0.95, 0.6])
-@pytest.mark.parametrize("center", ["zero", "mean"])
-def test_the_limit_lies_above_the_truth_as_often_as_it_says(center, confidence):
+@pytest.mark.parametrize("form", [isotropic_bound, centred_bound])
+def test_the_limit_lies_above_the_truth_as_often_as_it_says(form, confidence):
     limits = [
-        float(bound_of(pools(seed, 40), confidence=confidence, center=center).upper)
+        float(bound_of(pools(seed, 40), form, confidence=confidence).upper)
         for seed in range(1, 401)
     ]
-    share = np.mean(np.array(limits) >= truth(center=center))
+    share = np.mean(np.array(limits) >= truth(form))
     # Student's limits of a skewed mean are approximate; the union bound makes up for it
     assert share > confidence - 3 * (confidence * (1 - confidence) / 400) ** 0.5
 
 
 @pytest.mark.parametrize(
-    "log", ["outside", pytest.param("inside", marks=pytest.mark.slow)]
+    "form",
+    [isotropic_bound, pytest.param(log_inside_bound, marks=pytest.mark.slow)],
 )
-def test_the_standard_error_is_the_spread_over_samples_of_prompts(log):
-    found = [bound_of(pools(seed, 200), log=log) for seed in range(1, 201)]
+def test_the_standard_error_is_the_spread_over_samples_of_prompts(form):
+    found = [bound_of(pools(seed, 200), form) for seed in range(1, 201)]
     spread = np.std([float(bound.value) for bound in found], ddof=1)
     typical = np.mean([float(bound.standard_error) for bound in found])
     # The spread of 200 samples has a relative error of 1 / 20.
@@ -75,10 +89,8 @@ def test_the_standard_error_is_the_spread_over_samples_of_prompts(log):
 def test_two_prompts_have_a_standard_error():
     """That of a mean of two terms, times the slope of the root."""
     H = pools(5, 2)
-    held = {"prior": "held_out", "held_out": 30}
     both, *each = (
-        generalization_bound(STACK, one, 20, 1.0, scale=1 / 40, **held)
-        for one in (H, H[:1], H[1:])
+        bound_of(one, held_out_bound, held_out=30) for one in (H, H[:1], H[1:])
     )
     first, second = (float(one.terms[0]) for one in each)
     expected = abs(first - second) / 2 / (2 * 10 * float(both.value))
@@ -100,7 +112,7 @@ def student(values, confidence):
 def test_the_limit_is_that_of_both_expectations_of_every_layer_at_once():
     """The level is split evenly among E[A_1] and E[A_2] of all layers."""
     H = pools(3, 30)
-    bound = generalization_bound(TWO, H, 20, 1.0, scale=1 / 40, confidence=0.9)
+    bound = isotropic_bound(steps_of(H, TWO), 1.0, confidence=0.9)
     spectrum = jax.vmap(lambda one: noise_spectrum(TWO, one, 20, scale=1 / 40))(H)
     G = jax.vmap(lambda one: implicit_gd(TWO, one, scale=1 / 40).G)(H)
     A_1 = np.sum(np.square(G), axis=(2, 3)) + spectrum.trace
@@ -116,12 +128,10 @@ def test_the_limit_is_that_of_both_expectations_of_every_layer_at_once():
 
 
 def test_the_limit_of_a_held_out_prior_is_that_of_every_layer_at_once():
-    H, held = pools(3, 30), {"prior": "held_out", "held_out": 30}
+    H = pools(3, 30)
 
     def bound(H):
-        return generalization_bound(
-            TWO, H, 20, 1.0, scale=1 / 40, confidence=0.9, **held
-        )
+        return held_out_bound(steps_of(H, TWO), 1.0, 30, confidence=0.9)
 
     each = np.asarray(jax.vmap(lambda one: bound(one).terms)(H))
     limits = student(each, 1 - 0.1 / 2)[0]
@@ -166,13 +176,12 @@ def gaussian_pools(key, number):
 )
 def test_limits_of_held_out_priors_hold_from_30_demonstrations_on(beyond, least, most):
     """Of 1,000 samples of 64 prompts, at confidence 95 %."""
-    options = {"prior": "held_out", "held_out": 2 + beyond, "scale": 1 / 40}
 
     @jax.jit
     @jax.vmap
     def limit(key):
         H = gaussian_pools(key, 64)
-        return generalization_bound(STACK, H, 20, 1.0, **options).upper
+        return held_out_bound(steps_of(H), 1.0, 2 + beyond).upper
 
     limits = limit(jax.random.split(jax.random.key(0), 1000))
     truth = (held_out_mean(2, 40, 20, 2 + beyond) / (38 - beyond)) ** 0.5
@@ -183,7 +192,7 @@ def test_limits_of_held_out_priors_hold_from_30_demonstrations_on(beyond, least,
 def test_few_held_out_demonstrations_give_infinity_or_a_remark():
     H = gaussian_pools(jax.random.key(0), 64)
     infinite, finite, many = (
-        bound_of(H, prior="held_out", held_out=M) for M in (4, 5, 32)
+        bound_of(H, held_out_bound, held_out=M) for M in (4, 5, 32)
     )
     assert infinite.value == infinite.upper == np.inf
     assert infinite.reason.startswith("layer 0: M = 4 <= m + 2 = 4: the mean over")
@@ -203,11 +212,11 @@ def test_the_bias_has_the_direction_it_says():
 
 
 @pytest.mark.parametrize(
-    "options", [{"prior": "anisotropic"}, {"prior": of_one, "center": "mean"}]
+    "options", [{}, {"center": "mean"}, {"prior": of_one, "center": "mean"}]
 )
 def test_a_prior_that_is_fitted_to_the_prompts_has_no_limit(options):
     """Of 64 prompts up to 41 % of them would lie below the bound."""
-    bound = bound_of(pools(1, 8), **options)
+    bound = bound_of(pools(1, 8), anisotropic_bound, **options)
     assert np.isfinite(bound.value)
     assert np.isnan(bound.upper)
     assert "biased low, with no limit: the prior is fitted" in bound.summary()
@@ -221,27 +230,29 @@ FIXED = "the prior is fixed before the prompts are drawn"
 
 
 @pytest.mark.parametrize(
-    ("options", "failing", "bias"),
+    ("options", "form", "failing", "bias"),
     [
-        ({}, (), _BIAS),
-        ({"stack": TWO}, (PATH,), _BIAS),
-        ({"stack": TWO, "key": jax.random.key(0)}, (), _BIAS),
-        ({"jitter": 0.1}, (JITTER,), _BIAS),
-        ({"log": "inside"}, (OUTSIDE,), ""),
-        ({"center": "mean"}, (FIXED,), _BIAS),
-        ({"prior": "anisotropic"}, (FIXED,), _FITTED_BIAS),
-        ({"prior": of_one}, (), ""),
-        ({"prior": of_one, "center": "mean"}, (FIXED,), _FITTED_BIAS),
-        ({"prior": "held_out", "held_out": 10}, (), ""),
-        ({**AS_PRINTED}, (OUTSIDE,), ""),
-        ({"H": pools(1, 1)}, (), ""),
+        ({}, isotropic_bound, (), _BIAS),
+        ({"stack": TWO}, isotropic_bound, (PATH,), _BIAS),
+        ({"stack": TWO, "key": jax.random.key(0)}, isotropic_bound, (), _BIAS),
+        ({}, lambda s, R: isotropic_bound(s.jittered(0.1), R), (JITTER,), _BIAS),
+        ({}, log_inside_bound, (OUTSIDE,), ""),
+        ({}, centred_bound, (FIXED,), _BIAS),
+        ({}, anisotropic_bound, (FIXED,), _FITTED_BIAS),
+        ({}, functools.partial(anisotropic_bound, prior=of_one), (), ""),
+        (
+            {},
+            functools.partial(anisotropic_bound, prior=of_one, center="mean"),
+            (FIXED,),
+            _FITTED_BIAS,
+        ),
+        ({}, functools.partial(held_out_bound, held_out=10), (), ""),
+        ({}, printed_bound, (OUTSIDE,), ""),
+        ({"H": pools(1, 1)}, isotropic_bound, (), ""),
     ],
 )
-def test_assumptions_that_fail_are_named_and_no_others(options, failing, bias):
-    options = {"stack": STACK, "H": pools(1, 4), **options}
-    bound = generalization_bound(
-        shots=20, subgaussian_scale=1.0, scale=1 / 40, **options
-    )
+def test_assumptions_that_fail_are_named_and_no_others(options, form, failing, bias):
+    bound = form(steps_of(**{"H": pools(1, 4), **options}), 1.0)
     assert bound.failing == failing
     assert bound.is_bound == (not failing)
     assert bound.bias == bias
@@ -271,25 +282,32 @@ def test_each_remark_of_the_summary_has_its_condition(changes, words, said):
 
 GENERIC = LinearAttentionStack(*np.random.default_rng(1).normal(size=(3, 1, 3, 3)))
 DRAWN = np.random.default_rng(0).normal(size=(2, 12, 3))
+
+
+def nothing(layer, W):
+    """The covariance of a prior that covers no space."""
+    return jnp.zeros((9, 9))
+
+
 EXACT = np.concatenate([DRAWN[..., :2], DRAWN[..., :2].sum(-1, keepdims=True)], -1)
 
 
 @pytest.mark.parametrize(
-    ("code", "H", "shots", "options"),
+    ("code", "H", "shots", "form"),
     [
-        (0, DRAWN, 5, {}),
-        (1, DRAWN, 5, {"dim": "ambient"}),
-        (2, DRAWN[:, :6], 5, {}),
-        (3, DRAWN, 12, {}),
-        (4, EXACT, 5, {}),
-        (5, DRAWN * 1e120, 5, {}),
-        (6, DRAWN, 5, {"prior": lambda layer, W: jnp.zeros((9, 9))}),
-        (7, DRAWN, 5, {"prior": "held_out", "held_out": 8}),
+        (0, DRAWN, 5, isotropic_bound),
+        (1, DRAWN, 5, lambda steps, R: isotropic_bound(steps.ambient(), R)),
+        (2, DRAWN[:, :6], 5, isotropic_bound),
+        (3, DRAWN, 12, isotropic_bound),
+        (4, EXACT, 5, isotropic_bound),
+        (5, DRAWN * 1e120, 5, isotropic_bound),
+        (6, DRAWN, 5, functools.partial(anisotropic_bound, prior=nothing)),
+        (7, DRAWN, 5, functools.partial(held_out_bound, held_out=8)),
     ],
 )
-def test_every_reason_of_an_infinite_term(code, H, shots, options):
+def test_every_reason_of_an_infinite_term(code, H, shots, form):
     """Six dimensions of the support, of nine."""
-    bound = generalization_bound(GENERIC, H, shots, 1.0, scale=1 / 12, **options)
+    bound = form(noisy_steps(GENERIC, H, shots, scale=1 / 12), 1.0)
     assert bound.reason_code.tolist() == [code]
     assert np.isfinite(bound.value) == np.isfinite(bound.upper) == (code == 0)
     words = REASONS[code].split("{")[0]
@@ -308,7 +326,8 @@ def test_the_summary_tells_the_three_apart():
     exact[..., 2] = exact[..., :2].sum(-1)
     W = np.random.default_rng(1).standard_normal((3, 1, 3, 3))
     stack = LinearAttentionStack(*W)
-    infinite = generalization_bound(stack, exact, 5, 1.0, scale=1 / 12).summary()
+    steps = noisy_steps(stack, exact, 5, scale=1 / 12)
+    infinite = isotropic_bound(steps, 1.0).summary()
     assert "layer 0: rank 3 < min(N - 1, m = 6) in 3 of 3 prompts" in infinite
     assert "add label noise" in infinite
 
@@ -317,15 +336,20 @@ def test_wide_weights_are_counted_as_far_as_the_bound_needs():
     rng = np.random.default_rng(2)
     W = rng.normal(size=(3, 1, 520, 520)).astype(np.float32) / 520
     H = rng.normal(size=(5, 520)).astype(np.float32)
-    bound = generalization_bound(LinearAttentionStack(*W), H, 2, 1.0, scale=1 / 5)
+    steps = noisy_steps(LinearAttentionStack(*W), H, 2, scale=1 / 5)
+    bound = isotropic_bound(steps, 1.0)
     assert np.isinf(bound.value)
     assert bound.support_dim.tolist() == [5]
     assert "rank 4 < m >= 5" in bound.reason
+    assert np.isfinite(isotropic_bound(steps.ambient().jittered(0.1), 1.0).value)
+    message = r"support_dims: expected noise.support_dims\(stack\)"
+    with pytest.raises(ValueError, match=message):
+        steps.jittered(0.1)  # m is not known
 
 
 def test_dimensions_of_the_support_can_be_handed_over():
     H, m = pools(1, 40), support_dims(STACK)
-    given = bound_of(H, support_dims=m)
+    given = isotropic_bound(steps_of(H, support_dims=m), 1.0)
     np.testing.assert_array_equal(given.terms, bound_of(H).terms)
     spectrum = noise_spectrum(STACK, H[0], 20, support_dims=m + 1)
     assert spectrum.support_dim.tolist() == (m + 1).tolist()
@@ -340,8 +364,8 @@ def test_dimensions_below_the_rank_are_refused():
     H = rng.normal(size=(6, 20, 4))
 
     def value(m):
-        bound = generalization_bound(stack, H, 10, 1.0, scale=1 / 20, support_dims=m)
-        return bound.value
+        steps = noisy_steps(stack, H, 10, scale=1 / 20, support_dims=m)
+        return isotropic_bound(steps, 1.0).value
 
     assert np.isfinite(value(np.array([10, 10])))
     wrong = np.array([10, 5])
@@ -362,7 +386,7 @@ def test_few_prompts_say_too_little_of_deep_stacks_of_large_weights():
 
     def bound(seed, number):
         H, _ = task.sample(jax.random.key(seed), 40, number).tokens()
-        return generalization_bound(stack, H, 10, 1.0, scale=1 / 40)
+        return isotropic_bound(noisy_steps(stack, H, 10, scale=1 / 40), 1.0)
 
     few = [bound(seed, 64) for seed in range(100, 112)]
     assert sum("one of 64 prompts is" in one.summary() for one in few) >= 10
@@ -383,7 +407,7 @@ def test_exactly_linear_labels_make_the_bound_of_generic_weights_infinite():
 
     def value(R, size):
         H = linear + size * noise
-        bound = generalization_bound(generic, H, 10, R, scale=1 / 30)
+        bound = isotropic_bound(noisy_steps(generic, H, 10, scale=1 / 30), R)
         return bound.value, bound
 
     of = jax.jit(jax.grad(value, argnums=(0, 1), has_aux=True))
@@ -414,8 +438,7 @@ def test_noisy_paths_are_the_weights_before_each_layer():
     stack = LinearAttentionStack(*rng.normal(size=(3, 3, 2, 2)) / 2)
     H = jnp.asarray(rng.normal(size=(2, 5, 2)))
     key = jax.random.key(4)
-    learner = Learner(stack, "shared", jnp.asarray(1.0))
-    found = noisy_paths(key, Sample(learner, H, 3, None, None))
+    found = noisy_steps(stack, H, 3, key=key).W
     for got, one, own in zip(found, H, jax.random.split(key, 2), strict=True):
         path = noisy_trajectory(own, stack, one, 3)
         np.testing.assert_allclose(got[1:], path.W[:-1], rtol=1e-10, atol=1e-12)

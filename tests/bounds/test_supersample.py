@@ -9,8 +9,8 @@ import pytest
 
 from icltheory import bounds, constructions
 from icltheory.attention import SoftmaxAttentionStack
-from icltheory.bounds.supersample._estimates import information_limit, mean_limit
-from icltheory.bounds.supersample.evaluated import _WEIGHTS
+from icltheory.bounds._pairs import information_limit, mean_limit
+from icltheory.bounds.supersample import _WEIGHTS
 from icltheory.models import GPT2, LinearStack
 from icltheory.regression import predictors, tasks
 
@@ -60,7 +60,7 @@ def test_a_memory_has_no_loss_on_its_own_demonstrations():
     losses, chosen = bounds.supersample_losses(KEY, nearest, TASK, N, B, LOSS)
     own = np.take_along_axis(np.asarray(losses), np.asarray(chosen)[..., None], 2)
     assert np.max(own) < 1e-12  # a weighted mean of labels with the weights 1 and 0
-    bound = bounds.weighted_bound(losses, chosen, levels=16)
+    bound = bounds.supersample_bounds(losses, chosen, levels=16).weighted
     assert bound.error > 0.3
     assert bound.value >= bound.error
 
@@ -108,7 +108,7 @@ def test_a_sampler_and_labels_of_signs():
     )
     assert np.all(losses == 0)
     assert set(np.unique(chosen)) == {0, 1}
-    bound = bounds.loss_difference_bound(losses, chosen)
+    bound = bounds.supersample_bounds(losses, chosen).difference
     assert bound.error == bound.value == 0
     assert 0 < bound.upper < 1
 
@@ -116,7 +116,7 @@ def test_a_sampler_and_labels_of_signs():
 def test_losses_of_few_values_are_used_as_they_are():
     losses = np.random.default_rng(0).choice([0.0, 0.3, 0.6, 1.0], (500, 2, 2))
     coins = np.zeros((500, 2))
-    bound = bounds.loss_difference_bound(losses, coins)
+    bound = bounds.supersample_bounds(losses, coins).difference
     assert abs(bound.error - np.mean(losses[..., 1] - losses[..., 0])) < 1e-12
     # 0.6 - 0.3 and 0.3 - 0 are one value of the difference.
     signs = np.rint(10 * (losses[:, 0, 1] - losses[:, 0, 0])).astype(int)
@@ -127,13 +127,14 @@ def test_losses_of_few_values_are_used_as_they_are():
     assert bound.standard_error == pytest.approx(spread / 500**0.5, rel=1e-12)
 
 
-@pytest.mark.parametrize("form", [bounds.loss_difference_bound, bounds.weighted_bound])
+@pytest.mark.parametrize("form", ["difference", "variance", "optimal", "weighted"])
 def test_bounds_in_float32(form):
     losses = np.random.default_rng(0).random((400, 3, 2))
     coins = np.zeros((400, 3))
-    wide = form(losses, coins, levels=16)
+    wide = getattr(bounds.supersample_bounds(losses, coins, levels=16), form)
     with jax.enable_x64(False):
-        short = form(losses.astype(np.float32), coins, levels=16)
+        low = bounds.supersample_bounds(losses.astype(np.float32), coins, levels=16)
+    short = getattr(low, form)
     assert short.value.dtype == jnp.float32
     assert abs(short.value / wide.value - 1) < 1e-4
     assert abs(short.upper / wide.upper - 1) < 1e-4
@@ -149,10 +150,11 @@ def test_no_coin_has_more_information_than_log_2():
     assert information_limit(jnp.log(2.0), 10, jnp.asarray(3.0)) == np.log(2)
 
 
+@pytest.mark.usefixtures("as_for_a_user")
 def test_what_is_refused():
     losses, coins = np.zeros((3, 2, 2)), np.zeros((3, 2))
     many = np.linspace(0, 1, 60).reshape(15, 2, 2)
-    bound = bounds.loss_difference_bound
+    bound = bounds.supersample_bounds
     for call, message in (
         (lambda: bound(losses + 2, coins), "losses: expected a value in"),
         (lambda: bound(losses, coins + 2), "chosen: expected 0 or 1"),
@@ -176,16 +178,9 @@ def test_limits_split_their_level_evenly_among_what_they_estimate():
     rng = np.random.default_rng(0)
     losses, coins = rng.choice([0.0, 0.4, 1.0], (200, 2, 2)), np.zeros((200, 2))
     first, difference = losses[..., 0], losses[..., 1] - losses[..., 0]
-    found = {
-        form: form(losses, coins, confidence=0.9)
-        for form in (
-            bounds.loss_difference_bound,
-            bounds.variance_bound,
-            bounds.optimal_difference_bound,
-            bounds.weighted_bound,
-            bounds.binary_kl_bound,
-        )
-    }
+    every = bounds.supersample_bounds(losses, coins, confidence=0.9)
+    forms = ("difference", "variance", "optimal", "weighted", "binary_kl")
+    found = {form: getattr(every, form) for form in forms}
     informations = (
         information_limit(one.information.mean(), 200, jnp.log(parts / 0.1))
         for one, parts in zip(found.values(), (1, 2, 2, 2, 2), strict=True)

@@ -25,7 +25,7 @@ from experiments.bound_vs_error.simulate import (
     printed_bound,
     replicate,
 )
-from icltheory.bounds import AS_PRINTED, generalization_bound
+from icltheory import bounds
 from icltheory.noise import noisy_trajectory
 
 # --- the population's side
@@ -92,7 +92,7 @@ def test_moments_of_the_gradients_are_those_of_gaussian_tokens():
 
 
 def dense_functions(learner, stack, shots):
-    """The population's centre and prior as generalization_bound takes them."""
+    """The population's centre and prior as anisotropic_bound takes them."""
 
     def center(layer, W):
         return population_moments(stack, layer, W, learner.task)[0].reshape(W.shape)
@@ -119,23 +119,21 @@ def test_theorem2_gives_the_bounds_of_the_replicates_on_the_same_draws(key):
     stack = learner.stack()
     H = jax.vmap(lambda k: draw_tokens(k, learner, N))(split[0])
     center, prior = dense_functions(learner, stack, b)
-    choices = {
-        "inside": {"numerator": "frobenius", "log": "inside"},
-        "frobenius": {"numerator": "frobenius"},
-        "exact": {},
-        "centred": {"center": center},
-        "anisotropic": {"center": center, "prior": prior},
-        "held_out_half": {"prior": "held_out", "held_out": 8},
-        "held_out_most": {"prior": "held_out", "held_out": 15},
-        "held_out_all_but_one": {"prior": "held_out", "held_out": 15},
-    }
 
     @jax.jit
     def all_values(H):
-        common = {"scale": 1 / N, "key": keys[1]}
+        steps = bounds.noisy_steps(stack, H, b, scale=1 / N, key=keys[1])
+        printed = steps.norm_product("frobenius")
+        given = {"center": center, "prior": prior}
         return {
-            name: generalization_bound(stack, H, b, 1.0, **common, **choice)
-            for name, choice in choices.items()
+            "inside": bounds.log_inside_bound(printed, 1.0),
+            "frobenius": bounds.isotropic_bound(printed, 1.0),
+            "exact": bounds.isotropic_bound(steps, 1.0),
+            "centred": bounds.isotropic_bound(steps.centred(center), 1.0),
+            "anisotropic": bounds.anisotropic_bound(steps, 1.0, **given),
+            "held_out_half": bounds.held_out_bound(steps, 1.0, 8),
+            "held_out_most": bounds.held_out_bound(steps, 1.0, 15),
+            "held_out_all_but_one": bounds.held_out_bound(steps, 1.0, 15),
         }
 
     assert held_out_sizes(N) == (8, 15, 15)
@@ -154,9 +152,8 @@ def test_the_printed_bound_is_infinite_by_both_routes(key):
     @jax.jit
     def as_printed(key):
         H = draw_tokens(key, learner, 8)
-        return generalization_bound(
-            learner.stack(), H, 4, 1.0, scale=1 / 8, **AS_PRINTED
-        )
+        steps = bounds.noisy_steps(learner.stack(), H, 4, scale=1 / 8)
+        return bounds.printed_bound(steps, 1.0)
 
     bound = as_printed(key)
     assert printed_bound(learner, row) == float(bound.value) == math.inf

@@ -9,25 +9,22 @@ import pytest
 from scipy import stats
 
 from icltheory import bounds
-from icltheory.bounds.supersample.evaluated import _shift
+from icltheory.bounds.supersample import _shift
 from icltheory.regression import predictors, tasks
 
-DIFFERENCE = (
-    bounds.loss_difference_bound,
-    bounds.variance_bound,
-    bounds.optimal_difference_bound,
-)
-BOTH = bounds.evaluated_bound, bounds.weighted_bound, bounds.binary_kl_bound
+FORMS = ("difference", "variance", "optimal", "evaluated", "weighted", "binary_kl")
+ABOVE = "weighted", "binary_kl"  # these bound the error, not its absolute value
 LEVELS, PROMPTS, PAIRS, LEARNERS = 3, 250, 2, 200
 GRID = np.arange(LEVELS) / (LEVELS - 1)
 
 
-@functools.partial(jax.jit, static_argnames=("forms", "levels"))
-def every(losses, chosen, forms=DIFFERENCE + BOTH, levels=LEVELS):
+@functools.partial(jax.jit, static_argnames="levels")
+def every(losses, chosen, levels=LEVELS):
     """Every bound of every learner, by its name."""
 
     def one(losses, chosen):
-        return {f.__name__: f(losses, chosen, levels=levels) for f in forms}
+        found = bounds.supersample_bounds(losses, chosen, levels=levels)
+        return {form: getattr(found, form) for form in FORMS}
 
     return jax.vmap(one)(losses, chosen)
 
@@ -88,7 +85,7 @@ def test_information_is_that_of_difference_and_coin():
     """By counting the joint law of difference and coin, both orders of each pair."""
     rng = np.random.default_rng(1)
     losses, coins = sample(rng, random_laws(rng)[:1])
-    bound = bounds.loss_difference_bound(losses[0], coins[0], levels=LEVELS)
+    bound = bounds.supersample_bounds(losses[0], coins[0], levels=LEVELS).difference
     for i in range(PAIRS):
         joint = {}
         for (first, second), coin in zip(losses[0][:, i], coins[0][:, i], strict=True):
@@ -109,11 +106,11 @@ def test_information_is_that_of_difference_and_coin():
 def test_no_bound_is_below_the_error_of_any_sample(learners, measured):
     """The empirical law is a law: the plug-in bounds its error without chance."""
     for name, bound in learners[2].items():
-        error = bound.error if name in ("weighted_bound", "binary_kl_bound") else None
+        error = bound.error if name in ABOVE else None
         error = np.abs(bound.error) if error is None else error
         assert np.all(bound.value >= error - 1e-9), name
         assert np.all(bound.upper >= np.minimum(bound.value, 1) - 1e-9), name
-    best = learners[2]["optimal_difference_bound"]
+    best = learners[2]["optimal"]
     large = np.abs(best.error) > 0.02
     assert np.sum(large) > LEARNERS / 2
     ratio = np.median(best.value[large] / np.abs(best.error[large]))
@@ -127,32 +124,32 @@ def test_limits_of_the_binary_bound_come_close_with_many_prompts(measured):
     losses = rng.random((200_000, 1, 2)) < np.where(
         np.arange(2) == chosen[..., None], 0.5, 0.8
     )
-    bound = bounds.binary_kl_bound(jnp.asarray(losses, float), chosen, levels=2)
+    losses = jnp.asarray(losses, float)
+    found = bounds.supersample_bounds(losses, chosen, levels=2)
+    bound = found.binary_kl
     measured("limit of the binary bound over the bound", bound.upper / bound.value)
     assert 1 < bound.upper / bound.value < 1.03
-    losses = jnp.asarray(losses, float)
-    pairs = bounds.evaluated_bound(losses, chosen, levels=2)
     zeros = jnp.zeros(losses.shape)
     answers = bounds.prediction_bound(losses, zeros, chosen, 2)
-    for other in (pairs, answers):
+    for other in (found.evaluated, answers):
         assert 1 < other.upper / other.value < 1.03
 
 
 def test_order_of_the_bounds(learners):
     """Optimal <= variance <= square root; optimal <= weighted; difference <= both."""
     found = learners[2]
-    best = found["optimal_difference_bound"].value
+    best = found["optimal"].value
     # The least of 512 tilts is above the infimum by at most 0.01 percent.
     slack = 1.0001
-    pooled = np.sqrt(2 * found["variance_bound"].information)
-    difference = found["loss_difference_bound"]
-    assert np.all(best <= found["variance_bound"].value)
-    assert np.all(best <= slack * found["weighted_bound"].value)
-    assert np.all(found["variance_bound"].value <= pooled + 1e-12)
-    pairs = found["evaluated_bound"].information
+    pooled = np.sqrt(2 * found["variance"].information)
+    difference = found["difference"]
+    assert np.all(best <= found["variance"].value)
+    assert np.all(best <= slack * found["weighted"].value)
+    assert np.all(found["variance"].value <= pooled + 1e-12)
+    pairs = found["evaluated"].information
     assert np.all(difference.information <= pairs + 1e-12)
     mean = np.mean(difference.information, axis=1)
-    assert np.all(found["variance_bound"].information <= mean + 1e-12)
+    assert np.all(found["variance"].information <= mean + 1e-12)
 
 
 def test_predictions_tell_at_least_what_losses_tell():
@@ -162,7 +159,7 @@ def test_predictions_tell_at_least_what_losses_tell():
     memory = rng.random((500, PAIRS, 2)) < np.where(coins[..., None] == [0, 1], 0.6, 0)
     predictions = np.where(memory, labels, predictions)
     losses = (predictions != labels).astype(float)
-    one = bounds.evaluated_bound(losses, coins)
+    one = bounds.supersample_bounds(losses, coins).evaluated
     two = bounds.prediction_bound(predictions, labels, coins, 3)
     assert abs(one.error - two.error) < 1e-12
     assert np.all(one.information <= two.information + 1e-12)
@@ -192,9 +189,9 @@ def test_the_optimal_bound_is_attained(tilt):
     total = 400_000
     sizes = np.repeat([s for s, _ in counts], [round(total * p) for _, p in counts])
     losses = np.stack([np.maximum(-sizes, 0), np.maximum(sizes, 0)], axis=-1)
-    bound = bounds.optimal_difference_bound(
+    bound = bounds.supersample_bounds(
         losses[:, None], np.zeros((len(sizes), 1)), levels=5
-    )
+    ).optimal
     # The counts are rounded to one in 400,000.
     assert abs(bound.information - information) < 1e-4
     assert abs(bound.value - bound.error) < 1e-4
@@ -204,7 +201,7 @@ def test_the_optimal_bound_is_attained(tilt):
 def test_the_optimal_bound_of_a_zero_one_loss_is_the_error():
     rng = np.random.default_rng(5)
     losses = (rng.random((500, 3, 2)) < [0.1, 0.3]).astype(float)
-    bound = bounds.optimal_difference_bound(losses, np.zeros((500, 3)))
+    bound = bounds.supersample_bounds(losses, np.zeros((500, 3))).optimal
     # The grid of 512 tilts: 0.01 percent.
     assert bound.error <= bound.value <= 1.0001 * bound.error
 
@@ -220,7 +217,7 @@ def test_the_optimal_bound_and_the_weighted_one_of_small_errors(one_in):
     losses[1000:, 0, :] += 0 if one_in else 1
     found = every(losses[None], np.zeros((1, 2000, 1)), levels=2)
     error = 1 / one_in if one_in else 0.0
-    for form in ("optimal_difference_bound", "weighted_bound"):
+    for form in ("optimal", "weighted"):
         value = float(found[form].value[0])
         assert error - 1e-12 <= value <= 1.0001 * error + 1e-6, form
 
@@ -230,7 +227,7 @@ def test_zero_loss_on_the_prompt_makes_the_weighted_bound_exact():
     coins = rng.integers(0, 2, (400, 3))
     wrong = rng.random((400, 3)) < 0.2
     losses = wrong[..., None] * (coins[..., None] != [0, 1]).astype(float)
-    bound = bounds.weighted_bound(losses, coins)
+    bound = bounds.supersample_bounds(losses, coins).weighted
     # The weight that the grid ends at is 1e-9 from log 2.
     assert abs(bound.value - bound.error) < 1e-6
     assert abs(bound.information - np.log(2) * np.mean(wrong)) < 1e-12
@@ -256,10 +253,10 @@ def test_limits_hold_with_their_confidence(learners, measured):
     most = stats.binom.ppf(0.999, LEARNERS, 0.05)
     missed = {}
     for name, bound in found.items():
-        above = error if name in ("weighted_bound", "binary_kl_bound") else abs(error)
+        above = error if name in ABOVE else abs(error)
         missed[name] = int(np.sum(above > bound.upper))
     assert max(missed.values()) <= most, missed
-    difference = found["loss_difference_bound"]
+    difference = found["difference"]
     limit = np.minimum(np.sqrt(2 * information), 1)
     assert np.sum(limit > difference.upper) <= most
     # The estimate alone is no limit: it is below the truth for many learners.
@@ -286,10 +283,9 @@ def test_coverage_where_the_limit_is_sharp(measured):
     rng = np.random.default_rng(4)
     cells = rng.choice(4, (4000, 200, 1), p=law.ravel())
     losses = np.stack([cells // 2, cells % 2], axis=-1).astype(float)
-    forms = (bounds.loss_difference_bound,)
-    bound = every(losses, np.zeros(cells.shape), forms=forms, levels=2)
-    information = bound["loss_difference_bound"].information[:, 0]
-    upper = np.asarray(bound["loss_difference_bound"].upper)
+    bound = every(losses, np.zeros(cells.shape), levels=2)
+    information = bound["difference"].information[:, 0]
+    upper = np.asarray(bound["difference"].upper)
     missed = np.mean(np.sqrt(2 * kappa(0.5)) > upper)
     assert np.mean(information) > kappa(0.5)
     assert 0 < missed <= 0.05
@@ -315,8 +311,8 @@ def test_the_trial_of_one_gradient_step(measured):
         50_000,
         bounds.ClippedSquaredError(4.0),
     )
-    bound = bounds.loss_difference_bound(*drawn, levels=16)
-    best = bounds.optimal_difference_bound(*drawn, levels=16)
+    found = bounds.supersample_bounds(*drawn, levels=16)
+    bound, best = found.difference, found.optimal
     s = 1.25**0.5 * bound.standard_error
     assert abs(bound.error - 0.0508) < 4 * s
     # The estimates of 31 shares add 15 / (2 B) to each information of 0.0078.

@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 
 from icltheory.attention import LinearAttentionStack
+from icltheory.bounds import isotropic_bound, noisy_steps
 from icltheory.noise import noise_spectrum
 from icltheory.trajectory import implicit_gd_norms
-from tests.identities.test_yao_theorem2 import bound_jit, gradients, problem
+from tests.identities.test_yao_theorem2 import corrected, gradients, problem
 
 SLOW = pytest.mark.slow
 
@@ -26,10 +27,13 @@ def test_remark_4_every_term_is_scale_invariant(name, measured):
     smaller = LinearAttentionStack(W_V, stack.W_K, stack.W_Q)
     before, after = (float(norms(s, H).delta_W[-1]) for s in (stack, smaller))
     assert abs(after / before - 1e-3) < 1e-12
-    choice = {} if name == "exact" else {"numerator": name}
-    a, b = (
-        float(bound_jit(s, H, 32, 1.0, **choice).terms[-1]) for s in (stack, smaller)
-    )
+
+    def last_term(stack):
+        steps = noisy_steps(stack, H, 32)
+        steps = steps if name == "exact" else steps.norm_product(name)
+        return float(isotropic_bound(steps, 1.0).terms[-1])
+
+    a, b = last_term(stack), last_term(smaller)
     measured("relative change of T_L when |dW_L| shrinks by 1000", abs(b / a - 1))
     assert abs(b / a - 1) < 1e-10
 
@@ -59,9 +63,9 @@ def test_remark_4_pruning_acts_through_the_dimension_not_the_norm(measured):
         moved = np.concatenate([scaled[None], W_V[1:]])
         return LinearAttentionStack(moved, stack.W_K, stack.W_Q)
 
-    terms = [bound_jit(with_tail(f), H, 32, 1.0) for f in (1.0, 0.1, 0.01, 1e-4)]
+    terms = [corrected(with_tail(f), H, 32) for f in (1.0, 0.1, 0.01, 1e-4)]
     first = [float(b.terms[0]) for b in terms]
-    pruned = bound_jit(with_tail(0.0), H, 32, 1.0)
+    pruned = corrected(with_tail(0.0), H, 32)
     for tail, value in zip(("1", "0.1", "0.01", "1e-4"), first, strict=True):
         measured(f"T_1, tail of W_V x {tail}", value)
     measured("T_1 pruned, on its own support", pruned.terms[0])

@@ -6,7 +6,7 @@ import pytest
 
 from icltheory.attention import LinearAttentionStack
 from icltheory.trajectory import implicit_gd_norms, implicit_update
-from tests.identities.test_yao_theorem2 import bound_jit
+from tests.identities.test_yao_theorem2 import corrected
 
 N, n = 64, 3
 RNG = np.random.default_rng(0)
@@ -69,7 +69,7 @@ def test_remark_4_the_bound_of_one_layer_is_the_same_for_inputs_of_any_size(meas
     stack = LinearAttentionStack(*(W[None] for W in (W_V, W_K, W_Q)))
     sizes = [float(implicit_gd_norms(stack, s * H).G[0]) for s in (1, 0.1)]
     assert sizes[1] / sizes[0] == pytest.approx(0.01, rel=1e-10)
-    terms = [float(bound_jit(stack, s * H[None], 32, 1.0).terms[0]) for s in (1, 0.1)]
+    terms = [float(corrected(stack, s * H[None], 32).terms[0]) for s in (1, 0.1)]
     measured(
         "relative change of T_1 when the inputs shrink to a tenth",
         terms[1] / terms[0] - 1,

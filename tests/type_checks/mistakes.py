@@ -12,13 +12,14 @@ stack = LinearAttentionStack(W, W, W)
 H = jax.random.normal(jax.random.key(1), (5, 2))
 task = LinearRegression.isotropic(2)
 
-bounds.generalization_bound(stack, H, 2, 1.0, dim="suport")  # MISTAKE
-bounds.generalization_bound(stack, H, 2, 1.0, log="in")  # MISTAKE
-bounds.generalization_bound((W, W, W), H, 2, 1.0)  # MISTAKE
+steps = bounds.noisy_steps(stack, H, 2)
+steps.norm_product("nuclear")  # MISTAKE
+bounds.held_out_bound(steps.ambient(), 1.0, 3)  # MISTAKE
+bounds.noisy_steps((W, W, W), H, 2)  # MISTAKE
 trajectory.implicit_gd(stack, H, demo_updates="demos")  # MISTAKE
 noise.noise_spectrum(stack, H, 2, method="fast")  # MISTAKE
 linear_attention(W[0], W[0], W[0], H, H[0], mask="M")  # MISTAKE
 pruning.clip(W[0], rate=0.5, rule="round")  # MISTAKE
 ltb.optimal_gd_beta(stack, 3)  # MISTAKE
 task.sample(jax.random.key(0), "20", 3)  # MISTAKE
-print(bounds.generalization_bound(stack, H, 2, 1.0).values)  # MISTAKE
+print(bounds.isotropic_bound(steps, 1.0).values)  # MISTAKE

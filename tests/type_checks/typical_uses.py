@@ -15,7 +15,8 @@ stack = LinearAttentionStack(W_V, W_K, W_Q)
 H = jax.random.normal(key, (30, 20, 4))
 
 # 1. A generalisation bound and what it says of itself
-bound = bounds.generalization_bound(stack, H, 10, 1.0, scale=1 / 20, dim="support")
+steps = bounds.noisy_steps(stack, H, 10, scale=1 / 20)
+bound = bounds.isotropic_bound(steps.centred("mean"), 1.0)
 print(bound.summary(), float(bound.value), bound.failing)
 # 2. The implicit trajectory of one prompt
 path = trajectory.implicit_gd(stack, H[0], demo_updates="causal", scale=1 / 20)

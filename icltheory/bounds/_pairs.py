@@ -1,15 +1,12 @@
-"""Counts of the losses of each pair, from which all bounds are computed."""
+"""Counts of the losses of each pair, and estimates of information from them."""
 
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 
-from icltheory._checks import check_open_unit, check_positive_int, check_shape
-from icltheory._noted import check_unit, check_values
-from icltheory._precision import widened
+from icltheory._checks import check_positive_int
 from icltheory._typing import Array
-from icltheory.bounds.supersample._estimates import information_limit
-from icltheory.bounds.supersample.records import SupersampleBound
 
 # Largest number of distinct values for losses that are not quantised.
 MOST_VALUES = 32
@@ -24,13 +21,11 @@ class Pairs(NamedTuple):
         law: Share of each pair of losses, (chosen, other), at each place, (N, K, K).
         values: The K values of the loss.
         difference: Mean of other minus chosen in each prompt, (B,).
-        confidence: Confidence level.
     """
 
     law: Array
     values: Array
     difference: Array
-    confidence: float
 
     @property
     def num_prompts(self) -> int:
@@ -47,50 +42,15 @@ class Pairs(NamedTuple):
         """Loss of the other minus loss of the chosen demonstration, by cell, (K, K)."""
         return self.values[None, :] - self.values[:, None]
 
-    def square_root(self, information) -> SupersampleBound:
-        """Mean over positions of sqrt(2 I), with an upper limit from the mean of I."""
-        weight = tail_weight(self.confidence)
-        limit = information_limit(jnp.mean(information), self.num_prompts, weight)
-        value = jnp.mean(jnp.sqrt(2 * information))
-        return self.record(value, jnp.sqrt(2 * limit), information)
 
-    def record(self, value, upper, information) -> SupersampleBound:
-        """Builds the result, with the measured error."""
-        B = self.num_prompts
-        spread = jnp.std(self.difference, ddof=1) if B > 1 else jnp.nan
-        upper = jnp.minimum(upper, 1)
-        return SupersampleBound(
-            value=value,
-            upper=upper,
-            information=information,
-            error=jnp.mean(self.difference),
-            standard_error=jnp.asarray(spread / B**0.5, value.dtype),
-            vacuous=upper >= 1,
-            confidence=self.confidence,
-        )
-
-
-def read_pairs(losses: Any, chosen: Any, levels: int | None, confidence) -> Pairs:
-    """Checks, quantises and counts the losses."""
-    losses = widened(losses)
-    check_shape("losses", losses, ("B", "N", 2))
-    check_shape("chosen", chosen, losses.shape[:2])
-    if not losses.size:
-        raise ValueError(f"losses: expected at least one, got shape {losses.shape}")
-    check_unit("losses", losses)
-    check_coins(chosen)
-    check_open_unit("confidence", confidence)
-    index, values = _quantised(losses, levels)
+def read_pairs(losses: Array, chosen: Any, levels: int | None) -> tuple[Pairs, Array]:
+    """Quantises and counts the losses; also whether they have few enough values."""
+    index, values, few = _quantised(losses, levels)
     taken, other = in_and_out(index, chosen)
     difference = jnp.mean(values[other] - values[taken], axis=1)
     law = _law(taken * len(values) + other, len(values) ** 2)
     law = law.reshape(-1, len(values), len(values)).astype(losses.dtype)
-    return Pairs(law, values, difference, confidence)
-
-
-def check_coins(chosen: Any) -> None:
-    """Raises unless all entries are 0 or 1."""
-    check_values("chosen", chosen, lambda one: (one == 0) | (one == 1), "0 or 1")
+    return Pairs(law, values, difference), few
 
 
 def in_and_out(pairs: Array, chosen: Any) -> tuple[Array, Array]:
@@ -112,25 +72,18 @@ def _law(cells: Array, num_cells: int) -> Array:
     return counts / B
 
 
-def _quantised(losses: Array, levels: int | None) -> tuple[Array, Array]:
-    """Index of each loss among the values, and the values."""
+def _quantised(losses: Array, levels: int | None) -> tuple[Array, Array, Array]:
+    """Index of each loss among the values, the values, and whether they are few."""
     if levels is not None:
         check_positive_int("levels", levels)
         if levels < 2:
             raise ValueError(f"levels: expected at least 2, got {levels}")
         grid = jnp.arange(levels) / (levels - 1)
         index = jnp.clip(jnp.round(losses * (levels - 1)), 0, levels - 1)
-        return index.astype(int), grid.astype(losses.dtype)
+        return index.astype(int), grid.astype(losses.dtype), jnp.array(True)
     fill = 2.0  # not a valid loss, so that its cells stay empty
     values = jnp.unique(losses, size=MOST_VALUES + 1, fill_value=fill)
-    check_values(
-        "losses",
-        values[-1],
-        lambda last: last == fill,
-        f"at most {MOST_VALUES} distinct values unless levels is given",
-        "more values",
-    )
-    return jnp.searchsorted(values, losses), values
+    return jnp.searchsorted(values, losses), values, values[-1] == fill
 
 
 def merged(law: Array, differences: Array) -> tuple[Array, Array]:
@@ -162,3 +115,59 @@ def swapped(law: Array) -> tuple[Array, Array]:
 def tail_weight(confidence: float) -> Array:
     """Logarithm of one over the error probability."""
     return -jnp.log1p(-jnp.asarray(confidence, float))
+
+
+def coin_information(plus: Array, minus: Array) -> Array:
+    r"""Information of a statistic about the coin, (N,), from masses (N, cells).
+
+    .. math:: I = \sum_a (p_a^+ + p_a^-)\, \kappa(g_a) , \qquad
+        g_a = \frac{p_a^+ - p_a^-}{p_a^+ + p_a^-} , \quad
+        2 \kappa(g) = (1 + g) \log(1 + g) + (1 - g) \log(1 - g) .
+    """
+    total = plus + minus
+    g = (plus - minus) / jnp.where(total > 0, total, 1)
+    one = jnp.asarray(1, g.dtype)
+    twice = jax.scipy.special.xlog1py(one + g, g)
+    twice = twice + jax.scipy.special.xlog1py(one - g, -g)
+    return jnp.maximum(jnp.sum(total * twice, axis=1) / 2, 0)
+
+
+def information_limit(information: Array, num_prompts: int, weight: Array) -> Array:
+    r"""Upper confidence limit of an information, from its plug-in estimate.
+
+    .. math:: U = \min_{0 < \lambda < 1} \frac{1 - \exp(-\lambda \hat I - w / B)}
+        {\lambda (1 - \lambda)} , \qquad w = \log \frac1\delta .
+
+    The same for a mean over places of a prompt. See the derivation: the number of
+    values does not enter.
+    """
+    grid = jnp.geomspace(1e-5, 0.5, 400).astype(information.dtype)
+    least = jnp.min(
+        -jnp.expm1(-grid * information - weight / num_prompts) / (grid * (1 - grid))
+    )
+    return jnp.minimum(least, jnp.log(2.0)).astype(information.dtype)
+
+
+def mean_limit(mean: Array, num_prompts: int, weight: Array) -> Array:
+    """Upper confidence limit of the mean of B independent numbers in [0, 1].
+
+    Chernoff and Hoeffding: the largest m with kl(mean || m) <= weight / B.
+    """
+    budget = weight / num_prompts
+
+    def halve(_, interval):
+        low, high = interval
+        middle = (low + high) / 2
+        inside = binary_kl(mean, middle) <= budget
+        return jnp.where(inside, middle, low), jnp.where(inside, high, middle)
+
+    mean = jnp.clip(mean, 0, 1)
+    return jax.lax.fori_loop(0, 60, halve, (mean, jnp.ones_like(mean)))[1]
+
+
+def binary_kl(p: Array, q: Array) -> Array:
+    """KL divergence of Bernoulli(p) from Bernoulli(q); infinite at wrong ends."""
+    tiny = jnp.finfo(jnp.result_type(p, q)).tiny
+    heads = jax.scipy.special.xlogy(p, p / jnp.maximum(q, tiny))
+    tails = jax.scipy.special.xlogy(1 - p, (1 - p) / jnp.maximum(1 - q, tiny))
+    return jnp.maximum(heads + tails, 0)

@@ -9,22 +9,23 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
-from icltheory._calculators import calculator
-from icltheory._checks import check_key, check_positive_int, check_shape
-from icltheory._noted import check_positive, check_unit
-from icltheory._pytree import pytree
+from icltheory._checks import check_positive_int, check_shape, checked, positive, unit
+from icltheory._core import Record, calculator
 from icltheory._typing import Array, Float, Int, PRNGKey
+from icltheory.attention.stacks import AttentionStack
 from icltheory.batching import wait
-from icltheory.bounds.supersample._learners import answers
+from icltheory.constructions import join_tokens, read_prediction
 
 __all__ = ["ClippedSquaredError", "sign_error", "supersample_losses"]
 
-# Number of prompts that are evaluated together.
-CHUNK = 256
+CHUNK = 256  # prompts that are evaluated together
+KINDS = (
+    "a function of (X, y, x_query), an attention stack or a pair of a model with "
+    "`predict` and its parameters"
+)
 
 
-@pytree
-class ClippedSquaredError:
+class ClippedSquaredError(Record):
     r"""Squared error, clipped and scaled to [0, 1].
 
     .. math:: \ell(\hat y, y) = \min\{(\hat y - y)^2, c\} / c .
@@ -40,7 +41,7 @@ class ClippedSquaredError:
     limit: float | Real[ArrayLike, ""]
 
     def __post_init__(self):
-        check_positive("limit", self.limit)
+        self.limit = checked("limit", self.limit, positive)
 
     def __call__(self, prediction, label) -> Float[Array, "..."]:
         """The loss, elementwise."""
@@ -54,14 +55,9 @@ def sign_error(
 ) -> Float[Array, "..."]:
     r"""The 0-1 loss of a real prediction for a label of +1 or -1.
 
-    .. math:: \ell(\hat y, y) = 1\{\hat y\, y \le 0\} .
+    .. math:: \ell(\hat y, y) = 1\{\hat y\, y \le 0\} ,
 
-    Args:
-        prediction: Predictions.
-        label: Labels.
-
-    Returns:
-        1 where the sign is wrong or there is none, and 0 elsewhere.
+    1 where the sign is wrong or there is none.
 
     Example:
         >>> import jax.numpy as jnp
@@ -73,7 +69,10 @@ def sign_error(
     return jnp.where(jnp.isnan(product), jnp.nan, (product <= 0).astype(product.dtype))
 
 
-@calculator(compiled=False)
+@calculator(
+    compiled=False,
+    static=("predictor", "task", "num_examples", "num_prompts", "loss"),
+)
 def supersample_losses(
     key: PRNGKey,
     predictor: Any,
@@ -89,33 +88,23 @@ def supersample_losses(
 
     Each prompt has a new task and 2 N points of it, in N pairs. A coin chooses which
     point of pair i is the i-th demonstration. The learner reads these N demonstrations
-    and is then asked for all 2 N points. For a causal model, too, the error on its own
-    demonstration is that of the same demonstration asked again as the query, after all
-    N demonstrations.
-
-    Prompts are evaluated in chunks by one compiled program, which the next call with
-    the same kinds of arguments uses again. A model with a method ``predict_queries``,
-    such as :class:`icltheory.models.GPT2`, reads the demonstrations once for all
-    queries.
+    and then predicts all 2 N points; a causal model, too, sees its own demonstration
+    again as the query, after all N. Returns losses and coins.
 
     Args:
         key: Typed key.
         predictor: The learner. A function of ``(X, y, x_query)``, of one prompt or of a
-            batch, such as those of :mod:`icltheory.regression.predictors`; an attention
-            stack, whose prediction is minus the label slot of the query, with attention
-            sums times 1/N; or a pair ``(model, params)`` of a model with a method
-            ``predict`` and its parameters.
-        task: What has ``sample(key, num_examples, batch_size)``, such as
-            :class:`icltheory.regression.tasks.LinearRegression`; or a function of
-            ``(key, num_points, batch_size)`` that returns ``X``, ``(B, P, d)``, and
-            ``y``, ``(B, P)``: points of one task per prompt.
+            batch; an attention stack, which predicts minus the label slot of the query,
+            with attention sums times 1/N; or a pair ``(model, params)`` of a model with
+            a method ``predict``, or ``predict_queries``, which reads the demonstrations
+            once for all queries.
+        task: What has ``sample(key, num_examples, batch_size)``, such as a task of
+            :mod:`icltheory.regression.tasks`; or a function of ``(key, num_points,
+            batch_size)`` that returns ``X``, ``(B, P, d)``, and ``y``, ``(B, P)``.
         num_examples: Number N of pairs.
-        num_prompts: Number B of prompts.
+        num_prompts: Number B of prompts, evaluated in chunks by one compiled program.
         loss: Elementwise function of predictions and labels with values in [0, 1], such
             as :class:`ClippedSquaredError`.
-
-    Returns:
-        Losses, ``(B, N, 2)``, and coins, ``(B, N)``.
 
     Example:
         >>> from icltheory import bounds
@@ -124,13 +113,12 @@ def supersample_losses(
         >>> losses, chosen = supersample_losses(
         ...     jax.random.key(0), predictors.ols, task, 4, 2000, ClippedSquaredError(4)
         ... )
-        >>> bound = bounds.variance_bound(losses, chosen, levels=16)
+        >>> bound = bounds.supersample_bounds(losses, chosen, levels=16).variance
         >>> bool(0 < bound.error < bound.upper < 1)
         True
 
     Source: Steinke and Zakynthinou (2020), the supersample.
     """
-    check_key("key", key)
     check_positive_int("num_examples", num_examples)
     check_positive_int("num_prompts", num_prompts)
     if not callable(loss):
@@ -147,8 +135,7 @@ def supersample_losses(
             wait(parts[-2])  # limits the queue of programs
     joined = jax.tree.map(lambda *them: jnp.concatenate(them)[:num_prompts], *parts)
     losses, chosen = joined
-    check_unit("loss", losses)
-    return losses, chosen
+    return checked("loss", losses, unit), chosen
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3, 4, 5))
@@ -184,3 +171,67 @@ def _points(task, key, num_points, batch_size):
 
 def _is_array(leaf) -> bool:
     return isinstance(leaf, jax.Array) or hasattr(leaf, "__array__")
+
+
+def answers(predictor: Any, X: Array, y: Array, queries: Array) -> Array:
+    """Predictions (B, Q) for queries (B, Q, d) after prompts (B, N, d), (B, N)."""
+    if isinstance(predictor, AttentionStack):
+        return _each(_read_stack(predictor), X, y, queries)
+    if isinstance(predictor, tuple) and len(predictor) == 2:
+        return _of_model(*predictor, X, y, queries)
+    if not callable(predictor):
+        kind = type(predictor).__name__
+        raise ValueError(f"predictor: expected {KINDS}, got {kind}")
+    one = [jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in (X, y, queries[:, 0])]
+    if _shape(predictor, one) == ():
+        return _each(predictor, X, y, queries)
+    return _batches(predictor, X, y, queries)
+
+
+def _of_model(model, params, X, y, queries):
+    """Predictions of a model with separate parameters, as in Flax."""
+    if hasattr(model, "predict_queries"):
+        return model.apply({"params": params}, X, y, queries, method="predict_queries")
+    if not (hasattr(model, "predict") and hasattr(model, "apply")):
+        raise ValueError(f"predictor: expected {KINDS}, got {type(model).__name__}")
+
+    def predict(X, y, x_query):
+        return model.apply({"params": params}, X, y, x_query, method="predict")
+
+    return _batches(predict, X, y, queries)
+
+
+def _read_stack(stack: AttentionStack) -> Callable[..., Array]:
+    """Predictions of a stack: minus the query's label slot, with scale 1/N."""
+
+    def predict(X, y, x_query):
+        tokens = join_tokens(X, y[:, None], x_query)
+        out = stack.apply(*tokens, scale=1 / X.shape[0])
+        return read_prediction(out.h_query[-1], X.shape[1])[0]
+
+    return predict
+
+
+def _each(predict, X, y, queries):
+    """Predictions of a function of one prompt for all queries."""
+    of_prompt = jax.vmap(predict, (None, None, 0))
+    return jax.vmap(of_prompt)(X, y, queries)
+
+
+def _batches(predict, X, y, queries):
+    """Predictions of a function of a batch of prompts for all queries."""
+
+    def checked(x_query):
+        found = predict(X, y, x_query)
+        check_shape("predictions of predictor", found, y.shape[:1])
+        return found
+
+    return jax.vmap(checked, 1, 1)(queries)
+
+
+def _shape(predict, arguments):
+    """Returns a result's shape, or ``None`` if the function rejects the arguments."""
+    try:
+        return getattr(jax.eval_shape(predict, *arguments), "shape", None)
+    except (TypeError, ValueError, IndexError):
+        return None
