@@ -148,9 +148,8 @@ def checked(name: str, value: Any, check: CheckLike) -> Any:
 
 def typed_key(name: str, value: Any, given: Any = None) -> bool:
     """Raises unless ``value`` is one typed random key."""
-    kind = getattr(value, "dtype", None)
-    typed = isinstance(value, jax.Array) and jnp.issubdtype(kind, jax.dtypes.prng_key)
-    if not typed or value.shape != ():
+    array = isinstance(value, jax.Array) and value.shape == ()
+    if not array or not jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
         expected = "one key from jax.random.key"
         raise ValueError(f"{name}: expected {expected}, got {one_line(value)}")
     return True

@@ -75,8 +75,8 @@ def read_prediction(
     Source: von Oswald et al. (2023), proposition 1.
     """
     check_positive_int("d_in", d_in)
-    if not 0 < d_in < h_query.shape[-1]:
-        width = h_query.shape[-1]
+    width = jnp.shape(h_query)[-1]
+    if not 0 < d_in < width:
         raise ValueError(f"d_in: expected 0 < d_in < {width}, got {d_in}")
     return -jnp.asarray(h_query)[..., d_in:]
 

@@ -95,7 +95,7 @@ class _Dataclass(type):
     """Metaclass of what stands for ``equinox.Module``: records keep their fields."""
 
     def __new__(cls, name: str, bases: Any, space: Any, **_: Any) -> Any:
-        made = super().__new__(cls, name, bases, space)
+        made: Any = super().__new__(cls, name, bases, space)
         return dataclasses.dataclass(eq=False)(made)
 
 

@@ -81,8 +81,8 @@ def gaussian_kl(
     Source: Yao et al. (2024), Lemma 5 and equation (16).
     """
     check_shape("mean", mean, ("d",))
-    check_shape("prior_mean", prior_mean, mean.shape)
-    return anisotropic_term(mean - prior_mean, cov, prior_cov) / 2
+    check_shape("prior_mean", prior_mean, jnp.shape(mean))
+    return anisotropic_term(jnp.subtract(mean, prior_mean), cov, prior_cov) / 2
 
 
 @calculator(integers=("dim",))

@@ -357,6 +357,7 @@ def prediction_bound(
     Source: Harutyunyan, Raginsky, Ver Steeg and Galstyan (2021), f-CMI. Proof: the
     derivations of supersample bounds.
     """
+    predictions, labels = jnp.asarray(predictions), jnp.asarray(labels)
     check_shape("predictions", predictions, ("B", "N", 2))
     check_shape("labels", labels, predictions.shape)
     check_shape("chosen", chosen, predictions.shape[:2])
@@ -365,10 +366,10 @@ def prediction_bound(
         raise ValueError(f"labels: expected at least one, got shape {labels.shape}")
     kinds = num_classes**2
     answers = predictions.astype(int) * num_classes + labels.astype(int)
-    taken, other = in_and_out(answers, chosen)
+    taken, other = in_and_out(answers, jnp.asarray(chosen))
     law = shares(taken * kinds + other, kinds**2).reshape(-1, kinds, kinds)
     information = coin_information(*swapped(law))
-    wrong = in_and_out(predictions != labels, chosen)
+    wrong = in_and_out(predictions != labels, jnp.asarray(chosen))
     difference = jnp.mean(wrong[1].astype(law.dtype) - wrong[0], axis=1)
     pairs = Pairs(law, jnp.arange(2.0), difference)
     return _square_root(pairs, information, confidence)
