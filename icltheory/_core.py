@@ -132,7 +132,7 @@ def where_valid(result: Any, *flags: Any) -> Any:
             return leaf
         kind = jnp.result_type(leaf)
         inexact = jnp.issubdtype(kind, jnp.inexact)
-        return jnp.multiply(leaf, factor.astype(kind)) if inexact else leaf
+        return jnp.asarray(leaf) * factor.astype(kind) if inexact else leaf
 
     return jax.tree.map(kept, result)
 

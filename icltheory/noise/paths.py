@@ -216,8 +216,8 @@ def path_moments(
         return jax.scipy.linalg.expm(A) @ p, moved.reshape(d, d)
 
     def one_layer(state, layer):
-        A, B = layer_maps(layer)
-        p, Q = (diffused if continuous else discrete)(*state, A, B)
+        (p, Q), (A, B) = state, layer_maps(layer)
+        p, Q = (diffused if continuous else discrete)(p, Q, A, B)
         return (p, Q), (p.reshape(n, n) - one, Q - jnp.outer(p, p))
 
     p = one.ravel()
