@@ -16,9 +16,11 @@ from icltheory.regression import (
     shifts,
     tasks,
 )
+from icltheory.regression.population import LinearPopulation
 from icltheory.regression.prompts import PrefixPrompt, Prompt
 
 __all__ = [
+    "LinearPopulation",
     "PrefixPrompt",
     "Prompt",
     "bayes",

@@ -10,14 +10,13 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from icltheory._pytree import pytree
+from icltheory._core import Record
 from icltheory._typing import Array, Float
 
 __all__ = ["PrefixPrompt", "Prompt"]
 
 
-@pytree
-class PrefixPrompt:
+class PrefixPrompt(Record):
     r"""A batch of prompts with one query per prefix (Garg et al. 2022, Section 2).
 
     .. math:: \hat y_k = f(x^{query}_k \mid x_1, y_1, \dots, x_k, y_k),
@@ -61,8 +60,7 @@ class PrefixPrompt:
         return self.X.shape[-1]
 
 
-@pytree
-class Prompt:
+class Prompt(Record):
     r"""A batch of prompts with one query after all N examples.
 
     .. math:: (x_1, y_1, \dots, x_N, y_N, x_{query}) \mapsto y_{query}.

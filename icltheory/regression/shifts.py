@@ -4,13 +4,20 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._checks import check_choice, check_key, check_positive_int, check_shape
-from icltheory._noted import check_positive
-from icltheory._pytree import pytree, static_field
+from icltheory._checks import (
+    check_choice,
+    check_key,
+    check_positive_int,
+    check_shape,
+    checked,
+    positive,
+)
+from icltheory._core import Record
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.regression._linalg import default_dtype, einsum
 from icltheory.regression.prompts import PrefixPrompt
@@ -37,8 +44,7 @@ GARG_SHIFTS = (
 EXTRA_SHIFTS = ("opposite_quadrants",)
 
 
-@pytree
-class Shift:
+class Shift(Record):
     r"""One evaluation setting: a sampler of prefix prompts and its normaliser.
 
     .. math:: (x_i)_i \sim D, \quad w \sim N(0, I), \quad y_i = \langle w, x_i\rangle,
@@ -81,9 +87,9 @@ class Shift:
     Source: Garg et al. (2022), Section 4 and the published code.
     """
 
-    name: str = static_field()
-    dim: int = static_field()
-    dtype: Any = static_field(default=None)
+    name: str = eqx.field(static=True)
+    dim: int = eqx.field(static=True)
+    dtype: Any = eqx.field(static=True, default=None)
 
     def __post_init__(self):
         if not _is_scaled(self.name):
@@ -93,7 +99,7 @@ class Shift:
             raise ValueError(
                 f"dim: expected at least 2 for half_subspace, got {self.dim}"
             )
-        object.__setattr__(self, "dtype", default_dtype(self.dtype))
+        self.dtype = default_dtype(self.dtype)
 
     @property
     def scale(self) -> float:
@@ -131,8 +137,7 @@ class Shift:
         return PrefixPrompt(X, y, X_query, y_query, w)
 
 
-@pytree
-class SampledShift:
+class SampledShift(Record):
     r"""A user-defined evaluation setting, with the interface of Garg's.
 
     .. math:: (x_i)_i \sim D, \quad w \sim D_w, \quad y_i = \langle w, x_i\rangle,
@@ -169,14 +174,14 @@ class SampledShift:
     Source: Garg et al. (2022), Section 4.
     """
 
-    dim: int = static_field()
-    inputs: Callable[..., Any] | None = static_field(default=None)
-    queries: Callable[..., Any] | None = static_field(default=None)
-    weights: Callable[..., Any] | None = static_field(default=None)
-    name: str = static_field(default="own")
-    normalizer: float | int | None = static_field(default=None)
-    dtype: Any = static_field(default=None)
-    num_informative: None = static_field(default=None, init=False, repr=False)
+    dim: int = eqx.field(static=True)
+    inputs: Callable[..., Any] | None = eqx.field(static=True, default=None)
+    queries: Callable[..., Any] | None = eqx.field(static=True, default=None)
+    weights: Callable[..., Any] | None = eqx.field(static=True, default=None)
+    name: str = eqx.field(static=True, default="own")
+    normalizer: float | int | None = eqx.field(static=True, default=None)
+    dtype: Any = eqx.field(static=True, default=None)
+    num_informative: None = eqx.field(static=True, default=None, init=False, repr=False)
 
     def __post_init__(self):
         check_positive_int("dim", self.dim)
@@ -185,9 +190,9 @@ class SampledShift:
             if sampler is not None and not callable(sampler):
                 raise TypeError(f"{name}: expected a function or None, got {sampler!r}")
         normalizer = self.dim if self.normalizer is None else self.normalizer
-        check_positive("normalizer", normalizer)
-        object.__setattr__(self, "normalizer", float(normalizer))
-        object.__setattr__(self, "dtype", default_dtype(self.dtype))
+        checked("normalizer", normalizer, positive)
+        self.normalizer = float(normalizer)
+        self.dtype = default_dtype(self.dtype)
 
     def __call__(self, key: PRNGKey, num_points: int, batch_size: int) -> PrefixPrompt:
         """Draws prompts with ``num_points`` prefixes each."""

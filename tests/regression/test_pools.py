@@ -56,7 +56,7 @@ def test_a_batch_without_replacement_has_every_task_at_most_once(key):
     np.testing.assert_array_equal(
         np.unique(all_of_them, axis=0), np.unique(pool.pool, axis=0)
     )
-    with raises("batch_size: expected at most the pool's 6 members without"):
+    with raises("num_prompts: expected at most the pool's 6 members without"):
         pool.sample(key, 5, 7)
 
 
@@ -115,7 +115,7 @@ def test_prompt_pools_repeat_the_same_prompts(key):
     assert len(np.unique(first.y[:, 0])) == 4
     one = draw(the_task(), jax.random.fold_in(jax.random.key(1), 2), (5, 1))
     assert np.any(np.all(np.asarray(first.X) == np.asarray(one.X), axis=(1, 2)))
-    with raises("batch_size: expected at most the pool's 4 members without"):
+    with raises("num_prompts: expected at most the pool's 4 members without"):
         pool.sample(key, 5, 5)
     many = PromptPool(the_task(), 4, jax.random.key(1), replace=True)
     assert len(np.unique(draw(many, key, (5, 50)).y[:, 0])) == 4

@@ -301,5 +301,5 @@ def test_impossible_tasks_say_what_was_expected(key):
     task = LinearRegression.isotropic(3)
     with raises("num_examples: expected an integer >= 0, got -1"):
         task.sample(key, -1, 2)
-    with raises("batch_size: expected a positive integer, got 0"):
+    with raises("num_prompts: expected a positive integer, got 0"):
         task.sample(key, 1, 0)

@@ -2,9 +2,14 @@
 
 import jax.numpy as jnp
 
-from icltheory._checks import check_positive_int, check_shape
-from icltheory._noted import check_finite, check_values
-from icltheory._pytree import pytree
+from icltheory._checks import (
+    Check,
+    check_positive_int,
+    check_shape,
+    checked,
+    finite,
+    real,
+)
 from icltheory._typing import Array, Float, Scalar
 from icltheory.regression._linalg import Number, as_floats, dot, einsum
 from icltheory.regression.ltb import _formulas
@@ -23,14 +28,15 @@ from icltheory.regression.ltb._prompts import (
     read_prompt,
     read_tokens,
 )
+from icltheory.regression.population import LinearPopulation
+from icltheory.regression.predictors.base import Predictor
 from icltheory.regression.risks._population import Count
 from icltheory.regression.tasks.linear import LinearRegression
 
 __all__ = ["EffectiveParameters"]
 
 
-@pytree
-class EffectiveParameters:
+class EffectiveParameters(Predictor):
     r"""Parameters that determine the output of a linear transformer block.
 
     .. math:: (c^\top, c_0) = \text{last row of } W_2^\top W_1, \quad
@@ -73,15 +79,15 @@ class EffectiveParameters:
 
     def __post_init__(self):
         names = ("c", "p", "v", "U", "u")
-        check_shape("c", self.c, ("d",))
-        d = self.dim
+        values = [real(name, getattr(self, name)) for name in names]
+        check_shape("c", values[0], ("d",))
+        d = jnp.shape(values[0])[0]
         check_positive_int("dim", d)
-        for name, shape in zip(names, ((d,), (d,), (), (d, d), (d,)), strict=True):
-            check_shape(name, getattr(self, name), shape)
-            check_finite(name, getattr(self, name))
-        values = as_floats(*(getattr(self, name) for name in names))
-        for name, value in zip(names, values, strict=True):
-            object.__setattr__(self, name, value)
+        shapes = ((d,), (d,), (), (d, d), (d,))
+        for name, value, shape in zip(names, values, shapes, strict=True):
+            check_shape(name, value, shape)
+        for name, value in zip(names, as_floats(*values), strict=True):
+            setattr(self, name, checked(name, value, finite))
 
     @property
     def dim(self) -> int:
@@ -94,9 +100,8 @@ class EffectiveParameters:
 
     def rescaled(self, factor: Number) -> "EffectiveParameters":
         """The same function with rescaled parameters: (s p, s v, U / s, u / s)."""
-        check_finite("factor", factor)
-        check_values("factor", factor, lambda s: s != 0, "a number other than 0")
-        s = jnp.asarray(factor, self.dtype)
+        other = finite & Check(lambda s: s != 0, "a number other than 0")
+        s = jnp.asarray(checked("factor", factor, other), self.dtype)
         return EffectiveParameters(
             self.c,
             s * self.p,
@@ -135,6 +140,21 @@ class EffectiveParameters:
         """Predicts from tokens as rows, [x_i, y_i] and last [x_query, 0]."""
         E = read_tokens(E, self.dim, mask)
         return self.predict(E[..., :-1, :-1], E[..., :-1, -1], E[..., -1, :-1], mask)
+
+    def answer(self, X: Array, y: Array, x_query: Array) -> Array:
+        """<w, x>; without examples <c, x>."""
+        w = self.weight(X, y) if len(X) else jnp.asarray(self.c, X.dtype)
+        return dot(w, x_query)
+
+    def exact_risk(self, population: LinearPopulation, k: Array) -> Array:
+        """The risk, in the whitened coordinates of the population."""
+        check_dim(population, self.dim)
+        moments = Moments.of(population, jnp.maximum(k, 1))
+        parts = self.c, self.p, self.v, self.U, self.u
+        found = _formulas.effective_risk(moments, *parts) - moments.noise_var
+        start = self.c - moments.mean
+        at_zero = moments.signal + _formulas.weighted(moments.H, start)
+        return jnp.where(k > 0, found, at_zero)
 
     def risk(self, problem: LinearRegression, num_examples: Count) -> Scalar:
         """Exact risk (see ``ltb.risk``)."""

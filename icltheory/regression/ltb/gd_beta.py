@@ -2,9 +2,13 @@
 
 import jax.numpy as jnp
 
-from icltheory._checks import check_positive_int, check_shape
-from icltheory._noted import check_finite
-from icltheory._pytree import pytree
+from icltheory._checks import (
+    check_positive_int,
+    check_shape,
+    checked,
+    finite,
+    real,
+)
 from icltheory._typing import Array, Float, Scalar
 from icltheory.regression._linalg import as_floats, dot, einsum
 from icltheory.regression.ltb import _formulas
@@ -18,14 +22,16 @@ from icltheory.regression.ltb._prompts import (
     read_prompt,
 )
 from icltheory.regression.ltb.effective import EffectiveParameters
+from icltheory.regression.moments import label_moment
+from icltheory.regression.population import LinearPopulation
+from icltheory.regression.predictors.base import Predictor
 from icltheory.regression.risks._population import Count
 from icltheory.regression.tasks.linear import LinearRegression
 
 __all__ = ["GDBeta"]
 
 
-@pytree
-class GDBeta:
+class GDBeta(Predictor):
     r"""One step of preconditioned gradient descent from beta (Section 5).
 
     .. math:: f(X, y, x) = \Bigl\langle \beta - \frac{\Gamma}{M} X^\top (X \beta - y),
@@ -54,13 +60,14 @@ class GDBeta:
     Gamma: MatrixField
 
     def __post_init__(self):
-        check_shape("beta", self.beta, ("d",))
-        check_positive_int("dim", self.dim)
-        check_shape("Gamma", self.Gamma, (self.dim, self.dim))
-        beta, Gamma = as_floats(self.beta, self.Gamma)
-        for name, value in (("beta", beta), ("Gamma", Gamma)):
-            check_finite(name, value)
-            object.__setattr__(self, name, value)
+        beta, Gamma = real("beta", self.beta), real("Gamma", self.Gamma)
+        check_shape("beta", beta, ("d",))
+        dim = jnp.shape(beta)[0]
+        check_positive_int("dim", dim)
+        check_shape("Gamma", Gamma, (dim, dim))
+        beta, Gamma = as_floats(beta, Gamma)
+        self.beta = checked("beta", beta, finite)
+        self.Gamma = checked("Gamma", Gamma, finite)
 
     @property
     def dim(self) -> int:
@@ -96,6 +103,26 @@ class GDBeta:
     def predict_tokens(self, E: Tokens, mask: str = "demos") -> Float[Array, "*B"]:
         """Predicts from tokens as rows, [x_i, y_i] and last [x_query, 0]."""
         return self.effective().predict_tokens(E, mask)
+
+    def answer(self, X: Array, y: Array, x_query: Array) -> Array:
+        """The step from beta."""
+        step = einsum("ij,j->i", self.Gamma, self._gradient(X, y))
+        return dot(jnp.asarray(self.beta, X.dtype) - step, x_query)
+
+    def _gradient(self, X, y):
+        residual = einsum("nd,d->n", X, self.beta) - y
+        return einsum("nd,n->d", X, residual) / max(X.shape[0], 1)
+
+    def exact_risk(self, population: LinearPopulation, k: Array) -> Array:
+        """The risk for any beta and Gamma (proof of Theorem 5.2)."""
+        check_dim(population, self.dim)
+        H, b = population.input_cov, self.beta - population.task_mean
+        second = population.task_cov + b[:, None] * b[None]
+        H_second = einsum("ij,jk->ik", H, second)
+        moment = label_moment(population, second, k) / jnp.maximum(k, 1)
+        cross = einsum("ij,jk,ki->", H, self.Gamma, H_second)
+        square = einsum("ji,jk,kl,li->", self.Gamma, H, self.Gamma, moment)
+        return jnp.trace(H_second) + jnp.where(k > 0, square - 2 * cross, 0)
 
     def risk(self, problem: LinearRegression, num_examples: Count) -> Scalar:
         """Exact risk (see ``ltb.risk``)."""

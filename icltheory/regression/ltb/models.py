@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
 
-from icltheory._noted import check_finite
-from icltheory._pytree import pytree
+from icltheory._checks import checked, finite, real
 from icltheory._typing import Array, Float, Scalar
 from icltheory.regression._linalg import as_floats, einsum
 from icltheory.regression.ltb._fields import WeightField
@@ -20,13 +19,15 @@ from icltheory.regression.ltb._prompts import (
     token_matrix,
 )
 from icltheory.regression.ltb.effective import EffectiveParameters
+from icltheory.regression.population import LinearPopulation
+from icltheory.regression.predictors.base import Predictor
 from icltheory.regression.risks._population import Count
 from icltheory.regression.tasks.linear import LinearRegression
 
 __all__ = ["LSA", "LTB"]
 
 
-class _Block:
+class _Block(Predictor):
     """Base class of both models."""
 
     if TYPE_CHECKING:  # attributes of the subclasses
@@ -43,10 +44,9 @@ class _Block:
 
     def __post_init__(self):
         names = [field.name for field in dataclasses.fields(self)]  # pyrefly: ignore
-        values = as_floats(*(getattr(self, name) for name in names))
+        values = as_floats(*(real(name, getattr(self, name)) for name in names))
         for name, value in zip(names, values, strict=True):
-            check_finite(name, value)
-            object.__setattr__(self, name, value)
+            setattr(self, name, checked(name, value, finite))
         _check_pairs(list(zip(names, values, strict=True)))
 
     @property
@@ -92,12 +92,21 @@ class _Block:
         moved = einsum("ki,kj,...j->...i", self.W_P, self.W_V, mixed)
         return einsum("...i,i->...", E[..., -1, :] + moved, self.read_out())
 
+    def answer(self, X: Array, y: Array, x_query: Array) -> Array:
+        """The last entry of the query's token."""
+        if not len(X):
+            return einsum("i,i->", self.read_out()[: self.dim].astype(X.dtype), x_query)
+        return self.predict_tokens(token_matrix(X, y, x_query))
+
+    def exact_risk(self, population: LinearPopulation, k: Array) -> Array:
+        """That of its effective parameters."""
+        return self.effective().exact_risk(population, k)
+
     def risk(self, problem: LinearRegression, num_examples: Count) -> Scalar:
         """Exact risk (see ``ltb.risk``)."""
         return self.effective().risk(problem, num_examples)
 
 
-@pytree
 class LSA(_Block):
     r"""Linear self-attention with residual and mask (Zhang-Wu-Bartlett, Section 3).
 
@@ -137,7 +146,6 @@ class LSA(_Block):
         return jnp.eye(self.dim + 1, dtype=self.dtype)[-1]
 
 
-@pytree
 class LTB(_Block):
     r"""The linear transformer block: linear self-attention, then a linear MLP.
 

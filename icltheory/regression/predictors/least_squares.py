@@ -1,88 +1,278 @@
-"""Ordinary least squares, with the minimum norm where it is underdetermined."""
+"""Least squares, ridge regression, and the Bayes estimate of a Gaussian prior."""
 
+from typing import Any
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from icltheory._calculators import calculator
+from icltheory._checks import (
+    Check,
+    check_shape,
+    checked,
+    nonnegative,
+    positive,
+    real,
+    scalar,
+)
 from icltheory._precision import finite_or_nan
 from icltheory._typing import Array
-from icltheory.regression._linalg import dot, einsum
-from icltheory.regression.predictors._inputs import (
-    Inputs,
-    Labels,
-    Prediction,
-    Predictions,
-    Query,
-    one_or_batch,
-    read_prefixes,
-    read_prompt,
+from icltheory.regression._linalg import (
+    dot,
+    einsum,
+    is_isotropic,
+    is_zero,
+    symmetric_root,
 )
-from icltheory.regression.predictors._recursive import least_squares_path
+from icltheory.regression.population import LinearPopulation
+from icltheory.regression.predictors._recursive import (
+    least_squares_path,
+    posterior_path,
+)
+from icltheory.regression.predictors.base import LinearInLabels, before
 
-__all__ = ["ols", "ols_prefixes"]
+__all__ = ["Bayes", "LeastSquares", "Ridge"]
+
+_ISOTROPIC = Check(
+    lambda fits: fits,
+    "a multiple of the identity where num_examples < dim, else use estimate_risk",
+)
 
 
-@calculator
-def ols(X: Inputs, y: Labels, x_query: Query) -> Prediction:
-    r"""Least-squares prediction, with the weight of minimum norm.
+class LeastSquares(LinearInLabels):
+    r"""Least squares with the weight of minimum norm, :math:`\hat w = X^+ y`.
 
-    .. math:: \hat y = \langle X^+ y, x_{query}\rangle,
-
-    where the rank is that of X with columns (rows if N < d) of equal size: singular
-    values below max(N, d) eps times the largest count as zero. So the answer does not
-    depend on units; an intercept beside years is right in float32, as in NumPy's
-    ``lstsq``, which computes in float64. No examples predict 0. Cost
-    O(N d min(N, d)); differentiable where the rank does not change. QR leaves a
-    triangle of min(N, d) rows to be decomposed: many prompts at once on a GPU up to 32
-    rows, one after the other above (and in derivatives); ``ols_prefixes`` has no such
-    limit.
-
-    Args:
-        X: Example inputs, (N, d) or (B, N, d).
-        y: Example labels, (N,) or (B, N).
-        x_query: Query input, (d,) or (B, d).
-
-    Returns:
-        The prediction, () or (B,).
+    The rank is that of X with columns (rows if N < d) of equal size: singular values
+    below max(N, d) eps times the largest count as zero. So the answer does not depend
+    on units; an intercept beside years is right in float32, as in NumPy's ``lstsq``,
+    which computes in float64. No examples predict 0. Differentiable where the rank does
+    not change. One prompt costs O(N d min(N, d)), all its prefixes O(P d^2) by
+    Greville's recursion, with an error of order eps times the largest condition number
+    among the prefixes so far. QR leaves a triangle of min(N, d) rows: many prompts at
+    once on a GPU up to 32 rows, one after the other above.
 
     Example:
         >>> X, y = jnp.array([[1.0, 0.0], [1.0, 0.0]]), jnp.array([1.0, 3.0])
-        >>> round(float(ols(X, y, jnp.array([1.0, 5.0]))), 6)
+        >>> round(float(LeastSquares().predict(X, y, jnp.array([1.0, 5.0]))), 6)
         2.0
-
-    Source: Garg et al. (2022), Section 3.
-    """
-    return one_or_batch(_ols, *read_prompt(X, y, x_query))
-
-
-@calculator
-def ols_prefixes(X: Inputs, y: Labels, X_query: Inputs | None = None) -> Predictions:
-    r"""Least-squares predictions from every prefix of a prompt.
-
-    .. math:: \hat y_k = \langle X_{:k}^+ y_{:k}, x^{query}_k\rangle,
-        \qquad k = 0, \dots, P - 1,
-
-    by Greville's recursion on a square root of (X'X)^+: O(d^2) a prefix, right for
-    k < d, k = d and k > d, for duplicated and for dependent rows. The error is of order
-    eps times the largest condition number among the prefixes so far (and its square at
-    the prefix itself, for labels that no weight fits), so float32 serves, too.
-
-    Args:
-        X: Example inputs, (P, d) or (B, P, d).
-        y: Example labels, (P,) or (B, P).
-        X_query: Query asked after the first k examples; row k of ``X`` if None.
-
-    Returns:
-        The predictions, (P,) or (B, P); entry 0 is 0.
-
-    Example:
-        >>> X, y = jnp.array([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]]), jnp.ones(3)
-        >>> ols_prefixes(X, y).round(6).tolist()
+        >>> X = jnp.array([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]])
+        >>> LeastSquares().predict_prefixes(X, jnp.ones(3)).round(6).tolist()
         [0.0, 1.0, 1.0]
 
     Source: Garg et al. (2022), Section 3; Greville (1960).
     """
-    return one_or_batch(_ols_prefixes, *read_prefixes(X, y, X_query))
+
+    def weights(self, X: Array, y: Array) -> Array:
+        """X^+ y."""
+        return einsum("dn,n->d", pseudoinverse(X), y)
+
+    def answer(self, X: Array, y: Array, x_query: Array) -> Array:
+        """<X^+ y, x>, without the orthogonal factor of X."""
+        return _ols(X, y, x_query)
+
+    def prefix_weights(self, X: Array, y: Array) -> Array:
+        """X^+ y of all prefixes."""
+        return least_squares_path(X, y)
+
+    def response(self, X: Array) -> Array:
+        """X^+."""
+        return pseudoinverse(X)
+
+    def exact_risk(self, population: LinearPopulation, k: Array) -> Array:
+        r"""The risk for Gaussian inputs, which have to be isotropic where k < d.
+
+        .. math:: R = h\,\mathrm{tr}(M) \Bigl(1 - \frac kd\Bigr)_+ + \sigma^2
+            \begin{cases} k / (d - k - 1) & k \le d - 2 \\ \infty & |k - d| \le 1 \\
+            d / (k - d - 1) & k \ge d + 2, \end{cases}
+
+        with M = Psi + beta* beta*', the rank of H in place of d, and no variance term
+        at k = 0 or without noise.
+        """
+        H, noise_var = population.input_cov, population.noise_var
+        fits = jnp.asarray(is_isotropic(H)) | (k >= population.dim)
+        _ISOTROPIC("population.input_cov", fits)
+        sizes = jnp.sqrt(jnp.diagonal(H))
+        sizes = jnp.where(sizes > 0, sizes, 1)
+        correlation = H / (sizes[:, None] * sizes[None])
+        rank = jnp.linalg.matrix_rank(correlation, hermitian=True).astype(k.dtype)
+        bias = population.signal * jnp.maximum(1 - k / jnp.maximum(rank, 1), 0)
+        few, many = rank - k - 1, k - rank - 1
+        ratio = jnp.where(few > 0, k / jnp.where(few > 0, few, 1), jnp.inf)
+        ratio = jnp.where(many > 0, rank / jnp.where(many > 0, many, 1), ratio)
+        noisy = (k > 0) & (rank > 0) & (noise_var > 0)
+        variance = jnp.where(noisy, noise_var * jnp.where(noisy, ratio, 0), 0)
+        return bias + variance
+
+
+class Ridge(LinearInLabels):
+    r"""Ridge regression with an absolute penalty.
+
+    .. math:: \hat w = \arg\min_w\ |X w - y|^2 + \lambda |w|^2 ,
+
+    where lambda is not multiplied by N: with noise variance sigma^2 and prior N(0, I)
+    the Bayes choice is lambda = sigma^2 at every N. By a QR factorisation of X stacked
+    on sqrt(lambda) I, O((N + d) d^2), of which the triangle alone is formed; all
+    prefixes by Potter's square-root update, O(d^2) each.
+
+    Args:
+        penalty: lambda >= 0; a known 0 is least squares, a traced one must be positive.
+            For prefixes alone also ``(P,)``, one each, by a QR factorisation each.
+
+    Example:
+        >>> X, y = jnp.array([[1.0], [1.0]]), jnp.array([1.0, 3.0])
+        >>> round(float(Ridge(2.0).predict(X, y, jnp.array([1.0]))), 6)
+        1.0
+
+    Source: Raventos et al. (2023), eq. 4.
+    """
+
+    penalty: Any
+    is_least_squares: bool = eqx.field(static=True, init=False, repr=False)
+
+    def __post_init__(self):
+        self.is_least_squares = np.ndim(self.penalty) == 0 and is_zero(self.penalty)
+        rule = positive if np.ndim(self.penalty) == 1 else scalar & nonnegative
+        self.penalty = checked("penalty", real("penalty", self.penalty), rule)
+
+    def weights(self, X: Array, y: Array) -> Array:
+        """(X'X + lambda I)^-1 X'y."""
+        if self.is_least_squares:
+            return LeastSquares().weights(X, y)
+        check_shape("penalty", self.penalty, ())
+        return _ridge(X, y, jnp.asarray(self.penalty, X.dtype))
+
+    def answer(self, X: Array, y: Array, x_query: Array) -> Array:
+        """<w, x>."""
+        if self.is_least_squares:
+            return LeastSquares().answer(X, y, x_query)
+        return dot(self.weights(X, y), x_query)
+
+    def prefix_weights(self, X: Array, y: Array) -> Array:
+        """The weights of all prefixes."""
+        if self.is_least_squares:
+            return least_squares_path(X, y)
+        amount, eye = jnp.asarray(self.penalty, X.dtype), jnp.eye(X.shape[1])
+        if not amount.ndim:
+            return posterior_path(X, y, 0 * X[0], eye.astype(X.dtype), amount)
+        check_shape("penalty", amount, (len(y),))
+
+        def at_prefix(row):
+            seen, own = row
+            return _ridge(jnp.where(seen[:, None], X, 0), y, own)
+
+        return jax.lax.map(at_prefix, (before(len(y)), amount))
+
+    def risk_given(self, population: LinearPopulation, X: Array) -> Array:
+        r"""The risk given the inputs, in the singular basis of X.
+
+        .. math:: R(X) = \lambda^2\, \mathrm{tr}(H A M A)
+            + \sigma^2\, \mathrm{tr}(H A X^\top X A), \quad
+            A = (X^\top X + \lambda I)^{-1} , \quad M = \Psi + \beta^* \beta^{*\top} .
+        """
+        if self.is_least_squares:
+            return LeastSquares().risk_given(population, X)
+        s, V = _spectrum(X)
+        amount = jnp.asarray(self.penalty, s.dtype)
+        square = s**2 + amount
+        seen = square > 0
+        shrink = jnp.where(seen, amount / jnp.where(seen, square, 1), 1)
+        gain = jnp.where(seen, s / jnp.where(seen, square, 1), 0)
+        H_V = einsum("ji,jk,kl->il", V, population.input_cov, V)
+        M_V = einsum("ji,jk,kl->il", V, population.second_moment, V)
+        bias = einsum("ij,j,ji,i->", H_V, shrink, M_V, shrink)
+        return bias + population.noise_var * jnp.sum(jnp.diagonal(H_V) * gain**2)
+
+
+class Bayes(LinearInLabels):
+    r"""The posterior mean under a population's prior and noise (Lemma 6.1).
+
+    .. math:: \hat w = \beta^* + \Psi^{1/2}
+        (\Psi^{1/2} X^\top X \Psi^{1/2} + \sigma^2 I)^{-1}
+        \Psi^{1/2} X^\top (y - X \beta^*) ,
+
+    the answer of least squared error: ridge with penalty sigma^2 about the prior mean,
+    in coordinates whitened by Psi, which may be singular. With sigma = 0 the inverse is
+    the limit, a least-squares fit in those coordinates; a traced sigma must be
+    positive. All prefixes by Potter's form of the Kalman filter, O(d^2) each.
+
+    Args:
+        population: Whose prior and noise it assumes; its input covariance is not used.
+
+    Example:
+        >>> X, y = jnp.array([[1.0, 0], [0, 1], [1, -1]]), jnp.array([1.0, -2, 2.5])
+        >>> Psi = jnp.array([[1.0, 0.2], [0.2, 0.5]])
+        >>> population = LinearPopulation(jnp.eye(2), jnp.array([1.0, -2.0]), Psi, 0.25)
+        >>> round(float(Bayes(population).predict(X, y, jnp.array([0.0, 1.0]))), 6)
+        -1.872162
+
+    Source: Zhang, Wu and Bartlett (2024), Lemma 6.1.
+    """
+
+    population: LinearPopulation
+
+    def weights(self, X: Array, y: Array) -> Array:
+        """The posterior mean."""
+        mean, root, amount = self._prior(X)
+        seen = einsum("nd,de->ne", X, root), y - einsum("nd,d->n", X, mean)
+        if self.population.noiseless:
+            return mean + einsum("de,e->d", root, LeastSquares().weights(*seen))
+        return mean + einsum("de,e->d", root, _ridge(*seen, amount))
+
+    def answer(self, X: Array, y: Array, x_query: Array) -> Array:
+        """The posterior mean of <w, x>."""
+        mean, root, amount = self._prior(X)
+        seen = einsum("nd,de->ne", X, root), y - einsum("nd,d->n", X, mean)
+        x = einsum("d,de->e", x_query, root)
+        moved = (
+            _ols(*seen, x)
+            if self.population.noiseless
+            else dot(_ridge(*seen, amount), x)
+        )
+        return einsum("d,d->", x_query, mean) + moved
+
+    def prefix_weights(self, X: Array, y: Array) -> Array:
+        """The posterior means of all prefixes."""
+        mean, root, amount = self._prior(X)
+        if not self.population.noiseless:
+            return posterior_path(X, y, mean, root, amount)
+        moved = least_squares_path(einsum("nd,de->ne", X, root), y - dot(X, mean[None]))
+        return mean[None] + einsum("de,ne->nd", root, moved)
+
+    def posterior_risk(self, X: Array) -> Array:
+        r"""Its risk given the inputs, where the tasks follow its prior.
+
+        .. math:: R(X) = \mathrm{tr}(H C), \qquad C = \sigma^2\, \Psi^{1/2}
+            (\Psi^{1/2} X^\top X \Psi^{1/2} + \sigma^2 I)^{-1} \Psi^{1/2} ,
+
+        C the posterior covariance of the weight; for sigma = 0 its limit.
+        """
+        _, root, amount = self._prior(X)
+        whitened = einsum("ij,jk,kl->il", root, self.population.input_cov, root)
+        left = _unexplained(einsum("nd,de->ne", X, root), amount)
+        return jnp.sum(left * whitened)
+
+    def posterior_risks(self, X: Array) -> Array:
+        """The same after every prefix of the inputs, O(d^3) each."""
+        _, root, amount = self._prior(X)
+        H, y = self.population.input_cov, jnp.zeros_like(X[:, 0])
+
+        def spread(_, S):
+            return einsum("ji,jk,ki->", S, H, S)
+
+        def unseen(_, basis):
+            free = root - einsum("ij,kj,kl->il", root, basis, basis)
+            return einsum("ji,jk,ki->", free, H, free)
+
+        if self.population.noiseless:
+            return least_squares_path(einsum("nd,de->ne", X, root), y, unseen)
+        return posterior_path(X, y, 0 * root[0], root, amount, spread)
+
+    def _prior(self, X):
+        values = self.population.task_mean, self.population.task_cov
+        mean, cov = (jnp.asarray(value, X.dtype) for value in values)
+        amount = jnp.asarray(self.population.noise_var, X.dtype)
+        return mean, symmetric_root(cov), amount
 
 
 @jax.custom_jvp
@@ -164,5 +354,68 @@ def _solve(R: Array, T: Array, whole: tuple[Array, Array]) -> Array:
     return w
 
 
-def _ols_prefixes(X: Array, y: Array, X_query: Array) -> Array:
-    return dot(least_squares_path(X, y), X_query)
+@jax.custom_jvp
+def _ridge(X: Array, y: Array, penalty: Array) -> Array:
+    """Ridge weights by the QR factorisation of X stacked on sqrt(penalty) I.
+
+    With y beside it: the triangle then holds Q'y, and Q itself is never formed.
+    """
+    stacked, dim = _stacked(X, penalty), X.shape[1]
+    target = jnp.pad(y, (0, dim))[:, None]
+    R = jnp.linalg.qr(jnp.concatenate([stacked, target], axis=1), mode="r")[:dim]
+    return jax.scipy.linalg.solve_triangular(R[:, :dim], R[:, dim])
+
+
+@_ridge.defjvp
+def _ridge_jvp(primals, tangents):
+    # The derivative solves (X'X + penalty I) w = X'y, since the triangle above is
+    # singular for an exact fit.
+    (X, y, penalty), (dX, dy, change) = primals, tangents
+    w, R = _ridge(X, y, penalty), jnp.linalg.qr(_stacked(X, penalty), mode="r")
+    residual = y - einsum("nd,d->n", X, w)
+    moved = einsum("nd,n->d", dX, residual) - change * w
+    moved = moved + einsum("nd,n->d", X, dy - einsum("nd,d->n", dX, w))
+    half = jax.scipy.linalg.solve_triangular(R, moved, trans="T")
+    return w, jax.scipy.linalg.solve_triangular(R, half)
+
+
+def _stacked(X: Array, penalty: Array) -> Array:
+    eye = jnp.eye(X.shape[1], dtype=X.dtype)
+    return jnp.concatenate([X, jnp.sqrt(penalty) * eye])
+
+
+@jax.custom_jvp
+def _unexplained(A: Array, noise_var: Array) -> Array:
+    """Matrix noise (A'A + noise I)^{-1}, or its limit I - A^+ A without noise."""
+    return _shrinkage(A, noise_var)[0]
+
+
+@_unexplained.defjvp
+def _unexplained_jvp(primals, tangents):
+    (A, _), (dA, dnoise) = primals, tangents
+    left, gain = _shrinkage(*primals)
+    fit = einsum("nd,de->ne", A, gain)
+    turned = einsum("ij,nj,nk->ik", left, dA, fit)
+    return left, einsum("ni,nj->ij", fit, fit) * dnoise - turned - turned.T
+
+
+def _shrinkage(A: Array, noise_var: Array) -> tuple[Array, Array]:
+    """Matrix noise (A'A + noise I)^{-1} and the inverse, 0 where there is none."""
+    s, V = _spectrum(A)
+    square = s**2 + noise_var
+    seen = square > 0
+    safe = jnp.where(seen, square, 1)
+    left, gain = jnp.where(seen, noise_var / safe, 1), jnp.where(seen, 1 / safe, 0)
+    return einsum("ij,j,kj->ik", V, left, V), einsum("ij,j,kj->ik", V, gain, V)
+
+
+def _spectrum(X: Array) -> tuple[Array, Array]:
+    """Roots of the d eigenvalues of X'X, tiny ones set to 0, and eigenvectors."""
+    dim = X.shape[1]
+    if not X.size:
+        return jnp.zeros(dim, X.dtype), jnp.eye(dim, dtype=X.dtype)
+    if X.shape[0] > dim:  # d rows suffice for X'X
+        X = jnp.linalg.qr(X, mode="r")
+    _, s, Vt = jnp.linalg.svd(finite_or_nan(X), full_matrices=True)
+    s = jnp.where(s > max(X.shape) * jnp.finfo(X.dtype).eps * s[0], s, 0)
+    return jnp.pad(s, (0, dim - s.shape[0])), Vt.T

@@ -1,0 +1,143 @@
+"""The population of linear regression tasks, with exact theory."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from icltheory._checks import (
+    check_positive_int,
+    check_shape,
+    checked,
+    covariance,
+    finite,
+    nonnegative,
+    real,
+    scalar,
+)
+from icltheory._typing import Array, Float, PRNGKey, Scalar
+from icltheory.regression._linalg import (
+    Matrix,
+    Number,
+    Vector,
+    apply_root,
+    as_floats,
+    covariance_root,
+    einsum,
+    is_zero,
+)
+from icltheory.regression.sources import NoisyLinear, float_type
+
+__all__ = ["LinearPopulation"]
+
+
+class LinearPopulation(NoisyLinear):
+    r"""Linear regression tasks with Gaussian inputs, prior and noise.
+
+    .. math:: x \sim N(0, H), \quad w \sim N(\beta^*, \Psi), \quad
+        y = \langle w, x\rangle + \epsilon, \quad \epsilon \sim N(0, \sigma^2)
+
+    for the examples and for the query alike. H and Psi may be singular. Their
+    symmetric roots are found once, when the object is built; a covariance that is then
+    known to be diagonal keeps only its diagonal, and sampling costs O(B N d) in place
+    of O(B N d^2).
+
+    Args:
+        input_cov: Input covariance H, ``(d, d)``.
+        task_mean: Prior mean beta*, ``(d,)``.
+        task_cov: Prior covariance Psi, ``(d, d)``.
+        noise_var: Noise variance sigma^2.
+
+    Example:
+        >>> population = LinearPopulation.isotropic(2, mean=jnp.ones(2))
+        >>> prompt = population.sample(jax.random.key(0), 3, 4)
+        >>> prompt.X.shape, prompt.y.shape
+        ((4, 3, 2), (4, 3))
+        >>> float(population.signal)  # E <w, x>^2
+        4.0
+
+    Source: Zhang, Wu and Bartlett (2024), Section 3.
+    """
+
+    input_cov: Matrix
+    task_mean: Vector
+    task_cov: Matrix
+    noise_var: Number
+    input_root: Array = eqx.field(repr=False)
+    task_root: Array = eqx.field(repr=False)
+    noiseless: bool = eqx.field(static=True, repr=False)
+
+    def __init__(
+        self, input_cov: Matrix, task_mean: Vector, task_cov: Matrix, noise_var: Number
+    ):
+        given = {"input_cov": input_cov, "task_mean": task_mean}
+        given |= {"task_cov": task_cov, "noise_var": noise_var}
+        self.noiseless = is_zero(noise_var)  # also in jit, which traces what it makes
+        given = {name: real(name, value) for name, value in given.items()}
+        check_shape("task_mean", given["task_mean"], ("d",))
+        dim = np.shape(given["task_mean"])[0]
+        check_positive_int("dim", dim)
+        H, mean, Psi, noise_var = as_floats(*given.values())
+        self.input_cov = checked("input_cov", H, covariance(dim))
+        self.task_mean = checked("task_mean", mean, finite)
+        self.task_cov = checked("task_cov", Psi, covariance(dim))
+        self.noise_var = checked("noise_var", noise_var, scalar & nonnegative)
+        self.input_root = covariance_root(self.input_cov)
+        self.task_root = covariance_root(self.task_cov)
+
+    @classmethod
+    def isotropic(
+        cls,
+        dim: int,
+        noise_var: Number = 0.0,
+        dtype: Any = None,
+        *,
+        mean: Vector | None = None,
+    ) -> "LinearPopulation":
+        """Garg's x ~ N(0, I) and w ~ N(mean, I); ``None`` is mean 0, JAX's dtype."""
+        check_positive_int("dim", dim)
+        dtype = float_type(dtype)
+        eye = jnp.eye(dim, dtype=dtype)
+        mean = jnp.zeros(dim, dtype) if mean is None else jnp.asarray(mean, dtype)
+        return cls(eye, mean, eye, jnp.asarray(noise_var, dtype))
+
+    def with_(self, **changes: Any) -> "LinearPopulation":
+        """The population with some of its four moments changed."""
+        names = ("input_cov", "task_mean", "task_cov", "noise_var")
+        return LinearPopulation(**{n: getattr(self, n) for n in names} | changes)
+
+    @property
+    def dim(self) -> int:
+        """Input dimension d."""
+        return np.shape(self.task_mean)[-1]
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Dtype of the samples, that of the arrays."""
+        return jnp.result_type(self.task_mean)
+
+    @property
+    def second_moment(self) -> Float[Array, "d d"]:
+        """E w w' = Psi + beta* beta*'."""
+        return self.task_cov + self.task_mean[:, None] * self.task_mean[None]
+
+    @property
+    def signal(self) -> Scalar:
+        """E <w, x>^2 = tr(H E w w'), the risk of predicting 0 without noise."""
+        return einsum("ij,ji->", self.input_cov, self.second_moment)
+
+    def sample_inputs(
+        self, key: PRNGKey, num_points: int, num_prompts: int
+    ) -> Float[Array, "B P d"]:
+        """Draws inputs from N(0, H)."""
+        z = jax.random.normal(key, (num_prompts, num_points, self.dim), self.dtype)
+        return apply_root(self.input_root, z)
+
+    def sample_parameters(
+        self, key: PRNGKey, num_prompts: int, *, active_dims: Any = None
+    ) -> Float[Array, "B d"]:
+        """Draws weights from N(beta*, Psi); ``active_dims`` is ignored."""
+        z = jax.random.normal(key, (num_prompts, self.dim), self.dtype)
+        return jnp.asarray(self.task_mean)[None] + apply_root(self.task_root, z)

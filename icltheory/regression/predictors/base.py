@@ -1,0 +1,161 @@
+"""What a predictor is: a value that maps labelled examples and a query to an answer."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from icltheory._checks import check_shape
+from icltheory._core import Record, calculator
+from icltheory._typing import Array, Float
+from icltheory.regression._linalg import as_floats, dot, einsum
+
+__all__ = ["LinearInLabels", "LinearPredictor", "Predictor", "predictor_of"]
+
+
+class Predictor(Record):
+    """A learner in context: examples and a query in, an answer out.
+
+    It answers one prompt; ``jax.vmap`` answers many. A subclass has the method
+    ``answer(X, y, x_query)``, and ``answers(X, y, X_query)`` where all prefixes cost
+    less together. ``exact_risk(population, num_examples)`` and ``risk_given(population,
+    X)`` are the risks that it knows, without the noise of the query's label.
+    """
+
+    def predict(self, X: Any, y: Any, x_query: Any) -> Float[Array, ""]:
+        """Answers a query after all examples: X (N, d), y (N,), x_query (d,)."""
+        return _predict(self, X, y, x_query)
+
+    def predict_prefixes(
+        self, X: Any, y: Any, X_query: Any = None
+    ) -> Float[Array, " P"]:
+        """Answers a query after the first k = 0, ..., P - 1 examples.
+
+        Query k is row k of ``X_query``, or of ``X`` if that is ``None``.
+        """
+        return _predict_prefixes(self, X, y, X_query)
+
+    def answer(self, X: Array, y: Array, x_query: Array) -> Array:
+        """Answers one query; arrays of one floating dtype, N may be 0."""
+        raise NotImplementedError(f"{type(self).__name__} has no method answer")
+
+    def answers(self, X: Array, y: Array, X_query: Array) -> Array:
+        """Answers of all prefixes, one prefix after the other."""
+        found = [self.answer(X[:k], y[:k], X_query[k]) for k in range(len(y))]
+        return jnp.stack(found) if found else jnp.zeros_like(y)
+
+
+class LinearPredictor(Predictor):
+    """A predictor whose answer is linear in the query: it finds a weight vector."""
+
+    def weights(self, X: Array, y: Array) -> Array:
+        """The weight, ``(d,)``."""
+        raise NotImplementedError(f"{type(self).__name__} has no method weights")
+
+    def prefix_weights(self, X: Array, y: Array) -> Array:
+        """Weights of all prefixes, ``(P, d)``."""
+        found = [self.weights(X[:k], y[:k]) for k in range(len(y))]
+        return jnp.stack(found) if found else jnp.zeros_like(X)
+
+    def answer(self, X: Array, y: Array, x_query: Array) -> Array:
+        """<w, x>."""
+        return dot(self.weights(X, y), x_query)
+
+    def answers(self, X: Array, y: Array, X_query: Array) -> Array:
+        """<w_k, x_k>."""
+        return dot(self.prefix_weights(X, y), X_query)
+
+
+class LinearInLabels(LinearPredictor):
+    r"""A predictor whose weight is linear in the labels, :math:`\hat w = b + L y`.
+
+    Its risk given the inputs is exact: with :math:`D = L X - I`,
+
+    .. math:: R(X) = |b + D \beta^*|_H^2 + \mathrm{tr}(H D \Psi D^\top)
+        + \sigma^2\, \mathrm{tr}(H L L^\top) .
+    """
+
+    def response(self, X: Array) -> Array:
+        """The matrix L, ``(d, N)``."""
+        start = self.weights(X, jnp.zeros_like(X[:, 0]))
+        eye = jnp.eye(len(X), dtype=X.dtype)
+        return jax.vmap(lambda y: self.weights(X, y) - start, out_axes=1)(eye)
+
+    def risk_given(self, population: Any, X: Array) -> Array:
+        """The risk given the example inputs, without the noise of the query."""
+        start = self.weights(X, jnp.zeros_like(X[:, 0]))
+        L = self.response(X)
+        D = einsum("dn,ne->de", L, X) - jnp.eye(X.shape[1], dtype=X.dtype)
+        missed = start + einsum("de,e->d", D, population.task_mean)
+        spread = einsum("ij,jk,lk->il", D, population.task_cov, D)
+        spread = spread + population.noise_var * einsum("in,jn->ij", L, L)
+        spread = spread + missed[:, None] * missed[None]
+        return einsum("ij,ij->", population.input_cov, spread)
+
+    def risks_given(self, population: Any, X: Array) -> Array:
+        """The same after every prefix of the inputs."""
+        found = [self.risk_given(population, X[:k]) for k in range(len(X))]
+        return jnp.stack(found)
+
+
+class Function(Predictor):
+    """A function of one prompt, ``function(X, y, x_query)``, as a predictor."""
+
+    function: Callable[..., Any] = eqx.field(static=True)
+
+    def answer(self, X: Array, y: Array, x_query: Array) -> Array:
+        """What the function returns."""
+        found = self.function(X, y, x_query)
+        check_shape("what the predictor returns", found, ())
+        return jnp.asarray(found, y.dtype)
+
+
+def predictor_of(predictor: Any) -> Predictor:
+    """Returns a predictor as it is, and a function of (X, y, x_query) as one."""
+    if isinstance(predictor, Predictor):
+        return predictor
+    if not callable(predictor) or isinstance(predictor, type):
+        raise ValueError(
+            "predictor: expected a predictor or a function of (X, y, x_query), got "
+            f"{predictor!r}"
+        )
+    return Function(predictor)
+
+
+@calculator
+def _predict(predictor, X, y, x_query):
+    check_shape("X", X, ("N", "d"))
+    check_shape("y", y, np.shape(X)[:1])
+    check_shape("x_query", x_query, np.shape(X)[1:])
+    return predictor.answer(*as_floats(X, y, x_query))
+
+
+@calculator
+def _predict_prefixes(predictor, X, y, X_query=None):
+    check_shape("X", X, ("P", "d"))
+    check_shape("y", y, np.shape(X)[:1])
+    if X_query is not None:
+        check_shape("X_query", X_query, np.shape(X))
+    return predictor.answers(*as_floats(X, y, X if X_query is None else X_query))
+
+
+def shift_down(rows: Array, axis: int = 0) -> Array:
+    """Shifts rows down by one, which makes an inclusive sum exclusive."""
+    if not rows.shape[axis]:
+        return rows
+    kept = jax.lax.slice_in_dim(rows, 0, rows.shape[axis] - 1, axis=axis)
+    zeros = jnp.zeros_like(jax.lax.slice_in_dim(rows, 0, 1, axis=axis))
+    return jnp.concatenate([zeros, kept], axis=axis)
+
+
+def before(num_points: int) -> Array:
+    """Mask (P, P): entry (k, i) is true when example i is among the first k."""
+    return jnp.tril(jnp.ones((num_points, num_points), bool), -1)
+
+
+def prefix_counts(y: Array) -> Array:
+    """Numbers of examples of all prefixes, with 1 in place of 0."""
+    return jnp.maximum(jnp.arange(len(y)), 1).astype(y.dtype)

@@ -1,0 +1,319 @@
+"""Gradient steps and Newton steps from zero, averaging, and the zero predictor."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from icltheory._checks import (
+    check_integer,
+    check_nonnegative_int,
+    check_positive_int,
+    check_shape,
+    checked,
+    finite,
+    nonnegative,
+    scalar,
+)
+from icltheory._core import calculator
+from icltheory._typing import Array, Scalar
+from icltheory.regression._linalg import Matrix, as_floats, einsum
+from icltheory.regression.population import LinearPopulation
+from icltheory.regression.predictors.base import (
+    LinearInLabels,
+    before,
+    prefix_counts,
+    shift_down,
+)
+
+__all__ = ["Averaging", "Newton", "Steps", "Zero", "tune_step_size"]
+
+
+class Zero(LinearInLabels):
+    """Predicts 0 for any examples.
+
+    Example:
+        >>> float(Zero().predict(jnp.ones((3, 2)), jnp.ones(3), jnp.ones(2)))
+        0.0
+
+    Source: Garg et al. (2022), Figure 2.
+    """
+
+    def weights(self, X: Array, y: Array) -> Array:
+        """Zeros."""
+        return jnp.zeros_like(X, shape=X.shape[1:])
+
+    def prefix_weights(self, X: Array, y: Array) -> Array:
+        """Zeros."""
+        return jnp.zeros_like(X)
+
+    def exact_risk(self, population: LinearPopulation, k: Array) -> Array:
+        """tr(H E w w')."""
+        return population.signal
+
+
+class Averaging(LinearInLabels):
+    r"""The weight is the mean of label-weighted inputs, :math:`X^\top y / N`.
+
+    It is one gradient step of size 1 from zero. No examples predict 0; all prefixes by
+    one cumulative sum, O(P d).
+
+    Example:
+        >>> X, y = jnp.array([[1.0], [2.0]]), jnp.array([1.0, 2.0])
+        >>> float(Averaging().predict(X, y, jnp.array([2.0])))
+        5.0
+
+    Source: Garg et al. (2022), Section 3.
+    """
+
+    def weights(self, X: Array, y: Array) -> Array:
+        """X'y / N."""
+        return einsum("nd,n->d", X, y) / max(X.shape[0], 1)
+
+    def answers(self, X: Array, y: Array, X_query: Array) -> Array:
+        """<X'y / k, x> of all prefixes."""
+        sums = shift_down(jnp.cumsum(y[:, None] * X, axis=0))
+        return jnp.sum(sums * X_query, axis=-1) / prefix_counts(y)
+
+
+class Steps(LinearInLabels):
+    r"""Gradient descent from zero on :math:`|X w - y|^2 / (2N)`.
+
+    .. math:: w_0 = 0, \qquad w_{t+1} = w_t - \eta_t\, A\, \frac1N X^\top (X w_t - y) .
+
+    No examples predict 0. One prompt costs O(T N d); all prefixes step together as two
+    masked products, O(T P^2 d). ``Steps(3)``, with a whole number, is the family of
+    three steps of any sizes, of which ``optimum`` finds the best.
+
+    Args:
+        step_sizes: eta_t, ``(T,)``; for the prefixes alone also ``(P, T)``, with its
+            own for each prefix.
+        preconditioner: A, ``(d, d)``; the identity if None.
+
+    Example:
+        >>> X, y = jnp.eye(2), jnp.array([1.0, 4.0])
+        >>> float(Steps([1.0]).predict(X, y, jnp.array([0.0, 1.0])))
+        2.0
+        >>> ones = jnp.ones((3, 1)), jnp.ones(3)
+        >>> Steps([0.5, 0.5]).predict_prefixes(*ones).tolist()
+        [0.0, 0.75, 0.75]
+
+    Source: von Oswald et al. (2023), eq. 3.
+    """
+
+    step_sizes: Any
+    preconditioner: Matrix | None = None
+    num_steps: int = eqx.field(static=True, init=False, repr=False)
+
+    def __post_init__(self):
+        if isinstance(self.step_sizes, int):
+            check_nonnegative_int("step_sizes", self.step_sizes)
+            self.num_steps, self.step_sizes = self.step_sizes, None
+            return
+        (sizes,) = as_floats(jnp.asarray(self.step_sizes))
+        if sizes.ndim not in (1, 2):
+            raise ValueError(f"step_sizes: expected (T,) or (P, T), got {sizes.shape}")
+        self.step_sizes = checked("step_sizes", sizes, finite)
+        self.num_steps = sizes.shape[-1]
+        if self.preconditioner is not None:
+            check_shape("preconditioner", self.preconditioner, ("d", "d"))
+            self.preconditioner = jnp.asarray(self.preconditioner)
+
+    def weights(self, X: Array, y: Array) -> Array:
+        """w_T."""
+        sizes = self._sizes(X.dtype)
+        check_shape("step_sizes", sizes, ("T",))
+
+        def step(w, eta):
+            residual = einsum("nd,d->n", X, w) - y
+            gradient = einsum("nd,n->d", X, residual) / max(X.shape[0], 1)
+            return w - eta * self._turned(gradient), None
+
+        return jax.lax.scan(step, jnp.zeros_like(X, shape=X.shape[1:]), sizes)[0]
+
+    def prefix_weights(self, X: Array, y: Array) -> Array:
+        """w_T of all prefixes."""
+        sizes = self._sizes(X.dtype)
+        if sizes.ndim == 2:
+            check_shape("step_sizes", sizes, (len(y), self.num_steps))
+        sizes = jnp.broadcast_to(sizes, (len(y), self.num_steps)).T
+        mean = before(len(y)) / prefix_counts(y)[:, None]
+
+        def step(W, eta):
+            residuals = (einsum("kd,nd->kn", W, X) - y[None]) * mean
+            gradients = einsum("kn,nd->kd", residuals, X)
+            return W - eta[:, None] * self._turned(gradients), None
+
+        return jax.lax.scan(step, jnp.zeros_like(X), sizes)[0]
+
+    def _sizes(self, dtype):
+        if self.step_sizes is None:
+            raise ValueError(
+                f"step_sizes: expected numbers, got a family of {self.num_steps} steps"
+            )
+        return jnp.asarray(self.step_sizes, dtype)
+
+    def _turned(self, rows):
+        if self.preconditioner is None:
+            return rows
+        return einsum("...j,ij->...i", rows, self.preconditioner.astype(rows.dtype))
+
+
+class Newton(LinearInLabels):
+    r"""Newton-Schulz steps towards the inverse Gram matrix.
+
+    .. math:: S = X^\top X, \quad M_0 = \frac{c}{\|S S^\top\|_F} S, \quad
+        M_{t+1} = 2 M_t - M_t S M_t, \quad \hat w = M_T X^\top y .
+
+    Since I - S M_t = (I - S M_0)^{2^t}, the weights obey w_{t+1} = w_t + E_t w_t with
+    E_{t+1} = E_t^2, which is what is computed: one product of small matrices a step.
+    It converges to least squares for 0 < c < 2. Published code takes c = 2, for which
+    one example, or examples of rank one, predict 0 for ever. Where the examples are of
+    deficient rank, rounding errors double with every step: use float64 there.
+
+    Args:
+        steps: Steps T.
+        initial_scale: c.
+
+    Example:
+        >>> X, y = jnp.array([[1.0, 0.0], [1.0, 1.0]]), jnp.array([1.0, 3.0])
+        >>> at = jnp.array([0.0, 1.0])
+        >>> [round(float(Newton(t).predict(X, y, at)), 4) for t in (0, 4, 8)]
+        [1.0211, 1.2912, 1.9959]
+
+    Source: Fu et al. (2024), eq. 6.
+    """
+
+    steps: int = eqx.field(static=True)
+    initial_scale: Any = 1.0
+
+    def __post_init__(self):
+        check_nonnegative_int("steps", self.steps)
+        scale = checked("initial_scale", self.initial_scale, scalar & nonnegative)
+        self.initial_scale = scale
+
+    def weights(self, X: Array, y: Array) -> Array:
+        """M_T X'y."""
+        if X.shape[0] < X.shape[1]:
+            gram = einsum("ni,mi->nm", X, X)
+            return einsum("nd,n->d", X, self._iterate(gram, y))
+        return self._iterate(einsum("ni,nj->ij", X, X), einsum("nd,n->d", X, y))
+
+    def prefix_weights(self, X: Array, y: Array) -> Array:
+        """M_T X'y of all prefixes, one after the other to bound the memory.
+
+        Prefixes shorter than d work on the Gram matrix of the examples, which keeps the
+        iteration of full rank.
+        """
+        num_points, dim = X.shape
+        head = min(num_points, dim)
+        first = jnp.pad(X[:head], ((0, dim - head), (0, 0)))
+        first_y = jnp.pad(y[:head], (0, dim - head))
+        K = einsum("ni,mi->nm", first, first)
+        moments = shift_down(jnp.cumsum(y[:, None] * X, axis=0))
+
+        def at_prefix(gram, row):
+            k, x, moment = row
+            seen, few = jnp.arange(dim) < k, k < dim
+            A = jnp.where(few, jnp.where(seen[:, None] & seen[None, :], K, 0), gram)
+            b = jnp.where(few, jnp.where(seen, first_y, 0), moment)
+            v = self._iterate(A, b)
+            w = jnp.where(few, einsum("nd,n->d", first, v), v)
+            return gram + x[:, None] * x[None, :], w
+
+        rows = (jnp.arange(num_points), X, moments)
+        return jax.lax.scan(at_prefix, jnp.zeros((dim, dim), X.dtype), rows)[1]
+
+    def _iterate(self, gram: Array, b: Array) -> Array:
+        """M_T b for a symmetric Gram matrix; 0 where the matrix is 0."""
+        square = einsum("ij,jk->ik", gram, gram)
+        size = jnp.sum(square**2)  # the root of 0 has no derivative
+        norm = jnp.sqrt(jnp.where(size > 0, size, 1))
+        scale = jnp.asarray(self.initial_scale, b.dtype) / norm
+        error = jnp.eye(b.shape[0], dtype=b.dtype) - scale * square
+
+        def step(_, state):
+            v, E = state
+            return v + einsum("ij,j->i", E, v), einsum("ij,jk->ik", E, E)
+
+        start = (scale * einsum("ij,j->i", gram, b), error)
+        return jax.lax.fori_loop(0, self.steps, step, start)[0]
+
+
+@calculator(static=("steps", "rounds", "candidates"))
+def tune_step_size(
+    X: Any,
+    y: Any,
+    x_query: Any,
+    y_query: Any,
+    steps: int,
+    *,
+    preconditioner: Matrix | None = None,
+    rounds: int = 4,
+    candidates: int = 33,
+) -> Scalar:
+    r"""Step size, the same in all steps, with the least error on a batch of prompts.
+
+    .. math:: \hat\eta = \arg\min_\eta\ \frac1B \sum_b
+        \bigl(\hat y_b(\eta) - y^{query}_b\bigr)^2.
+
+    For one step the loss is a parabola in eta, solved exactly. Otherwise a grid on
+    [0, 4 sqrt(d) / mean Frobenius norm of A X'X/N] is refined around its best point.
+    Uses the labels of the queries: judge the result on other prompts. Where no step
+    size moves an answer it is 0.
+
+    Args:
+        X: Example inputs, ``(B, N, d)``; ``y``, ``x_query`` and ``y_query`` likewise.
+        y: Example labels.
+        x_query: Query inputs.
+        y_query: Query labels.
+        steps: Steps T >= 1.
+        preconditioner: A, symmetric positive definite; the identity if None.
+        rounds: Refinements of the grid; each makes the interval (candidates - 1) / 4
+            times smaller and costs ``candidates`` runs.
+        candidates: Points of a grid, 6 or more.
+
+    Example:
+        >>> X, y = jnp.ones((1, 2, 1)), jnp.ones((1, 2))
+        >>> args = X, y, jnp.ones((1, 1)), jnp.ones(1)
+        >>> [round(float(tune_step_size(*args, steps)), 3) for steps in (1, 2)]
+        [1.0, 1.0]
+
+    Source: von Oswald et al. (2023), Appendix A.
+    """
+    check_shape("X", X, ("B", "N", "d"))
+    check_shape("y", y, np.shape(X)[:2])
+    check_shape("x_query", x_query, (np.shape(X)[0], np.shape(X)[2]))
+    check_shape("y_query", y_query, np.shape(X)[:1])
+    check_positive_int("steps", steps)
+    check_positive_int("rounds", rounds)
+    check_integer("candidates", candidates, 6)
+    X, y, x_query, target = as_floats(X, y, x_query, y_query)
+
+    def predict(eta):
+        rule = Steps(jnp.broadcast_to(eta, (steps,)), preconditioner)
+        return jax.vmap(rule.answer)(X, y, x_query)
+
+    if steps == 1:
+        slope = predict(jnp.ones((), X.dtype))
+        square = jnp.sum(slope**2)
+        return jnp.sum(slope * target) / jnp.where(square > 0, square, 1)
+    gram = einsum("bni,bnj->bij", X, X) / max(X.shape[1], 1)
+    bounded = gram
+    if preconditioner is not None:
+        bounded = einsum("ij,bjk->bik", jnp.asarray(preconditioner, X.dtype), gram)
+    largest = jnp.mean(jnp.linalg.norm(bounded, axis=(1, 2)))
+
+    def refine(interval, _):
+        low, high = interval
+        grid = jnp.linspace(low, high, candidates)
+        errors = jax.lax.map(lambda eta: jnp.mean((predict(eta) - target) ** 2), grid)
+        best = grid[jnp.nanargmin(errors)]
+        width = 2 * (high - low) / (candidates - 1)
+        return (jnp.maximum(best - width, 0), best + width), best
+
+    largest = jnp.where(largest > 0, largest, 1)
+    start = (jnp.zeros_like(largest), 4 * np.sqrt(X.shape[2]) / largest)
+    return jax.lax.scan(refine, start, length=rounds)[1][-1]

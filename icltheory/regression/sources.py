@@ -1,0 +1,384 @@
+"""Sources of prompts: families of functions, and what draws their prompts.
+
+A source has the method ``sample(key, num_examples, num_prompts)``, which returns a
+:class:`Prompt`, or ``sample_prefixes(key, num_points, num_prompts)``, which returns a
+:class:`PrefixPrompt`. The one with exact theory is :class:`LinearPopulation`.
+"""
+
+import abc
+import math
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from icltheory._checks import (
+    check_key,
+    check_nonnegative_int,
+    check_positive_int,
+    checked,
+    count,
+    nonnegative,
+    scalar,
+)
+from icltheory._core import Record, where_valid
+from icltheory._typing import Array, Float, PRNGKey
+from icltheory.regression._linalg import Number, einsum
+from icltheory.regression.prompts import Prompt
+
+__all__ = [
+    "DecisionTree",
+    "LinearClassification",
+    "QuadraticRegression",
+    "ReluNetwork",
+    "Source",
+    "SparseLinearRegression",
+]
+
+
+class Source(Record):
+    r"""A distribution over functions: draws inputs, parameters and labels.
+
+    .. math:: x \sim D_X, \qquad w \sim D_W, \qquad y = f_w(x) + \text{noise}.
+
+    A subclass has an integer ``dim`` and a ``dtype``, and says how parameters arise and
+    how they label inputs. All of it is traceable and is drawn by whole-array calls, so
+    that a sharded batch has the same values as an unsharded one.
+    """
+
+    if TYPE_CHECKING:  # a dataclass would use an inherited property as a default
+
+        @property
+        def dim(self) -> int:
+            """Input dimension d."""
+            ...
+
+        @property
+        def dtype(self) -> Any:
+            """Dtype of the samples."""
+            ...
+
+    @property
+    def targets(self) -> str:
+        """Kind of labels, ``"real"`` or ``"sign"``, for the choice of the loss."""
+        return "real"
+
+    def sample_inputs(
+        self, key: PRNGKey, num_points: int, num_prompts: int
+    ) -> Float[Array, "B P d"]:
+        """Draws standard normal inputs, unless a family overrides them."""
+        return jax.random.normal(key, (num_prompts, num_points, self.dim), self.dtype)
+
+    @abc.abstractmethod
+    def sample_parameters(
+        self, key: PRNGKey, num_prompts: int, *, active_dims: Any = None
+    ) -> Any:
+        """Draws the parameters of the prompts, as a pytree with a leading axis."""
+
+    @abc.abstractmethod
+    def evaluate(self, w: Any, X: Float[Array, "B P d"]) -> Float[Array, "B P"]:
+        """Labels without noise."""
+
+    def label(
+        self, key: PRNGKey, w: Any, X: Float[Array, "B P d"]
+    ) -> tuple[Float[Array, "B P"], Any]:
+        """Noisy labels, and their parameters."""
+        return self.evaluate(w, X), w
+
+    def sample(
+        self,
+        key: PRNGKey,
+        num_examples: int,
+        num_prompts: int,
+        *,
+        active_dims: Any = None,
+    ) -> Prompt:
+        """Draws prompts; they are a pure function of the key and the shapes.
+
+        Args:
+            key: Typed key.
+            num_examples: Labelled examples N of a prompt, 0 or more; one query is
+                added.
+            num_prompts: Prompts B, the leading axis of all that is drawn.
+            active_dims: Coordinates of x from this index on are set to 0 before the
+                labels are made (Garg's curriculum); None for all. It may be traced:
+                out of range, the inputs are then NaN.
+        """
+        check_key("key", key)
+        check_nonnegative_int("num_examples", num_examples)
+        check_positive_int("num_prompts", num_prompts)
+        key_x, key_w, key_noise = jax.random.split(key, 3)
+        X = self.sample_inputs(key_x, num_examples + 1, num_prompts)
+        if active_dims is not None:
+            flag = count(1, self.dim)("active_dims", active_dims)
+            mask = (jnp.arange(self.dim) < active_dims)[None, None]
+            X = where_valid(jnp.where(mask, X, 0), flag)
+        w = self.sample_parameters(key_w, num_prompts, active_dims=active_dims)
+        y, w = self.label(key_noise, w, X)
+        return Prompt(X[:, :-1], y[:, :-1], X[:, -1], y[:, -1], w)
+
+
+class NoisyLinear(Source):
+    """Linear functions with Gaussian noise; a subclass has the field ``noise_var``."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def noise_var(self) -> Number:
+            """Variance of the noise."""
+            ...
+
+    def evaluate(
+        self, w: Float[Array, "B d"], X: Float[Array, "B P d"]
+    ) -> Float[Array, "B P"]:
+        """<w, x>, without noise."""
+        return inner_products(w, X)
+
+    def label(
+        self, key: PRNGKey, w: Float[Array, "B d"], X: Float[Array, "B P d"]
+    ) -> tuple[Float[Array, "B P"], Float[Array, "B d"]]:
+        """<w, x> plus noise, also drawn for 0 so that streams stay comparable."""
+        y = self.evaluate(w, X)
+        std = jnp.sqrt(jnp.asarray(self.noise_var, y.dtype))
+        return y + std * jax.random.normal(key, y.shape, y.dtype), w
+
+
+class SparseLinearRegression(NoisyLinear):
+    r"""Linear regression with s non-zero weights at random positions among d.
+
+    .. math:: w = m \odot z, \quad z \sim N(0, I), \quad m \in \{0, 1\}^d,\ |m|_1 = s,
+        \quad y = \langle w, x\rangle + \epsilon.
+
+    With ``active_dims`` the positions are drawn among the first ``active_dims`` only,
+    and are all of them where fewer than s are active. Cost O(B N d).
+
+    Args:
+        dim: Input dimension d.
+        sparsity: Non-zero weights s; 3 in the paper.
+        noise_var: Noise variance; 0 in the paper.
+        dtype: Type of the samples; None is JAX's default float type.
+
+    Example:
+        >>> prompt = SparseLinearRegression(20).sample(jax.random.key(0), 40, 8)
+        >>> jnp.count_nonzero(prompt.w, axis=1).tolist()
+        [3, 3, 3, 3, 3, 3, 3, 3]
+
+    Source: Garg et al. (2022), Section 5.
+    """
+
+    dim: int = eqx.field(static=True)
+    sparsity: int = eqx.field(static=True, default=3)
+    noise_var: Number = 0.0
+    dtype: Any = eqx.field(static=True, default=None)
+
+    def __post_init__(self):
+        check_positive_int("dim", self.dim)
+        check_positive_int("sparsity", self.sparsity)
+        if self.sparsity > self.dim:
+            raise ValueError(
+                f"sparsity: expected at most dim = {self.dim}, got {self.sparsity}"
+            )
+        self.noise_var = checked("noise_var", self.noise_var, scalar & nonnegative)
+        self.dtype = float_type(self.dtype)
+
+    def sample_parameters(
+        self, key: PRNGKey, num_prompts: int, *, active_dims: Any = None
+    ) -> Float[Array, "B d"]:
+        """Draws sparse weights, supported on the first ``active_dims`` coordinates."""
+        key_z, key_m = jax.random.split(key)
+        z = jax.random.normal(key_z, (num_prompts, self.dim), self.dtype)
+        score = jax.random.uniform(key_m, (num_prompts, self.dim), self.dtype)
+        most = self.dim if active_dims is None else active_dims
+        active = jnp.arange(self.dim)[None] < most
+        _, places = jax.lax.top_k(jnp.where(active, score, -1.0), self.sparsity)
+        chosen = (places[:, :, None] == jnp.arange(self.dim)[None, None]).any(axis=1)
+        return jnp.where(chosen & active, z, 0)
+
+
+class _GaussianWeights(Source):
+    dim: int = eqx.field(static=True)
+    dtype: Any = eqx.field(static=True, default=None)
+
+    def __post_init__(self):
+        check_positive_int("dim", self.dim)
+        self.dtype = float_type(self.dtype)
+
+    def sample_parameters(
+        self, key: PRNGKey, num_prompts: int, *, active_dims: Any = None
+    ) -> Float[Array, "B d"]:
+        """Draws weights from N(0, I); ``active_dims`` is ignored."""
+        return jax.random.normal(key, (num_prompts, self.dim), self.dtype)
+
+
+class QuadraticRegression(_GaussianWeights):
+    r"""Regression on the squares of the inputs, scaled as linear regression.
+
+    .. math:: y = \tfrac{1}{\sqrt 3} \sum_j w_j x_j^2, \qquad w \sim N(0, I) ,
+
+    whose variance is d, as E x^4 = 3 for a standard normal x.
+
+    Example:
+        >>> prompt = QuadraticRegression(2).sample(jax.random.key(0), 3, 1)
+        >>> bool(jnp.allclose(prompt.y, (prompt.X**2 @ prompt.w[0]) / 3**0.5))
+        True
+
+    Source: Garg et al. (2022), published code.
+    """
+
+    def evaluate(
+        self, w: Float[Array, "B d"], X: Float[Array, "B P d"]
+    ) -> Float[Array, "B P"]:
+        """<w, x^2> / sqrt(3)."""
+        return inner_products(w, X**2) / math.sqrt(3)
+
+
+class LinearClassification(_GaussianWeights):
+    r"""Classification by the sign of a random linear function.
+
+    .. math:: y = \mathrm{sign} \langle w, x\rangle \in \{-1, 0, 1\}, \ w \sim N(0, I) ,
+
+    where 0 only arises for an input that is 0. ``targets`` is ``"sign"``: the loss is
+    chosen with the training (Garg's is the logistic loss of (y + 1) / 2).
+
+    Example:
+        >>> task = LinearClassification(3)
+        >>> task.targets, jnp.unique(task.sample(jax.random.key(0), 9, 9).y).tolist()
+        ('sign', [-1.0, 1.0])
+
+    Source: Garg et al. (2022), published code.
+    """
+
+    @property
+    def targets(self) -> str:
+        """Kind of labels, here signs."""
+        return "sign"
+
+    def evaluate(
+        self, w: Float[Array, "B d"], X: Float[Array, "B P d"]
+    ) -> Float[Array, "B P"]:
+        """Sign of <w, x>."""
+        return jnp.sign(inner_products(w, X))
+
+
+class ReluNetwork(Source):
+    r"""Two-layer ReLU networks with standard normal weights.
+
+    .. math:: y = \sqrt{2 / h}\ W_2^\top \mathrm{relu}(W_1^\top x), \qquad
+        W_1 \in R^{d \times h},\ W_2 \in R^h,
+
+    whose variance is d, that of linear regression. Cost O(B N d h). The ``w`` of its
+    prompts is ``{"W1": (B, d, h), "W2": (B, h)}``.
+
+    Args:
+        dim: Input dimension d.
+        hidden: Hidden units h; 100 in the paper.
+        dtype: Type of the samples; None is JAX's default float type.
+
+    Example:
+        >>> prompt = ReluNetwork(5, hidden=7).sample(jax.random.key(0), 4, 2)
+        >>> prompt.w["W1"].shape, prompt.w["W2"].shape
+        ((2, 5, 7), (2, 7))
+
+    Source: Garg et al. (2022), Section 5.
+    """
+
+    dim: int = eqx.field(static=True)
+    hidden: int = eqx.field(static=True, default=100)
+    dtype: Any = eqx.field(static=True, default=None)
+
+    def __post_init__(self):
+        check_positive_int("dim", self.dim)
+        check_positive_int("hidden", self.hidden)
+        self.dtype = float_type(self.dtype)
+
+    def sample_parameters(
+        self, key: PRNGKey, num_prompts: int, *, active_dims: Any = None
+    ) -> dict[str, Array]:
+        """Draws standard normal weights; ``active_dims`` is ignored."""
+        key_1, key_2 = jax.random.split(key)
+        shape = (num_prompts, self.dim, self.hidden)
+        return {
+            "W1": jax.random.normal(key_1, shape, self.dtype),
+            "W2": jax.random.normal(key_2, (num_prompts, self.hidden), self.dtype),
+        }
+
+    def evaluate(
+        self, w: dict[str, Array], X: Float[Array, "B P d"]
+    ) -> Float[Array, "B P"]:
+        """Output of the network."""
+        features = jax.nn.relu(einsum("bpd,bdh->bph", X, w["W1"]))
+        return math.sqrt(2 / self.hidden) * einsum("bph,bh->bp", features, w["W2"])
+
+
+class DecisionTree(Source):
+    r"""Full binary trees that branch on the sign of one coordinate per node.
+
+    .. math:: i \leftarrow 2 i + 1 + [x_{c_i} > 0] \quad (\text{depth times}),
+        \qquad y = v_{i - (2^{depth} - 1)},
+
+    with coordinates c uniform on 0..d-1 (with repetition along a path) and leaf values
+    v from N(0, 1). All points of all prompts descend together, O(B N depth) gathers.
+    The ``w`` of its prompts is ``{"coordinates": (B, 2^depth - 1), "values":
+    (B, 2^depth)}``.
+
+    Args:
+        dim: Input dimension d.
+        depth: Levels of branching; 4 in the paper.
+        dtype: Type of the samples; None is JAX's default float type.
+
+    Example:
+        >>> task = DecisionTree(2, depth=1)
+        >>> tree = {"coordinates": jnp.array([[1]]), "values": jnp.array([[5.0, 7.0]])}
+        >>> task.evaluate(tree, jnp.array([[[9.0, -1.0], [-9.0, 1.0]]])).tolist()
+        [[5.0, 7.0]]
+
+    Source: Garg et al. (2022), Section 5.
+    """
+
+    dim: int = eqx.field(static=True)
+    depth: int = eqx.field(static=True, default=4)
+    dtype: Any = eqx.field(static=True, default=None)
+
+    def __post_init__(self):
+        check_positive_int("dim", self.dim)
+        check_positive_int("depth", self.depth)
+        self.dtype = float_type(self.dtype)
+
+    def sample_parameters(
+        self, key: PRNGKey, num_prompts: int, *, active_dims: Any = None
+    ) -> dict[str, Array]:
+        """Draws the inner nodes' coordinates from all of 0..d-1, and leaf values."""
+        key_c, key_v = jax.random.split(key)
+        leaves = 2**self.depth
+        inner = (num_prompts, leaves - 1)
+        return {
+            "coordinates": jax.random.randint(key_c, inner, 0, self.dim),
+            "values": jax.random.normal(key_v, (num_prompts, leaves), self.dtype),
+        }
+
+    def evaluate(
+        self, w: dict[str, Array], X: Float[Array, "B P d"]
+    ) -> Float[Array, "B P"]:
+        """Value of the leaf that each input reaches."""
+        right = (X > 0).astype(jnp.int32)
+
+        def descend(_, node):
+            coordinate = jnp.take_along_axis(w["coordinates"], node, axis=1)
+            step = jnp.take_along_axis(right, coordinate[:, :, None], axis=2)[:, :, 0]
+            return 2 * node + 1 + step
+
+        start = jnp.zeros(X.shape[:2], jnp.int32)
+        node = jax.lax.fori_loop(0, self.depth, descend, start, unroll=True)
+        return jnp.take_along_axis(w["values"], node - (2**self.depth - 1), axis=1)
+
+
+def inner_products(w: Array, X: Array) -> Array:
+    """<w, x> of every point, computed as a sum at full precision."""
+    return jnp.sum(X * w[:, None, :], axis=-1)
+
+
+def float_type(dtype: Any) -> np.dtype:
+    """Returns the named dtype, or JAX's default float dtype for ``None``."""
+    return np.dtype(jnp.result_type(float) if dtype is None else dtype)
