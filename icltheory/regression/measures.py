@@ -1,0 +1,290 @@
+"""How good a predictor is: exact risks, estimates, and what is lost to the optimum."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from icltheory._checks import (
+    check_nonnegative_int,
+    check_positive_int,
+    check_shape,
+    count,
+    is_tracer,
+)
+from icltheory._core import Record, calculator
+from icltheory._typing import Array, PRNGKey, Scalar
+from icltheory.regression.population import LinearPopulation
+from icltheory.regression.predictors import Bayes, Predictor
+from icltheory.regression.predictors.base import predictor_of
+from icltheory.regression.prompts import PrefixPrompt, Prompt
+from icltheory.statistics import Estimate
+
+__all__ = ["NoClosedForm", "estimate_risk", "risk", "squared_errors"]
+
+
+class NoClosedForm(ValueError):
+    """A predictor has no exact risk for this population; ``estimate_risk`` has one."""
+
+
+def risk(predictor: Any, population: LinearPopulation, num_examples: Any) -> Scalar:
+    r"""Exact risk of a predictor, :math:`E\,(\hat y - y)^2` with the query's noise.
+
+    It is known for a linear step, LSA, LTB and their effective parameters, for the zero
+    predictor, averaging and, for isotropic inputs or N >= d, least squares. The models
+    hold no prompt length and no population: another population or another N is the risk
+    under distribution shift or at another length. Differentiable in everything.
+
+    Args:
+        predictor: A predictor with an exact risk.
+        population: The population.
+        num_examples: Number N of examples, 0 or more; may be traced.
+
+    Example:
+        >>> from icltheory.regression import predictors
+        >>> population = LinearPopulation.isotropic(20, noise_var=0.25)
+        >>> float(risk(predictors.Zero(), population, 10))
+        20.25
+        >>> float(risk(predictors.LeastSquares(), population, 40).round(4))
+        0.5132
+
+    Source: Zhang, Wu and Bartlett (2024), Appendices B to D; Garg et al. (2022).
+    """
+    if not hasattr(predictor, "exact_risk"):
+        name = type(predictor).__name__
+        raise NoClosedForm(
+            f"predictor: expected one with an exact risk, got {name}: use "
+            "estimate_risk(predictor, source, num_examples, key=...)"
+        )
+    return _risk(predictor, population, num_examples)
+
+
+@calculator(num_examples=count(0))
+def _risk(predictor, population, num_examples):
+    k = jnp.asarray(num_examples, population.dtype)
+    return predictor.exact_risk(population, k) + population.noise_var
+
+
+def estimate_risk(
+    predictor: Any,
+    source: Any,
+    num_examples: int | Sequence[int],
+    *,
+    key: PRNGKey | None = None,
+    num_prompts: int = 4096,
+    batch_size: int | None = None,
+) -> Estimate:
+    r"""The best estimate of a risk: exact, exact given the inputs, or simulated.
+
+    .. math:: R = E\,(\hat y - y)^2 , \qquad
+        R = E_X\, R(X) , \qquad R \approx \frac1S \sum_s (\hat y_s - y_s)^2 .
+
+    An exact risk is taken where there is one; for a predictor whose weight is linear in
+    the labels, on a linear population, only the inputs are sampled, which makes the
+    standard error several times smaller; anything else is simulated.
+
+    Args:
+        predictor: A predictor, or any function of one prompt ``(X, y, x_query)``.
+        source: A population, another source or shift, or prompts already drawn.
+        num_examples: Number N of examples, or several (``range(41)``) for a curve, all
+            of which see the same prompts.
+        key: Typed key; not needed for an exact risk or prompts already drawn.
+        num_prompts: Prompts S.
+        batch_size: Prompts handled at a time, a divisor of S; all if None.
+
+    Example:
+        >>> from icltheory.regression import predictors
+        >>> population, key = LinearPopulation.isotropic(5, 0.25), jax.random.key(0)
+        >>> found = estimate_risk(predictors.Bayes(population), population, 10, key=key)
+        >>> bool(abs(found.mean - 0.5248) < 5 * found.standard_error)
+        True
+        >>> zero = estimate_risk(lambda X, y, x: 0.0, population, range(3), key=key)
+        >>> zero.mean.shape
+        (3,)
+
+    Source: Garg et al. (2022), Appendix A; Zhang, Wu and Bartlett (2024), Lemma 6.1.
+    """
+    lengths, single = _lengths(num_examples)
+    learner = predictor_of(predictor)
+    if isinstance(source, LinearPopulation):
+        exact = _exact(learner, source, lengths)
+        if exact is not None:
+            mean = exact[0] if single else exact
+            return Estimate(mean, jnp.zeros_like(mean), np.inf)
+    values = _given_inputs(learner, source, lengths, key, num_prompts, batch_size)
+    if values is None:
+        errors = squared_errors(
+            learner,
+            source,
+            max(lengths),
+            key=key,
+            num_prompts=num_prompts,
+            batch_size=batch_size,
+            prefixes=not single,
+        )
+        values = errors if single else errors[:, np.asarray(lengths)]
+    return Estimate.of(values)
+
+
+def squared_errors(
+    predictor: Any,
+    source: Any,
+    num_examples: int | None = None,
+    *,
+    key: PRNGKey | None = None,
+    num_prompts: int = 4096,
+    batch_size: int | None = None,
+    prefixes: bool = False,
+) -> Array:
+    r"""Squared errors of a predictor, prompt by prompt.
+
+    .. math:: e_s = (\hat y_s - y_s)^2 .
+
+    The same key gives the same prompts, so errors of two predictors are paired.
+
+    Args:
+        predictor: A predictor, or any function of one prompt.
+        source: A source or shift, or prompts already drawn.
+        num_examples: Number N of examples; not needed for prompts already drawn.
+        key: Typed key; not needed for prompts already drawn.
+        num_prompts: Prompts S.
+        batch_size: Prompts handled at a time, a divisor of S; all if None.
+        prefixes: Whether the query is asked after every k = 0, ..., N examples:
+            ``(S, N + 1)`` errors in place of ``(S,)``.
+
+    Example:
+        >>> from icltheory.regression import predictors, shifts
+        >>> rule, shift = predictors.Zero(), shifts.Shift("skewed", 4)
+        >>> errors = squared_errors(
+        ...     rule, shift, 8, key=jax.random.key(0), num_prompts=6, prefixes=True)
+        >>> errors.shape
+        (6, 9)
+
+    Source: Garg et al. (2022), Appendix A.
+    """
+    learner = predictor_of(predictor)
+    if isinstance(source, Prompt | PrefixPrompt):
+        return _errors(learner, source, prefixes)
+    if key is None or num_examples is None:
+        missing = "key" if key is None else "num_examples"
+        raise ValueError(f"{missing}: expected one unless prompts are given, got None")
+    check_positive_int("num_prompts", num_prompts)
+    check_nonnegative_int("num_examples", num_examples)
+    size = num_prompts if batch_size is None else batch_size
+    check_positive_int("batch_size", size)
+    if num_prompts % size:
+        raise ValueError(f"batch_size: expected a divisor of {num_prompts}, got {size}")
+    sizes = num_examples, num_prompts, size, prefixes
+    if isinstance(source, Record):
+        return _simulated(learner, source, key, *sizes)
+    return _simulated.__wrapped__(learner, source, key, *sizes)
+
+
+def _lengths(num_examples) -> tuple[list[int], bool]:
+    single = np.ndim(num_examples) == 0
+    lengths = [num_examples] if single else list(num_examples)
+    for length in lengths:
+        check_nonnegative_int("num_examples", length)
+    if not lengths:
+        raise ValueError("num_examples: expected at least one, got none")
+    return [int(length) for length in lengths], single
+
+
+def _exact(learner: Predictor, population: LinearPopulation, lengths) -> Array | None:
+    """Exact risks at all lengths, or ``None`` where there is no closed form."""
+    if not hasattr(learner, "exact_risk"):
+        return None
+    found = jax.vmap(lambda k: _risk(learner, population, k))(jnp.array(lengths))
+    # Least squares has a closed form for some populations only.
+    unknown = not is_tracer(found) and np.isnan(np.asarray(found)).any()
+    return None if unknown else found
+
+
+def _given_inputs(learner, population, lengths, key, num_prompts, batch_size):
+    """Risks given sampled inputs, or ``None`` where they are not known."""
+    known = isinstance(population, LinearPopulation) and hasattr(learner, "risk_given")
+    if not known or key is None or batch_size is not None:
+        return None
+    check_positive_int("num_prompts", num_prompts)
+    matched = isinstance(learner, Bayes) and _same(learner.population, population)
+    run = _posterior if matched else _averaged
+    found = run(learner, population, key, tuple(lengths), num_prompts)
+    return found[:, 0] if len(lengths) == 1 else found
+
+
+def _same(one, other) -> bool:
+    """Whether two populations are known to be equal."""
+    leaves = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    if all(a is b for a, b in leaves):
+        return True
+    traced = any(map(is_tracer, jax.tree.leaves((one, other))))
+    return not traced and one == other
+
+
+@calculator(static=("lengths", "num_prompts"))
+def _averaged(learner, population, key, lengths, num_prompts):
+    X = population.sample_inputs(key, max(lengths), num_prompts)
+    risks = [
+        jax.vmap(lambda X: learner.risk_given(population, X))(X[:, :k]) for k in lengths
+    ]
+    return jnp.stack(risks, axis=1) + population.noise_var
+
+
+@calculator(static=("lengths", "num_prompts"))
+def _posterior(learner, population, key, lengths, num_prompts):
+    X = population.sample_inputs(key, max(lengths) + 1, num_prompts)
+    if len(lengths) == 1:
+        risks = jax.vmap(learner.posterior_risk)(X[:, :-1])[:, None]
+    else:
+        risks = jax.vmap(learner.posterior_risks)(X)[:, np.array(lengths)]
+    return risks + population.noise_var
+
+
+_SIZES = ("num_examples", "num_prompts", "size", "prefixes")
+
+
+@calculator(static=_SIZES)
+def _simulated(learner, source, key, num_examples, num_prompts, size, prefixes):
+    def one_batch(key):
+        prompt = _draw(source, key, num_examples, size, prefixes)
+        return _errors(learner, prompt, prefixes)
+
+    if num_prompts == size:
+        return one_batch(key)
+    errors = jax.lax.map(one_batch, jax.random.split(key, num_prompts // size))
+    return errors.reshape(num_prompts, *errors.shape[2:])
+
+
+def _draw(source, key, num_examples, size, prefixes):
+    """Fresh prompts of a source, a shift, or any sampler of prefix prompts."""
+    if hasattr(source, "sample"):
+        prompt = source.sample(key, num_examples, size)
+        return prompt.prefixes() if prefixes else prompt
+    if not callable(source):
+        got = type(source).__name__
+        raise ValueError(f"source: expected a source, a sampler or prompts, got {got}")
+    prompt = source(key, num_examples + 1, size)
+    if not isinstance(prompt, PrefixPrompt):
+        hint = ": call its prefixes()" if isinstance(prompt, Prompt) else ""
+        raise ValueError(
+            "source: expected a sampler that returns a PrefixPrompt, got "
+            f"{type(prompt).__name__}{hint}"
+        )
+    check_shape("y of the sampler's prompts", prompt.y, (size, num_examples + 1))
+    return prompt
+
+
+def _errors(learner, prompt, prefixes):
+    """Squared errors on prompts that are drawn."""
+    if prefixes:
+        asked = prompt.prefixes() if isinstance(prompt, Prompt) else prompt
+        answers = jax.vmap(learner.answers)(asked.X, asked.y, asked.X_query)
+        return (answers - asked.y_query) ** 2
+    if isinstance(prompt, PrefixPrompt):
+        X, y, X_query, y_query = prompt.X, prompt.y, prompt.X_query, prompt.y_query
+        answers = jax.vmap(learner.answer)(X[:, :-1], y[:, :-1], X_query[:, -1])
+        return (answers - y_query[:, -1]) ** 2
+    answers = jax.vmap(learner.answer)(prompt.X, prompt.y, prompt.x_query)
+    return (answers - prompt.y_query) ** 2
