@@ -67,7 +67,7 @@ def model(request):
         ((EYE, ZERO, np.diag([1.0, -0.1]), 0.1), "task_cov: expected a positive semi-"),
         (([[1, 2], [0, 1]], ZERO, EYE, 0.1), "input_cov: expected a symmetric matrix"),
         ((EYE, ZERO, EYE, -0.1), "noise_var: expected a value >= 0, got -0.1"),
-        ((EYE, ZERO, EYE, np.nan), "noise_var: expected finite entries, got NaN"),
+        ((EYE, ZERO, EYE, np.nan), "noise_var: expected finite entries, got nan"),
         ((EYE, np.array([0, np.inf]), EYE, 0.1), "task_mean: expected finite entries"),
         ((EYE, np.zeros(3), EYE, 0.1), "input_cov: expected shape (3, 3), got (2, 2)"),
     ],
@@ -103,14 +103,14 @@ def test_models_of_wrong_shapes_are_refused():
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_models_that_are_not_finite_are_refused(bad):
-    with raises("beta: expected finite entries, got NaN or infinity"):
+    with raises("beta: expected finite entries, got "):
         ltb.GDBeta(np.array([0, bad]), EYE)
-    with raises("Gamma: expected finite entries, got NaN or infinity"):
+    with raises("Gamma: expected finite entries, got "):
         ltb.GDBeta(ZERO, np.full((2, 2), bad))
-    with raises("v: expected finite entries, got NaN or infinity"):
+    with raises("v: expected finite entries, got "):
         ltb.EffectiveParameters(ZERO, ZERO, bad, EYE, ZERO)
     wide = np.ones((2, 3))
-    with raises("W_V: expected finite entries, got NaN or infinity"):
+    with raises("W_V: expected finite entries, got "):
         ltb.LTB(wide, wide, wide, np.full((2, 3), bad), wide, wide)
 
 

@@ -141,5 +141,5 @@ def test_impossible_pools_say_what_was_expected(key):
         TaskPool(the_task(), 4, pool=np.ones((3, 3)))
     with raises("pool: expected one leading axis, got"):
         TaskPool(the_task(), pool={"a": jnp.ones((2, 2)), "b": jnp.ones((3, 2))})
-    with raises("num_prompts: expected a positive integer, got 0"):
+    with raises("pool_size: expected a positive integer, got 0"):
         PromptPool(the_task(), 0, key)

@@ -103,7 +103,7 @@ def test_each_prefix_can_have_its_own_penalty():
         ValueError, match=r"^penalty: expected shape \(9,\), got \(8,\)"
     ):
         ridge_prefixes(X, y, Q, penalty=penalties[1:])
-    with pytest.raises(ValueError, match="^penalty: expected positive entries in an"):
+    with pytest.raises(ValueError, match="^penalty: expected a finite value > 0"):
         ridge_prefixes(X, y, Q, penalty=penalties - penalties[0])
 
 
