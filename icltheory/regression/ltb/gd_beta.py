@@ -2,13 +2,7 @@
 
 import jax.numpy as jnp
 
-from icltheory._checks import (
-    check_positive_int,
-    check_shape,
-    checked,
-    finite,
-    real,
-)
+from icltheory._checks import check_positive_int, check_shape, checked, finite, real
 from icltheory._typing import Array, Float, Scalar
 from icltheory.regression._linalg import as_floats, dot, einsum
 from icltheory.regression.ltb import _formulas
