@@ -18,15 +18,11 @@ from icltheory._core import Record, calculator
 from icltheory._typing import Array, PRNGKey, Scalar
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.predictors import Bayes, Predictor
-from icltheory.regression.predictors.base import predictor_of
+from icltheory.regression.predictors.base import NoClosedForm, predictor_of
 from icltheory.regression.prompts import PrefixPrompt, Prompt
 from icltheory.statistics import Estimate
 
 __all__ = ["NoClosedForm", "estimate_risk", "risk", "squared_errors"]
-
-
-class NoClosedForm(ValueError):
-    """A predictor has no exact risk for this population; ``estimate_risk`` has one."""
 
 
 def risk(predictor: Any, population: LinearPopulation, num_examples: Any) -> Scalar:
@@ -52,16 +48,12 @@ def risk(predictor: Any, population: LinearPopulation, num_examples: Any) -> Sca
 
     Source: Zhang, Wu and Bartlett (2024), Appendices B to D; Garg et al. (2022).
     """
-    if not hasattr(predictor, "exact_risk"):
-        name = type(predictor).__name__
-        raise NoClosedForm(
-            f"predictor: expected one with an exact risk, got {name}: use "
-            "estimate_risk(predictor, source, num_examples, key=...)"
-        )
-    return _risk(predictor, population, num_examples)
+    learner = predictor_of(predictor)
+    learner.check_exact(population, num_examples)
+    return _risk(learner, population, num_examples)
 
 
-@calculator(num_examples=count(0))
+@calculator(integers=("num_examples",), num_examples=count(0))
 def _risk(predictor, population, num_examples):
     k = jnp.asarray(num_examples, population.dtype)
     return predictor.exact_risk(population, k) + population.noise_var
@@ -194,12 +186,11 @@ def _lengths(num_examples) -> tuple[list[int], bool]:
 
 def _exact(learner: Predictor, population: LinearPopulation, lengths) -> Array | None:
     """Exact risks at all lengths, or ``None`` where there is no closed form."""
-    if not hasattr(learner, "exact_risk"):
+    try:
+        learner.check_exact(population, min(lengths))
+    except NoClosedForm:
         return None
-    found = jax.vmap(lambda k: _risk(learner, population, k))(jnp.array(lengths))
-    # Least squares has a closed form for some populations only.
-    unknown = not is_tracer(found) and np.isnan(np.asarray(found)).any()
-    return None if unknown else found
+    return jax.vmap(lambda k: _risk(learner, population, k))(jnp.array(lengths))
 
 
 def _given_inputs(learner, population, lengths, key, num_prompts, batch_size):

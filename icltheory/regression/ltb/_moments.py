@@ -35,9 +35,13 @@ class Moments(NamedTuple):
     @classmethod
     def of(cls, problem: LinearRegression, num_examples: Count) -> "Moments":
         """Computes the moments of a problem for prompts of M examples."""
+        return cls.at(problem, read_length(num_examples, problem.dtype))
+
+    @classmethod
+    def at(cls, problem: LinearRegression, M: Array) -> "Moments":
+        """The same for a number of examples that has been checked."""
         H, Psi = jnp.asarray(problem.input_cov), jnp.asarray(problem.task_cov)
         noise_var = jnp.asarray(problem.noise_var)
-        M = read_length(num_examples, H.dtype)
         H_Psi = einsum("ij,jk->ik", H, Psi)
         signal = jnp.trace(H_Psi)
         tau = signal + noise_var

@@ -149,7 +149,7 @@ class EffectiveParameters(Predictor):
     def exact_risk(self, population: LinearPopulation, k: Array) -> Array:
         """The risk, in the whitened coordinates of the population."""
         check_dim(population, self.dim)
-        moments = Moments.of(population, jnp.maximum(k, 1))
+        moments = Moments.at(population, jnp.maximum(k, 1))
         parts = self.c, self.p, self.v, self.U, self.u
         found = _formulas.effective_risk(moments, *parts) - moments.noise_var
         start = self.c - moments.mean

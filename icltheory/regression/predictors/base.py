@@ -13,7 +13,17 @@ from icltheory._core import Record, calculator
 from icltheory._typing import Array, Float
 from icltheory.regression._linalg import as_floats, dot, einsum
 
-__all__ = ["LinearInLabels", "LinearPredictor", "Predictor", "predictor_of"]
+__all__ = [
+    "LinearInLabels",
+    "LinearPredictor",
+    "NoClosedForm",
+    "Predictor",
+    "predictor_of",
+]
+
+
+class NoClosedForm(ValueError):
+    """A predictor has no exact risk on this population; ``estimate_risk`` has one."""
 
 
 class Predictor(Record):
@@ -37,6 +47,14 @@ class Predictor(Record):
         Query k is row k of ``X_query``, or of ``X`` if that is ``None``.
         """
         return _predict_prefixes(self, X, y, X_query)
+
+    def check_exact(self, population: Any, num_examples: Any) -> None:
+        """Raises :class:`NoClosedForm` where the exact risk is not known."""
+        if not hasattr(self, "exact_risk"):
+            raise NoClosedForm(
+                f"predictor: expected one with an exact risk, got {type(self).__name__}"
+                ": use estimate_risk(predictor, source, num_examples, key=...)"
+            )
 
     def answer(self, X: Array, y: Array, x_query: Array) -> Array:
         """Answers one query; arrays of one floating dtype, N may be 0."""

@@ -8,14 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory._checks import (
-    Check,
     check_shape,
     checked,
+    is_tracer,
     nonnegative,
     positive,
     real,
     scalar,
 )
+from icltheory._core import where_valid
 from icltheory._precision import finite_or_nan
 from icltheory._typing import Array
 from icltheory.regression._linalg import (
@@ -30,14 +31,9 @@ from icltheory.regression.predictors._recursive import (
     least_squares_path,
     posterior_path,
 )
-from icltheory.regression.predictors.base import LinearInLabels, before
+from icltheory.regression.predictors.base import LinearInLabels, NoClosedForm, before
 
 __all__ = ["Bayes", "LeastSquares", "Ridge"]
-
-_ISOTROPIC = Check(
-    lambda fits: fits,
-    "a multiple of the identity where num_examples < dim, else use estimate_risk",
-)
 
 
 class LeastSquares(LinearInLabels):
@@ -79,6 +75,19 @@ class LeastSquares(LinearInLabels):
         """X^+."""
         return pseudoinverse(X)
 
+    def check_exact(self, population: LinearPopulation, num_examples: Any) -> None:
+        """Raises where inputs are known not to be isotropic, and k < d."""
+        fits = self._is_known(population, num_examples)
+        if not is_tracer(fits) and not np.all(fits):
+            raise NoClosedForm(
+                "population: expected isotropic inputs where num_examples < dim, else "
+                "use estimate_risk(predictor, source, num_examples, key=...)"
+            )
+
+    def _is_known(self, population, num_examples):
+        many = jnp.asarray(num_examples) >= population.dim
+        return is_isotropic(population.input_cov) | many
+
     def exact_risk(self, population: LinearPopulation, k: Array) -> Array:
         r"""The risk for Gaussian inputs, which have to be isotropic where k < d.
 
@@ -90,8 +99,6 @@ class LeastSquares(LinearInLabels):
         at k = 0 or without noise.
         """
         H, noise_var = population.input_cov, population.noise_var
-        fits = jnp.asarray(is_isotropic(H)) | (k >= population.dim)
-        _ISOTROPIC("population.input_cov", fits)
         sizes = jnp.sqrt(jnp.diagonal(H))
         sizes = jnp.where(sizes > 0, sizes, 1)
         correlation = H / (sizes[:, None] * sizes[None])
@@ -102,7 +109,7 @@ class LeastSquares(LinearInLabels):
         ratio = jnp.where(many > 0, rank / jnp.where(many > 0, many, 1), ratio)
         noisy = (k > 0) & (rank > 0) & (noise_var > 0)
         variance = jnp.where(noisy, noise_var * jnp.where(noisy, ratio, 0), 0)
-        return bias + variance
+        return where_valid(bias + variance, self._is_known(population, k))
 
 
 class Ridge(LinearInLabels):

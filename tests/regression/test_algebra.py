@@ -1,0 +1,146 @@
+"""One algebra: predictors are values, and a risk or an optimum is asked in one way."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icltheory.regression import LinearPopulation, ltb, predictors, risks, shifts
+from icltheory.regression.measures import (
+    NoClosedForm,
+    estimate_risk,
+    risk,
+    squared_errors,
+)
+from icltheory.regression.optima import LinearStep, optimum
+from icltheory.regression.sources import SparseLinearRegression
+
+KEY = jax.random.key(0)
+MEAN = LinearPopulation.isotropic(5, 0.25, mean=jnp.full(5, 1.3))
+SKEWED = LinearPopulation(
+    jnp.diag(jnp.array([1.5, 1.0, 0.7, 0.4])), jnp.zeros(4), jnp.eye(4), 0.25
+)
+
+
+def test_the_best_linear_step_of_the_four_papers_is_asked_in_one_way():
+    best = optimum(LinearStep, SKEWED, 6)
+    expected = [0.41811847, 0.55299539, 0.68571429, 0.90225564]
+    np.testing.assert_allclose(jnp.diag(best.model.Gamma), expected, rtol=1e-7)
+    np.testing.assert_allclose(best.risk, 1.8758771555, rtol=1e-9)
+    np.testing.assert_allclose(risk(best.model, SKEWED, 6), best.risk, rtol=1e-12)
+    others = (
+        risks.linear_attention_optimum(SKEWED, 6).risk,
+        ltb.optimal_gd_beta(SKEWED, 6)[1],
+    )
+    np.testing.assert_allclose(others, best.risk, rtol=1e-12)
+
+
+@pytest.mark.parametrize("num_examples", [0, 1, 7])
+@pytest.mark.parametrize("name", ["step", "gd", "ltb", "lsa"])
+def test_exact_risks_agree_with_simulated_errors(name, num_examples):
+    step = LinearStep(0.4 * jnp.eye(5))
+    start = ltb.GDBeta(jnp.ones(5), 0.3 * jnp.eye(5) + 0.05)
+    block = ltb.gd_beta_to_ltb(start)
+    attention = ltb.LSA(block.W_K, block.W_Q, block.W_P, block.W_V)
+    model = {"step": step, "gd": start, "ltb": block, "lsa": attention}[name]
+    exact = float(risk(model, MEAN, num_examples))
+    errors = squared_errors(model, MEAN, num_examples, key=KEY, num_prompts=4000)
+    z = (errors.mean() - exact) / (errors.std() / np.sqrt(len(errors)))
+    assert abs(z) < 4
+    found = estimate_risk(model, MEAN, num_examples)
+    assert (float(found.mean), float(found.standard_error)) == (exact, 0)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        predictors.Ridge(0.5),
+        predictors.Bayes(MEAN),
+        predictors.Bayes(MEAN.with_(task_mean=jnp.zeros(5), noise_var=1.0)),
+        predictors.Steps([0.3, 0.4]),
+        predictors.Averaging(),
+        predictors.Newton(3),
+    ],
+    ids=["ridge", "bayes", "wrong prior", "steps", "averaging", "newton"],
+)
+def test_a_risk_given_the_inputs_has_the_mean_of_squared_errors(rule):
+    given = estimate_risk(rule, MEAN, 4, key=KEY, num_prompts=2000)
+    plain = squared_errors(
+        rule, MEAN, 4, key=jax.random.fold_in(KEY, 1), num_prompts=4000
+    )
+    spread = float(plain.std() / np.sqrt(len(plain)))
+    assert float(given.standard_error) < spread
+    total = np.hypot(float(given.standard_error), spread)
+    assert abs(float(given.mean) - float(plain.mean())) < 4 * total
+    curve = estimate_risk(rule, MEAN, [0, 4], key=KEY, num_prompts=500)
+    assert curve.mean.shape == (2,)
+
+
+def test_prefixes_of_any_function_are_its_answers_to_each_prefix():
+    prompt = MEAN.sample(KEY, 6, 1)
+    X, y, x = prompt.X[0], prompt.y[0], prompt.x_query[0]
+    for rule in (
+        predictors.Lasso(0.1),
+        predictors.NearestNeighbors(2),
+        LinearStep(0.5 * jnp.eye(5)),
+    ):
+        path = rule.predict_prefixes(X, y, jnp.tile(x, (6, 1)))
+        each = [float(rule.predict(X[:k], y[:k], x)) for k in range(6)]
+        np.testing.assert_allclose(path, each, rtol=1e-9, atol=1e-9)
+    found = estimate_risk(lambda X, y, x: 1.0 * len(y), MEAN, range(3), key=KEY)
+    assert found.mean.shape == (3,)
+
+
+def test_any_source_and_any_length_can_be_asked_for():
+    for source in (shifts.Shift("skewed", 5), SparseLinearRegression(5)):
+        curve = estimate_risk(
+            predictors.LeastSquares(), source, range(11), key=KEY, num_prompts=64
+        )
+        assert curve.mean.shape == (11,)
+        one = estimate_risk(
+            predictors.LeastSquares(), source, 10, key=KEY, num_prompts=64
+        )
+        assert float(one.mean) < 1e-9
+        assert float(curve.mean[-1]) < 1e-9
+
+
+def test_what_has_no_closed_form_says_what_has():
+    with pytest.raises(NoClosedForm, match=r"^predictor: [^\n]*use estimate_risk\("):
+        risk(predictors.Bayes(MEAN), MEAN, 3)
+    # Least squares has one for isotropic inputs or as many examples as dimensions.
+    assert float(risk(predictors.LeastSquares(), MEAN, 20)) > 0.25
+    sampled = estimate_risk(predictors.LeastSquares(), SKEWED, 2, key=KEY)
+    assert float(sampled.standard_error) > 0
+
+
+def test_a_risk_is_differentiable_and_can_be_batched_in_everything():
+    step = LinearStep(0.7 * jnp.eye(5))
+    slope = jax.grad(risk)(step, MEAN, 20)
+    assert isinstance(slope, LinearStep)
+    best = optimum(LinearStep, MEAN, 20).model
+    np.testing.assert_allclose(jax.grad(risk)(best, MEAN, 20).Gamma, 0, atol=1e-9)
+    noise = jnp.linspace(0, 1, 3)
+    batch = jax.vmap(lambda s: risk(step, MEAN.with_(noise_var=s), 20))(noise)
+    each = [float(risk(step, MEAN.with_(noise_var=s), 20)) for s in noise]
+    np.testing.assert_allclose(batch, each, rtol=1e-12)
+    lengths = jax.vmap(lambda k: risk(step, MEAN, k))(jnp.arange(4))
+    assert lengths.shape == (4,)
+    assert np.isnan(jax.jit(lambda k: risk(step, MEAN, k))(-1))
+
+
+def test_optima_of_families_are_ordered():
+    found = {
+        family.__name__: optimum(family, MEAN, 10, key=KEY)
+        for family in (LinearStep, ltb.LSA, ltb.GDBeta, ltb.LTB)
+    }
+    least = [float(one.risk) for one in found.values()]
+    assert least == sorted(least, reverse=True)
+    for one in found.values():
+        np.testing.assert_allclose(risk(one.model, MEAN, 10), one.risk, rtol=1e-9)
+    steps = optimum(predictors.Steps(3), LinearPopulation.isotropic(5, 0.25), 20)
+    exact = risks.gradient_steps_optimum(5, 20, 3, noise_var=0.25)
+    np.testing.assert_allclose(steps.risk, 5 * exact.risk + 0.25, rtol=1e-12)
+    with pytest.raises(ValueError, match="family: expected LinearStep, GDBeta, LTB"):
+        optimum(predictors.Ridge, MEAN, 3)
+    with pytest.raises(ValueError, match="step_sizes: expected numbers, got a family"):
+        predictors.Steps(2).predict(jnp.ones((2, 5)), jnp.ones(2), jnp.ones(5))
