@@ -257,38 +257,6 @@ def check_positive_int(name: str, value: Any) -> None:
         raise ValueError(f"{name}: expected a positive integer, got {value!r}")
 
 
-def covariance(dim: int) -> CheckLike:
-    """Returns the check of a symmetric positive semi-definite matrix, (dim, dim)."""
-
-    def check(name, matrix, given=None):
-        check_shape(name, matrix, (dim, dim))
-        if is_tracer(matrix):
-            return _is_covariance(jax.lax.stop_gradient(matrix))
-        finite(name, matrix)
-        refuse_indefinite(name, np.asarray(matrix, np.float64))
-        return True
-
-    return check
-
-
-def refuse_indefinite(name: str, known: np.ndarray) -> None:
-    """Raises unless a matrix is symmetric and positive semi-definite."""
-    tolerance = 1e-6 * float(np.abs(known).max(initial=0.0))
-    gap = np.abs(known - known.T)
-    if gap.max(initial=0.0) > tolerance:
-        i, j = np.unravel_index(gap.argmax(), gap.shape)
-        raise ValueError(
-            f"{name}: expected a symmetric matrix, got {known[i, j]:.3g} at "
-            f"({i}, {j}) and {known[j, i]:.3g} at ({j}, {i})"
-        )
-    smallest = float(np.linalg.eigvalsh(known).min(initial=0.0))
-    if smallest < -tolerance:
-        raise ValueError(
-            f"{name}: expected a positive semi-definite matrix, "
-            f"got smallest eigenvalue {smallest:.3g}"
-        )
-
-
 def _is_finite(entry):
     return (np if isinstance(entry, np.ndarray) else jnp).isfinite(entry)
 

@@ -79,10 +79,12 @@ class LinearPopulation(NoisyLinear):
         check_shape("task_mean", given["task_mean"], ("d",))
         dim = np.shape(given["task_mean"])[0]
         check_positive_int("dim", dim)
+        for name in ("input_cov", "task_cov"):
+            check_shape(name, given[name], (dim, dim))
         H, mean, Psi, noise_var = as_floats(*given.values())
-        self.input_cov = checked("input_cov", H, covariance(dim))
+        self.input_cov = checked("input_cov", H, covariance)
         self.task_mean = checked("task_mean", mean, finite)
-        self.task_cov = checked("task_cov", Psi, covariance(dim))
+        self.task_cov = checked("task_cov", Psi, covariance)
         self.noise_var = checked("noise_var", noise_var, scalar & nonnegative)
         self.input_root = covariance_root(self.input_cov)
         self.task_root = covariance_root(self.task_cov)

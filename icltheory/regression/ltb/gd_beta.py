@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from icltheory._checks import check_positive_int, check_shape, checked, finite, real
 from icltheory._typing import Array, Float, Scalar
 from icltheory.regression._linalg import as_floats, dot, einsum
+from icltheory.regression._moments import label_moment
 from icltheory.regression.ltb import _formulas
 from icltheory.regression.ltb._fields import MatrixField, VectorField
 from icltheory.regression.ltb._moments import Moments, check_dim
@@ -16,7 +17,6 @@ from icltheory.regression.ltb._prompts import (
     read_prompt,
 )
 from icltheory.regression.ltb.effective import EffectiveParameters
-from icltheory.regression.moments import label_moment
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.predictors.base import Predictor
 from icltheory.regression.risks._population import Count

@@ -31,6 +31,7 @@ from icltheory.regression.predictors._recursive import (
     least_squares_path,
     posterior_path,
 )
+from icltheory.regression.predictors._spectrum import spectrum, unexplained
 from icltheory.regression.predictors.base import LinearInLabels, NoClosedForm, before
 
 __all__ = ["Bayes", "LeastSquares", "Ridge"]
@@ -179,7 +180,7 @@ class Ridge(LinearInLabels):
         """
         if self.is_least_squares:
             return LeastSquares().risk_given(population, X)
-        s, V = _spectrum(X)
+        s, V = spectrum(X)
         amount = jnp.asarray(self.penalty, s.dtype)
         square = s**2 + amount
         seen = square > 0
@@ -256,7 +257,7 @@ class Bayes(LinearInLabels):
         """
         _, root, amount = self._prior(X)
         whitened = einsum("ij,jk,kl->il", root, self.population.input_cov, root)
-        left = _unexplained(einsum("nd,de->ne", X, root), amount)
+        left = unexplained(einsum("nd,de->ne", X, root), amount)
         return jnp.sum(left * whitened)
 
     def posterior_risks(self, X: Array) -> Array:
@@ -389,40 +390,3 @@ def _ridge_jvp(primals, tangents):
 def _stacked(X: Array, penalty: Array) -> Array:
     eye = jnp.eye(X.shape[1], dtype=X.dtype)
     return jnp.concatenate([X, jnp.sqrt(penalty) * eye])
-
-
-@jax.custom_jvp
-def _unexplained(A: Array, noise_var: Array) -> Array:
-    """Matrix noise (A'A + noise I)^{-1}, or its limit I - A^+ A without noise."""
-    return _shrinkage(A, noise_var)[0]
-
-
-@_unexplained.defjvp
-def _unexplained_jvp(primals, tangents):
-    (A, _), (dA, dnoise) = primals, tangents
-    left, gain = _shrinkage(*primals)
-    fit = einsum("nd,de->ne", A, gain)
-    turned = einsum("ij,nj,nk->ik", left, dA, fit)
-    return left, einsum("ni,nj->ij", fit, fit) * dnoise - turned - turned.T
-
-
-def _shrinkage(A: Array, noise_var: Array) -> tuple[Array, Array]:
-    """Matrix noise (A'A + noise I)^{-1} and the inverse, 0 where there is none."""
-    s, V = _spectrum(A)
-    square = s**2 + noise_var
-    seen = square > 0
-    safe = jnp.where(seen, square, 1)
-    left, gain = jnp.where(seen, noise_var / safe, 1), jnp.where(seen, 1 / safe, 0)
-    return einsum("ij,j,kj->ik", V, left, V), einsum("ij,j,kj->ik", V, gain, V)
-
-
-def _spectrum(X: Array) -> tuple[Array, Array]:
-    """Roots of the d eigenvalues of X'X, tiny ones set to 0, and eigenvectors."""
-    dim = X.shape[1]
-    if not X.size:
-        return jnp.zeros(dim, X.dtype), jnp.eye(dim, dtype=X.dtype)
-    if X.shape[0] > dim:  # d rows suffice for X'X
-        X = jnp.linalg.qr(X, mode="r")
-    _, s, Vt = jnp.linalg.svd(finite_or_nan(X), full_matrices=True)
-    s = jnp.where(s > max(X.shape) * jnp.finfo(X.dtype).eps * s[0], s, 0)
-    return jnp.pad(s, (0, dim - s.shape[0])), Vt.T
