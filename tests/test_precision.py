@@ -38,7 +38,7 @@ OTHERS = {
 }
 PACKAGES = [
     *("attention", "trajectory", "noise", "bounds", "linalg", "constructions"),
-    *("regression.ltb", "regression.predictors", "regression.risks"),
+    *("regression.ltb", "regression.risks"),
     *("regression.bayes", "regression.features", "regression.flow"),
     *("regression.kernel_descent", "regression.rates", *OTHERS),
 ]

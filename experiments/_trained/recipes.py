@@ -85,7 +85,7 @@ class Recipe:
         noise_var = self.noise_var if noise_var is None else noise_var
         task = LinearRegression.isotropic(self.dim, noise_var, jnp.float32)
         mean = jnp.full(self.dim, self.task_mean, jnp.float32)
-        return dataclasses.replace(task, task_mean=mean)
+        return task.with_(task_mean=mean)
 
     def module(self) -> GPT2 | LinearStack:
         """Returns the model."""

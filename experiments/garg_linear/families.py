@@ -76,7 +76,7 @@ def _linear_task(config: "Config") -> LinearRegression:
 
 def _sparse_moments(config: "Config") -> LinearRegression:
     task, share = _linear_task(config), config.family.sparsity / config.dim
-    return dataclasses.replace(task, task_cov=share * task.task_cov)
+    return task.with_(task_cov=share * task.task_cov)
 
 
 FAMILIES = {

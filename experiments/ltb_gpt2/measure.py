@@ -130,7 +130,7 @@ def _rule_errors(config, mean):
 def prior_task(config: Config, mean: float) -> LinearRegression:
     """Returns the regression task of one column."""
     task = dataclasses.replace(config.recipe, task_mean=0.0).task()
-    return dataclasses.replace(task, task_mean=task.task_mean + mean)
+    return task.with_(task_mean=task.task_mean + mean)
 
 
 @dataclasses.dataclass(frozen=True)

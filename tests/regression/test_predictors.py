@@ -250,19 +250,19 @@ def test_bad_options_say_what_was_expected():
             f(*whole, penalty=np.nan)
     with raises("steps: expected an integer >= 0, got -1"):
         P.gradient_descent(*args, steps=-1, step_size=0.1)
-    with pytest.raises(ValueError, match="shape"):
+    with pytest.raises(ValueError, match="shape|Size"):
         P.gradient_descent(*args, steps=3, step_size=0.1, preconditioner=np.eye(3))
     with raises("steps: expected an integer >= 0, got -2"):
         P.newton_prefixes(*whole, steps=-2)
     with raises("noise_var: expected a value > 0 (the noiseless posterior"):
         P.discrete_mmse(*args, pool=POOL, noise_var=0.0)
-    with raises("noise_var: expected a value >= 0, got -1.0"):
+    with raises("noise_var: expected a value > 0 (the"):
         P.discrete_mmse_prefixes(*whole, pool=POOL, noise_var=-1.0)
-    with pytest.raises(ValueError, match=r"pool \(21, 3\)|size|shape"):
+    with pytest.raises(ValueError, match="shape|Size"):
         P.discrete_mmse(*args, pool=POOL[:, 1:], noise_var=1.0)
     with raises("pool size: expected a positive integer, got 0"):
         P.discrete_mmse(*args, pool=POOL[:0], noise_var=1.0)
-    with pytest.raises(ValueError, match="shape"):
+    with pytest.raises(ValueError, match="shape|Size"):
         P.bayes(*args, **(PRIOR | {"task_mean": np.ones(3)}))
     with raises("task_cov: expected a positive semi-definite matrix, got"):
         P.bayes_prefixes(*whole, **(PRIOR | {"task_cov": -PSI}))

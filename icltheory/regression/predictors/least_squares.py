@@ -162,7 +162,9 @@ class Ridge(LinearInLabels):
             return least_squares_path(X, y)
         amount, eye = jnp.asarray(self.penalty, X.dtype), jnp.eye(X.shape[1])
         if not amount.ndim:
-            return posterior_path(X, y, 0 * X[0], eye.astype(X.dtype), amount)
+            return posterior_path(
+                X, y, jnp.zeros(X.shape[1], X.dtype), eye.astype(X.dtype), amount
+            )
         check_shape("penalty", amount, (len(y),))
 
         def at_prefix(row):
