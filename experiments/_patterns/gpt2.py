@@ -116,10 +116,10 @@ class PairTask:
         return self.task.dim  # pyrefly: ignore
 
     def sample(
-        self, key: Any, num_examples: int, batch_size: int, *, active_dims: Any = None
+        self, key: Any, num_examples: int, num_prompts: int, *, active_dims: Any = None
     ) -> Pairs:
         """Draws a batch of prompts; ``active_dims`` is ignored."""
-        size = batch_size, num_examples, self.relevant_fraction
+        size = num_prompts, num_examples, self.relevant_fraction
         return pairs(self.task.sample(key, *size))
 
 

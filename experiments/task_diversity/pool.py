@@ -51,13 +51,13 @@ class Pool:
         return jax.vmap(draw)(index)
 
     def sample(
-        self, key: Any, num_examples: int, batch_size: int, *, active_dims: Any = None
+        self, key: Any, num_examples: int, num_prompts: int, *, active_dims: Any = None
     ) -> Prompt:
         """Draws prompts; ``active_dims`` is ignored."""
         draw, inputs, noise = jax.random.split(key, 3)
         limit = jnp.where(self.size == 0, _NO_POOL, self.size)
-        w = self.members(jax.random.randint(draw, (batch_size,), 0, limit))
-        X = self.task.sample_inputs(inputs, num_examples + 1, batch_size)
+        w = self.members(jax.random.randint(draw, (num_prompts,), 0, limit))
+        X = self.task.sample_inputs(inputs, num_examples + 1, num_prompts)
         y, w = self.task.label(noise, w, X)
         return Prompt(X[:, :-1], y[:, :-1], X[:, -1], y[:, -1], w)
 

@@ -171,7 +171,7 @@ def squared_errors(
     sizes = num_examples, num_prompts, size, prefixes
     if isinstance(source, Record):
         return _simulated(learner, source, key, *sizes)
-    return _simulated.__wrapped__(learner, source, key, *sizes)
+    return _simulate(learner, source, key, *sizes)  # a sampler is no argument of jit
 
 
 def _lengths(num_examples) -> tuple[list[int], bool]:
@@ -236,8 +236,7 @@ def _posterior(learner, population, key, lengths, num_prompts):
 _SIZES = ("num_examples", "num_prompts", "size", "prefixes")
 
 
-@calculator(static=_SIZES)
-def _simulated(learner, source, key, num_examples, num_prompts, size, prefixes):
+def _simulate(learner, source, key, num_examples, num_prompts, size, prefixes):
     def one_batch(key):
         prompt = _draw(source, key, num_examples, size, prefixes)
         return _errors(learner, prompt, prefixes)
@@ -246,6 +245,9 @@ def _simulated(learner, source, key, num_examples, num_prompts, size, prefixes):
         return one_batch(key)
     errors = jax.lax.map(one_batch, jax.random.split(key, num_prompts // size))
     return errors.reshape(num_prompts, *errors.shape[2:])
+
+
+_simulated = calculator(static=_SIZES)(_simulate)
 
 
 def _draw(source, key, num_examples, size, prefixes):

@@ -8,7 +8,7 @@ from icltheory._checks import check_shape, checked, finite, real
 from icltheory._core import Record
 from icltheory._typing import Array, PRNGKey, Scalar
 from icltheory.regression import ltb, risks
-from icltheory.regression._linalg import Matrix, as_floats, einsum, is_isotropic
+from icltheory.regression._linalg import as_floats, einsum, is_isotropic
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.predictors import LinearInLabels, Steps
 
@@ -36,7 +36,7 @@ class LinearStep(LinearInLabels):
     Source: Ahn et al. (2023), Theorem 1; Wu et al. (2024), Section 3.
     """
 
-    Gamma: Matrix
+    Gamma: Any
 
     def __post_init__(self):
         (Gamma,) = as_floats(real("Gamma", self.Gamma))
@@ -122,7 +122,7 @@ def optimum(
         return Optimum(Steps(best.step_sizes), least, "exact moments of the spectrum")
     if key is None:
         raise ValueError("key: expected a key for a search, got None")
-    if family is ltb.LSA:
+    if not isinstance(family, Steps):
         model, least = ltb.optimal_lsa(population, num_examples, key)
         return Optimum(model, least, "the best end of BFGS from 16 starts")
     found = risks.sampled_gradient_steps(

@@ -61,10 +61,10 @@ class LinearPopulation(NoisyLinear):
     Source: Zhang, Wu and Bartlett (2024), Section 3.
     """
 
-    input_cov: Matrix
-    task_mean: Vector
-    task_cov: Matrix
-    noise_var: Number
+    input_cov: Float[Array, "d d"]
+    task_mean: Float[Array, " d"]
+    task_cov: Float[Array, "d d"]
+    noise_var: Scalar
     input_root: Array = eqx.field(repr=False)
     task_root: Array = eqx.field(repr=False)
     noiseless: bool = eqx.field(static=True, repr=False)

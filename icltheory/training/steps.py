@@ -75,9 +75,9 @@ Targets = Callable[[Any, Array, Array], Array]
 class Task(Protocol):
     """Protocol of a task for the trainer; user-defined tasks need these two names.
 
-    ``sample(key, num_examples, batch_size, active_dims=k)`` returns a
+    ``sample(key, num_examples, num_prompts, active_dims=k)`` returns a
     :class:`~icltheory.regression.prompts.Prompt` of ``num_examples`` examples and a
-    query for each of ``batch_size`` tasks, as a pure function of the key that can be
+    query for each of ``num_prompts`` tasks, as a pure function of the key that can be
     traced; coordinates of the inputs from k on are 0, where k may be traced, and None
     stands for all. The tasks of :mod:`icltheory.regression.tasks` have it.
     """
@@ -88,7 +88,7 @@ class Task(Protocol):
         ...
 
     def sample(
-        self, key, num_examples: int, batch_size: int, *, active_dims=None
+        self, key, num_examples: int, num_prompts: int, *, active_dims=None
     ) -> Any:
         """Draws a batch of prompts."""
         ...

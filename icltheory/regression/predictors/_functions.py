@@ -44,7 +44,8 @@ def ridge_prefixes(X, y, X_query=None, *, penalty):
 
 
 def _prior(task_mean, task_cov, noise_var):
-    return LinearPopulation(task_cov, task_mean, task_cov, noise_var)
+    eye = np.eye(*2 * np.shape(task_mean)[:1])
+    return LinearPopulation(eye, task_mean, task_cov, noise_var)
 
 
 def bayes(X, y, x_query, *, task_mean, task_cov, noise_var):

@@ -104,7 +104,7 @@ class Steps(LinearInLabels):
     """
 
     step_sizes: Any
-    preconditioner: Matrix | None = None
+    preconditioner: Any = None
     num_steps: int = eqx.field(static=True, init=False, repr=False)
 
     def __post_init__(self):
