@@ -15,8 +15,7 @@ import jax.numpy as jnp
 
 from benchmarks import _alone, _measure
 from benchmarks._suite import BenchmarkRow, Budget, Case, each
-from icltheory.regression import ltb
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation, ltb
 
 PROMPTS = 20_000
 GROUP = "Exact risk of the best LTB, M = 2 d"
@@ -42,12 +41,12 @@ def measure(budget: Budget) -> Iterator[BenchmarkRow]:
     yield from each(LSA_GROUP, budget, cases)
 
 
-def problem(dim: int, seed: int = 0) -> LinearRegression:
+def problem(dim: int, seed: int = 0) -> LinearPopulation:
     """Draws a random problem with trace H = trace Psi = d."""
     keys = jax.random.split(jax.random.key(seed), 3)
     A, C = (jax.random.normal(key, (dim, dim)) / dim**0.5 for key in keys[:2])
     mean = jax.random.normal(keys[2], (dim,))
-    return LinearRegression(A @ A.T, mean, C @ C.T, 0.25)
+    return LinearPopulation(A @ A.T, mean, C @ C.T, 0.25)
 
 
 def _block(dim: int) -> ltb.LTB:
@@ -134,7 +133,7 @@ def search(dim: int) -> BenchmarkRow:
     )
 
 
-def _least_risk(task: LinearRegression, M):
+def _least_risk(task: LinearPopulation, M):
     return ltb.optimal_lsa(task, M, jax.random.key(0))[1]
 
 

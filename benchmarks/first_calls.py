@@ -67,11 +67,11 @@ import json, statistics, time
 import jax, jax.numpy as jnp
 jax.config.update("jax_enable_x64", True)
 from icltheory.attention import LinearAttentionStack
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation
 normal = jax.random.normal
 stack = LinearAttentionStack(*normal(jax.random.key(0), (3, 6, 4, 4)) / 3)
 pools = normal(jax.random.key(1), (50, 40, 4))
-task = LinearRegression.isotropic(20, 0.25)
+task = LinearPopulation.isotropic(20, 0.25)
 prompt = task.sample(jax.random.key(2), 40, 64)
 """
 _TIME = """

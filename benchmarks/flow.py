@@ -20,8 +20,7 @@ from scipy.integrate import solve_ivp
 
 from benchmarks import _alone, _measure
 from benchmarks._suite import BenchmarkRow, Budget, Case, each
-from icltheory.regression import flow, ltb
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation, flow, ltb
 
 DIM, M, TARGET = 50, 40, 1e-10
 GROUP = f"GD-beta flow to excess {TARGET:g}, d = {DIM}, M = {M}"
@@ -38,14 +37,14 @@ def measure(budget: Budget) -> Iterator[BenchmarkRow]:
     yield from each(GROUP, budget, cases)
 
 
-def problem(condition: float, mean_scale: float = 1.0) -> LinearRegression:
+def problem(condition: float, mean_scale: float = 1.0) -> LinearPopulation:
     """Builds a problem with random axes, and eigenvalues of H of 1 to 1 / condition."""
     rng = np.random.default_rng(0)
     axes = np.linalg.qr(rng.normal(size=(DIM, DIM)))[0]
     H = (axes * np.geomspace(1, 1 / condition, DIM)) @ axes.T
     A = rng.normal(size=(DIM, DIM))
     mean = mean_scale * rng.normal(size=DIM)
-    return LinearRegression((H + H.T) / 2, mean, A @ A.T / DIM, 0.25)
+    return LinearPopulation((H + H.T) / 2, mean, A @ A.T / DIM, 0.25)
 
 
 def start() -> ltb.GDBeta:
@@ -53,7 +52,7 @@ def start() -> ltb.GDBeta:
     return ltb.GDBeta(jnp.zeros(DIM), jnp.zeros((DIM, DIM)))
 
 
-def time_to_target(task: LinearRegression) -> float:
+def time_to_target(task: LinearPopulation) -> float:
     """Returns a time at which the excess risk of the flow is below the target."""
     H, first = (
         np.asarray(task.input_cov),
@@ -65,7 +64,7 @@ def time_to_target(task: LinearRegression) -> float:
     return float(times[np.argmax(excess < TARGET)])
 
 
-def right_hand_side(task: LinearRegression):
+def right_hand_side(task: LinearPopulation):
     """Returns the right-hand side of the flow in NumPy."""
     H, mean = np.asarray(task.input_cov), np.asarray(task.task_mean)
     Psi = np.asarray(task.task_cov)

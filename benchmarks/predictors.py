@@ -20,8 +20,7 @@ from jax import Array
 
 from benchmarks import _alone, _measure
 from benchmarks._suite import BenchmarkRow, Budget, Case, each
-from icltheory.regression import predictors
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation, predictors
 
 PROMPTS, POINTS, DIM, SAMPLE, POOL, STEPS = 1280, 41, 20, 8, 4096, 50
 GROUP = f"Predictors, {PROMPTS:,} prompts of {POINTS} prefixes, d = {DIM}"
@@ -146,7 +145,7 @@ def pairs(pool: Array) -> dict[str, Pair]:
 
 def measure(budget: Budget) -> Iterator[BenchmarkRow]:
     """Measures every predictor on the same prompts."""
-    task = LinearRegression.isotropic(DIM, dtype=jnp.float32)
+    task = LinearPopulation.isotropic(DIM, dtype=jnp.float32)
     prompt = task.sample(jax.random.key(0), POINTS - 1, PROMPTS).prefixes()
     pool = jax.random.normal(jax.random.key(1), (POOL, DIM), jnp.float32)
     cases = [

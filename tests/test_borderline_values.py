@@ -17,12 +17,17 @@ from icltheory import bounds, layered, noise, pruning, training
 from icltheory.attention import LinearAttentionStack
 from icltheory.layered import LayeredStack
 from icltheory.linalg import low_rank_approximation, svd
-from icltheory.regression import ltb, predictors, risks
-from icltheory.regression.tasks import LinearRegression, SparseLinearRegression
+from icltheory.regression import (
+    LinearPopulation,
+    SparseLinearRegression,
+    ltb,
+    predictors,
+    risks,
+)
 
 pytestmark = pytest.mark.usefixtures("as_for_a_user")
 KEY = jax.random.key(0)
-TASK = LinearRegression.isotropic(3)
+TASK = LinearPopulation.isotropic(3)
 X, Y, QUERY = np.eye(3)[:2], np.ones(2), np.ones(3)
 ridge = functools.partial(predictors.ridge, y=Y, x_query=QUERY, penalty=1.0)
 WEIGHTS = jnp.stack([jnp.diag(jnp.array([2.0, 1.0]))])
@@ -64,7 +69,7 @@ def error_of(run):
         lambda W: low_rank_approximation(W, 1),
         lambda W: predictors.ols(W, jnp.ones(4), jnp.ones(4)),
         jax.grad(lambda W: predictors.ols(W, jnp.ones(4), jnp.ones(4))),
-        lambda W: risks.bayes_risk_given(LinearRegression.isotropic(4), W),
+        lambda W: risks.bayes_risk_given(LinearPopulation.isotropic(4), W),
         lambda W: pruning.frobenius_split(W, 1).kept,
         jax.grad(lambda W: pruning.frobenius_split(W, 1).kept),
     ],
@@ -153,5 +158,5 @@ def test_a_model_of_ones_own_is_told_what_it_lacks(run):
 
 def test_negative_zero_is_zero():
     assert ridge(X, penalty=-0.0) == ridge(X, penalty=0.0)
-    task = LinearRegression(np.eye(2), np.zeros(2), np.eye(2), -0.0)
+    task = LinearPopulation(np.eye(2), np.zeros(2), np.eye(2), -0.0)
     assert float(ltb.minimal_risk(task, 3)) == pytest.approx(1)

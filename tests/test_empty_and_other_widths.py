@@ -15,12 +15,18 @@ from icltheory import linalg, models, patterns, pruning, statistics, training
 from icltheory.attention import LinearAttentionStack
 from icltheory.bridge import spectra
 from icltheory.layered import LayeredStack
-from icltheory.regression import Prompt, predictors, risks, shifts
-from icltheory.regression.tasks import LinearRegression, TaskPool
+from icltheory.regression import (
+    LinearPopulation,
+    Prompt,
+    TaskPool,
+    predictors,
+    risks,
+    shifts,
+)
 
 pytestmark = pytest.mark.usefixtures("as_for_a_user")
 KEY = jax.random.key(0)
-TASK = LinearRegression.isotropic(2)
+TASK = LinearPopulation.isotropic(2)
 EMPTY = np.zeros((0, 3, 2)), np.zeros((0, 3)), np.zeros((0, 2)), np.zeros(0)
 GPT_2 = models.GPT2(2, 10, width=8, num_layers=1, num_heads=2)
 

@@ -12,9 +12,8 @@ from icltheory.bounds import isotropic_bound, noisy_steps
 from icltheory.chain_of_thought import vote_error
 from icltheory.constructions import gradient_descent
 from icltheory.models import GPT2
-from icltheory.regression import flow, ltb, risks
+from icltheory.regression import LinearPopulation, flow, ltb, risks
 from icltheory.regression import predictors as P
-from icltheory.regression.tasks import LinearRegression
 from tests.bad_values import floats
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("as_for_a_user")]
@@ -38,7 +37,7 @@ def stack():
 
 
 def task():
-    return LinearRegression.isotropic(2, 0.25)
+    return LinearPopulation.isotropic(2, 0.25)
 
 
 def flowed():
@@ -56,7 +55,7 @@ def pattern_step():
 def trained():
     """Two steps of a small GPT-2, as garg_linear trains it."""
     model = GPT2(dim=2, num_positions=8, width=8, num_layers=1, num_heads=2)
-    easy = LinearRegression.isotropic(2, 0.0, jnp.float32)
+    easy = LinearPopulation.isotropic(2, 0.0, jnp.float32)
     optimizer = training.make_optimizer(training.OptimizerConfig("muon", 0.01), 2)
     state = training.init_state(model, easy, optimizer, 0, num_points=4)
     plain = training.Curriculum.none(2, 4)

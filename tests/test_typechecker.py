@@ -3,11 +3,11 @@
 import jaxtyping
 import pytest
 
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation
 
 
 def test_a_call_against_an_annotation_is_refused_each_time():
     for _ in range(2):
         with pytest.raises(jaxtyping.TypeCheckError, match="isotropic"):
-            LinearRegression.isotropic("3")  # pyrefly: ignore
-    assert LinearRegression.isotropic(3).dim == 3
+            LinearPopulation.isotropic("3")  # pyrefly: ignore
+    assert LinearPopulation.isotropic(3).dim == 3

@@ -26,13 +26,20 @@ from icltheory.models import GPT2
 from icltheory.noise import noise_spectrum
 from icltheory.patterns import PatternTask, PatternTransformer
 from icltheory.patterns import train as train_patterns
-from icltheory.regression import ltb, predictors, rates, risks, shifts
-from icltheory.regression.tasks import LinearRegression, PromptPool
+from icltheory.regression import (
+    LinearPopulation,
+    PromptPool,
+    ltb,
+    predictors,
+    rates,
+    risks,
+    shifts,
+)
 from icltheory.training import Curriculum, OptimizerConfig, Ramp, make_optimizer
 
 pytestmark = pytest.mark.usefixtures("as_for_a_user")
 INTEGERS = np.array([[3, 1], [1, 2]])
-TASK = LinearRegression.isotropic(3)
+TASK = LinearPopulation.isotropic(3)
 WIDE = jnp.stack([jnp.diag(jnp.array([2.0, 1.0]))])
 STACK = LinearAttentionStack(WIDE, WIDE, WIDE)
 MODEL = LayeredStack.of(STACK)
@@ -75,7 +82,7 @@ def step(**changes):
         "num_points": 5,
         "batch_size": 4,
     } | changes
-    return training.make_step(GPT_2, LinearRegression.isotropic(2), RULE, **given)
+    return training.make_step(GPT_2, LinearPopulation.isotropic(2), RULE, **given)
 
 
 def patterns(rate):
@@ -103,7 +110,7 @@ def patterns(rate):
             "W_V: expected floating weights, got complex",
         ),
         (
-            lambda: LinearRegression(1j * jnp.eye(2), jnp.zeros(2), jnp.eye(2), 0.1),
+            lambda: LinearPopulation(1j * jnp.eye(2), jnp.zeros(2), jnp.eye(2), 0.1),
             "input_cov: expected real numbers, got complex",
         ),
         (
@@ -206,7 +213,7 @@ def patterns(rate):
         ),
         (
             lambda: training.init_state(
-                GPT_2, LinearRegression.isotropic(2), RULE, 2**40, num_points=5
+                GPT_2, LinearPopulation.isotropic(2), RULE, 2**40, num_points=5
             ),
             "seed: expected integers of 32 bits, got 1099511627776",
         ),
@@ -244,10 +251,10 @@ def test_what_is_no_single_typed_key_is_refused(draw):
     [
         lambda wrong: ltb.optimal_gd_beta(TASK, -3 * wrong)[1],
         lambda wrong: ltb.minimal_risk(
-            LinearRegression(jnp.eye(2), jnp.zeros(2), jnp.eye(2), -5 * wrong), 3
+            LinearPopulation(jnp.eye(2), jnp.zeros(2), jnp.eye(2), -5 * wrong), 3
         ),
         lambda wrong: ltb.minimal_risk(
-            LinearRegression(
+            LinearPopulation(
                 jnp.eye(2) + 3 * wrong * (1 - jnp.eye(2)), jnp.zeros(2), jnp.eye(2), 0.1
             ),
             3,
@@ -276,7 +283,7 @@ def test_what_is_no_single_typed_key_is_refused(draw):
         ),
         lambda wrong: (
             rates.preconditioned_optimum(
-                LinearRegression(jnp.eye(2), wrong * jnp.ones(2), jnp.eye(2), 0.1), 3
+                LinearPopulation(jnp.eye(2), wrong * jnp.ones(2), jnp.eye(2), 0.1), 3
             ).A
         ),
         lambda wrong: pruning.prune_rows(jnp.ones((2, 2)), fraction=2 * wrong),
@@ -293,7 +300,7 @@ def test_lists_are_arrays():
     own = predictors.ridge(X, y, [1.0, 1.0], 0.5)
     assert own == predictors.ridge(*map(np.array, (X, y, [1.0, 1.0])), 0.5)
     assert ltb.GDBeta([1, 2], [[1.0, 0.0], [0.0, 1.0]]).beta.tolist() == [1.0, 2.0]
-    task = LinearRegression([[1.0, 0.0], [0.0, 1.0]], [0.0, 0.0], np.eye(2), 0.1)
+    task = LinearPopulation([[1.0, 0.0], [0.0, 1.0]], [0.0, 0.0], np.eye(2), 0.1)
     assert task.dim == 2
 
 
@@ -312,6 +319,6 @@ def test_records_show_themselves_in_a_line_and_compare():
     assert "rank=[" in repr(spectrum)
     assert spectrum == NOISE(H)
     assert spectrum != NOISE(H[::-1] + 1)
-    assert TASK == LinearRegression.isotropic(3) != LinearRegression.isotropic(4)
-    assert len(repr(LinearRegression.isotropic(60))) < 300
+    assert TASK == LinearPopulation.isotropic(3) != LinearPopulation.isotropic(4)
+    assert len(repr(LinearPopulation.isotropic(60))) < 300
     assert TASK != 3

@@ -10,8 +10,14 @@ import numpy as np
 from icltheory import attention, bounds, linalg, noise, pruning, trajectory
 from icltheory.attention import LinearAttentionStack
 from icltheory.layered import LayeredStack
-from icltheory.regression import bayes, kernel_descent, ltb, predictors, risks
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import (
+    LinearPopulation,
+    bayes,
+    kernel_descent,
+    ltb,
+    predictors,
+    risks,
+)
 
 L, N, D = 4, 40, 5
 n = D + 1
@@ -201,7 +207,7 @@ def _pruning() -> dict[str, TheoryCase]:
 
 
 def _problem(H, mean, Psi):
-    return LinearRegression(H, mean, Psi, jnp.asarray(0.25, H.dtype))
+    return LinearPopulation(H, mean, Psi, jnp.asarray(0.25, H.dtype))
 
 
 def _regression() -> dict[str, TheoryCase]:

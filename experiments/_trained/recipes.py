@@ -11,7 +11,7 @@ from experiments._frame.extend import depends_on_all_steps
 from experiments._frame.fields import check_at_least
 from icltheory import constructions, training
 from icltheory.models import GPT2, LinearStack
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation
 from icltheory.training import Curriculum, OptimizerConfig
 
 
@@ -80,10 +80,10 @@ class Recipe:
         """Returns why the run cannot be extended by more steps, or ``None``."""
         return depends_on_all_steps(self.optimizer.schedule)
 
-    def task(self, noise_var: float | None = None) -> LinearRegression:
+    def task(self, noise_var: float | None = None) -> LinearPopulation:
         """Returns the regression task, in float32."""
         noise_var = self.noise_var if noise_var is None else noise_var
-        task = LinearRegression.isotropic(self.dim, noise_var, jnp.float32)
+        task = LinearPopulation.isotropic(self.dim, noise_var, jnp.float32)
         mean = jnp.full(self.dim, self.task_mean, jnp.float32)
         return task.with_(task_mean=mean)
 

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 
 from experiments._frame.report import Check, Claim
 from experiments.garg_linear import baselines, checks
-from icltheory.regression.tasks import (
+from icltheory.regression import (
     DecisionTree,
-    LinearRegression,
+    LinearPopulation,
     ReluNetwork,
     SparseLinearRegression,
 )
@@ -31,7 +31,7 @@ class Moments:
         signal: E |w|^2 over the first coordinates, as many as are active.
     """
 
-    task: Callable[["Config"], LinearRegression]
+    task: Callable[["Config"], LinearPopulation]
     signal: Callable[["Config", int], float]
 
 
@@ -70,11 +70,11 @@ class Family:
     shifts: bool = False
 
 
-def _linear_task(config: "Config") -> LinearRegression:
-    return LinearRegression.isotropic(config.dim, dtype=jnp.float32)
+def _linear_task(config: "Config") -> LinearPopulation:
+    return LinearPopulation.isotropic(config.dim, dtype=jnp.float32)
 
 
-def _sparse_moments(config: "Config") -> LinearRegression:
+def _sparse_moments(config: "Config") -> LinearPopulation:
     task, share = _linear_task(config), config.family.sparsity / config.dim
     return task.with_(task_cov=share * task.task_cov)
 

@@ -10,7 +10,7 @@ from experiments._frame.fields import check_at_least, check_seeds
 from experiments.garg_recipe.changes import CHANGES, TrainingSetting, shortened
 from icltheory import training
 from icltheory.models import GPT2
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation
 from icltheory.training import Curriculum, Ensemble, OptimizerConfig, Phase, Ramp
 
 
@@ -77,9 +77,9 @@ class Config:
             "recipe, half": shortened(united, 0.5),
         }
 
-    def task(self) -> LinearRegression:
+    def task(self) -> LinearPopulation:
         """Garg's task without noise."""
-        return LinearRegression.isotropic(self.dim, dtype=jnp.float32)
+        return LinearPopulation.isotropic(self.dim, dtype=jnp.float32)
 
     def model(self, setting: TrainingSetting, precision: str = "float32") -> GPT2:
         """The transformer of a setting."""

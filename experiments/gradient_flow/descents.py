@@ -8,8 +8,7 @@ import numpy as np
 
 from experiments.gradient_flow.config import Config
 from experiments.gradient_flow.paths import draw_start
-from icltheory.regression import flow, ltb
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation, flow, ltb
 from icltheory.statistics import Estimate
 
 RECORDS = 100
@@ -86,14 +85,14 @@ def measure_descents(config: Config) -> Descents:
     )
 
 
-def isotropic(config: Config) -> LinearRegression:
+def isotropic(config: Config) -> LinearPopulation:
     """Draws a problem with H = Psi = I and a random beta*."""
     d = config.descent_dim
     mean = np.random.default_rng([config.seed, d]).normal(size=d)
-    return LinearRegression(np.eye(d), mean, np.eye(d), config.noise_var)
+    return LinearPopulation(np.eye(d), mean, np.eye(d), config.noise_var)
 
 
-def largest_step(problem: LinearRegression, M: int, start: ltb.GDBeta) -> float:
+def largest_step(problem: LinearPopulation, M: int, start: ltb.GDBeta) -> float:
     """Largest stable step: 2 over the largest curvature at start and optimum."""
     best, _ = ltb.optimal_gd_beta(problem, M)
 

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.gradient_flow.config import Config
-from icltheory.regression import flow, ltb
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation, flow, ltb
 
 CASES = ("regular H", "singular H")
 
@@ -41,7 +40,7 @@ def measure_paths(config: Config) -> dict[str, FlowPath]:
     }
 
 
-def draw_problem(config: Config, null: int) -> LinearRegression:
+def draw_problem(config: Config, null: int) -> LinearPopulation:
     """Draws a problem with random axes whose last eigenvalues of H are 0."""
     dim = config.dim
     rng = np.random.default_rng([config.seed, dim, null])
@@ -50,7 +49,7 @@ def draw_problem(config: Config, null: int) -> LinearRegression:
     H = (axes * np.append(seen, np.zeros(null))) @ axes.T
     A = rng.normal(size=(dim, dim))
     mean = rng.normal(size=dim)
-    return LinearRegression((H + H.T) / 2, mean, A @ A.T / dim, config.noise_var)
+    return LinearPopulation((H + H.T) / 2, mean, A @ A.T / dim, config.noise_var)
 
 
 def draw_start(config: Config, dim: int) -> ltb.GDBeta:

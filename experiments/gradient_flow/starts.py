@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.gradient_flow.config import Config
-from icltheory.regression import flow, ltb
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation, flow, ltb
 
 MODELS = ("LTB", "LSA, beta* = 0")
 FATES = (
@@ -73,11 +72,11 @@ def measure_starts(config: Config, name: str, dim: int, M: int) -> Starts:
     )
 
 
-def problem_of(config: Config, name: str, dim: int) -> LinearRegression:
+def problem_of(config: Config, name: str, dim: int) -> LinearPopulation:
     """Problem with H = I, prior variances from 1 to 0.3, and beta* of ones or zero."""
     mean = np.zeros(dim) if name == MODELS[1] else np.ones(dim)
     prior = np.diag(np.linspace(1, 0.3, dim))
-    return LinearRegression(np.eye(dim), mean, prior, config.noise_var)
+    return LinearPopulation(np.eye(dim), mean, prior, config.noise_var)
 
 
 def draw_weights(config: Config, name: str, dim: int) -> Any:
@@ -115,7 +114,7 @@ def _flow(problem, M, models, times, max_steps: int) -> flow.FlowTrajectory:
     return run(problem, M, models)
 
 
-def stationary_levels(problem: LinearRegression, M: int) -> np.ndarray:
+def stationary_levels(problem: LinearPopulation, M: int) -> np.ndarray:
     """Excess sum_{j != i} phi_j^2 / omega_j of each stationary point, for H = I."""
     phi = np.sort(np.linalg.eigvalsh(problem.task_cov))[::-1]
     omega = ((M + 1) * phi + phi.sum() + np.asarray(problem.noise_var)) / M

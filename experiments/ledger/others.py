@@ -196,9 +196,9 @@ OTHERS = (
         "exact",
         "as definitions; the labels divided by it have second moment 1",
         (
-            "regression.tasks.SparseLinearRegression",
-            "regression.tasks.ReluNetwork",
-            "regression.tasks.DecisionTree",
+            "regression.SparseLinearRegression",
+            "regression.ReluNetwork",
+            "regression.DecisionTree",
         ),
         (f"{FAMILIES}::test_labels_divided_*",),
         evidence="simulation",

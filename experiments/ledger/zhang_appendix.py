@@ -18,7 +18,7 @@ APPENDIX = (
         "Gaussian inputs and tasks, tasks of any mean, Gaussian noise",
         "exact",
         "as a definition; H and Psi may be singular",
-        ("regression.tasks.LinearRegression",),
+        ("regression.LinearPopulation",),
         (f"{FILE}::test_tasks_of_a_singular_*",),
         evidence="simulation",
     ),

@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 
 from experiments.ltb_gap.config import Config
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation
 
 AXES = ("mean_norm", "num_examples", "dim", "noise_var")
 
@@ -74,7 +74,7 @@ def trained_settings(config: Config) -> list[PopulationSetting]:
 
 def problem(
     dim: Array | int, mean_norm: Array | float, noise_var: Array | float, width: int
-) -> LinearRegression:
+) -> LinearPopulation:
     """Builds a problem in ``width`` dimensions, of which only ``dim`` have inputs.
 
     H is singular beyond them, so one program serves every d.
@@ -82,4 +82,4 @@ def problem(
     there = (jnp.arange(width) < dim).astype(jnp.result_type(float))
     cov = jnp.diag(there)
     mean = mean_norm * there / jnp.sqrt(dim)
-    return LinearRegression(cov, mean, cov, noise_var)
+    return LinearPopulation(cov, mean, cov, noise_var)

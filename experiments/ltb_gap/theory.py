@@ -11,8 +11,7 @@ import numpy as np
 
 from experiments.ltb_gap.config import Config
 from experiments.ltb_gap.settings import PopulationSetting, axes, problem
-from icltheory.regression import bayes, ltb, risks
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation, bayes, ltb, risks
 
 
 class Risks(NamedTuple):
@@ -93,7 +92,7 @@ def _bayes(
 
         @jax.jit
         def curve(noise):
-            task = LinearRegression.isotropic(config.dim, noise)
+            task = LinearPopulation.isotropic(config.dim, noise)
             key = jax.random.key(2)
             return tuple(risks.bayes_risk(task, key, samples, num_examples=longest))
 

@@ -14,8 +14,7 @@ from experiments._frame.run import Run
 from experiments._trained.fit import fit
 from experiments.ltb_gap.config import Config
 from experiments.ltb_gap.settings import PopulationSetting, problem, trained_settings
-from icltheory.regression import ltb
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation, ltb
 from icltheory.training import TrainState, stream_key
 
 MODELS = {"lsa": ltb.LSA, "ltb": ltb.LTB}
@@ -125,7 +124,7 @@ def _step(config: Config, optimizer: optax.GradientTransformation, length: int):
 
 def _problems(
     settings: list[PopulationSetting], width: int
-) -> tuple[LinearRegression, Array]:
+) -> tuple[LinearPopulation, Array]:
     """Stacks all problems along a leading axis, with their numbers of examples."""
     columns = zip(*settings, strict=True)
     dim, M, norm, noise = (jnp.asarray(column) for column in columns)
@@ -133,7 +132,7 @@ def _problems(
     return jax.jit(make)(dim, norm, noise), M
 
 
-def _risks(params: Any, tasks: LinearRegression, M: Array) -> dict[str, np.ndarray]:
+def _risks(params: Any, tasks: LinearPopulation, M: Array) -> dict[str, np.ndarray]:
     """Computes exact risks in float64."""
     wide = jax.tree.map(lambda leaf: jnp.asarray(leaf, float), params)
 

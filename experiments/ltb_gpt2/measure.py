@@ -13,9 +13,8 @@ import numpy as np
 from experiments._trained import TrainedModels
 from experiments.ltb_gpt2.config import Config
 from icltheory import training
-from icltheory.regression import bayes, ltb, predictors, risks
+from icltheory.regression import LinearPopulation, bayes, ltb, predictors, risks
 from icltheory.regression.prompts import Prompt
-from icltheory.regression.tasks import LinearRegression
 from icltheory.statistics import Estimate
 
 
@@ -127,7 +126,7 @@ def _rule_errors(config, mean):
     return {name: (y - prompt.y_query) ** 2 for name, y in answers.items()}
 
 
-def prior_task(config: Config, mean: float) -> LinearRegression:
+def prior_task(config: Config, mean: float) -> LinearPopulation:
     """Returns the regression task of one column."""
     task = dataclasses.replace(config.recipe, task_mean=0.0).task()
     return task.with_(task_mean=task.task_mean + mean)

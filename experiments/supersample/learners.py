@@ -21,15 +21,14 @@ from icltheory import bounds, constructions
 from icltheory.models import LayeredGPT2
 from icltheory.patterns import PatternLearner, PatternSampler
 from icltheory.pruning import module_spectra, prune_module
-from icltheory.regression import predictors
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation, predictors
 from icltheory.training import stream_key
 
 
 def descent(config: Config) -> Iterator[Case]:
     """Evaluates tuned gradient descent, ridge regression and least squares."""
     dim, N = config.linear.dim, config.linear.num_points - 1
-    task = LinearRegression.isotropic(dim, config.noise_var)
+    task = LinearPopulation.isotropic(dim, config.noise_var)
     key = stream_key(config.seed, "evaluation")
     drawn = task.sample(jax.random.fold_in(key, 2), N, 4096)
     points = drawn.X, drawn.y, drawn.x_query, drawn.y_query
@@ -58,7 +57,7 @@ def stacks(config: Config, trained: list[TrainedModels]) -> Iterator[Case]:
     """Evaluates trained stacks of linear attention."""
     for models in trained:
         layers, N = models.recipe.num_layers, models.recipe.num_points - 1
-        task = LinearRegression.isotropic(models.recipe.dim, config.noise_var)
+        task = LinearPopulation.isotropic(models.recipe.dim, config.noise_var)
         learner = models.module, models.of_seed(0)
         yield judge(
             config,
@@ -100,7 +99,7 @@ def _named(case: Case, family: str, name: str, x: float) -> Case:
 
 
 def _gpt2(config, trained, params, N, noise) -> Case:
-    task = LinearRegression.isotropic(config.gpt2.dim, noise)
+    task = LinearPopulation.isotropic(config.gpt2.dim, noise)
     return judge(
         config,
         "GPT-2",

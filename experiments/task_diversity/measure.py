@@ -10,9 +10,8 @@ import numpy as np
 
 from experiments.task_diversity.config import Config
 from experiments.task_diversity.pool import Pool, evaluation_key
-from icltheory.regression import predictors
+from icltheory.regression import LinearPopulation, predictors
 from icltheory.regression.prompts import PrefixPrompt
-from icltheory.regression.tasks import LinearRegression
 
 MODEL, DMMSE, RIDGE = "transformer", "dMMSE", "ridge"
 POOL, NEW = "pool", "new"
@@ -21,7 +20,7 @@ _PROMPTS_AT_ONCE = 512
 Scores = dict[str, Any]
 
 
-def rules(task: LinearRegression, pool: Pool, size: int) -> dict[str, Callable]:
+def rules(task: LinearPopulation, pool: Pool, size: int) -> dict[str, Callable]:
     """Returns the two Bayes predictors; without a pool both are ridge."""
     noise_var = task.noise_var
     ridge = functools.partial(predictors.ridge_prefixes, penalty=noise_var)
@@ -35,7 +34,7 @@ def rules(task: LinearRegression, pool: Pool, size: int) -> dict[str, Callable]:
 
 
 def scores(
-    task: LinearRegression, answers: dict[str, Any], prompt: PrefixPrompt
+    task: LinearPopulation, answers: dict[str, Any], prompt: PrefixPrompt
 ) -> Scores:
     """Squared errors against <w, x> and squared distances, for each prompt.
 
@@ -107,7 +106,7 @@ def closeness(config: Config, params: Any, scored: dict[int, Callable]) -> list[
     return found
 
 
-def _scorer(config: Config, task: LinearRegression, size: int) -> Callable:
+def _scorer(config: Config, task: LinearPopulation, size: int) -> Callable:
     """Returns a compiled function for the scores of one pool size, batch by batch."""
     module = config.recipe.module()
 

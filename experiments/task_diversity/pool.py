@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from icltheory import training
+from icltheory.regression import LinearPopulation
 from icltheory.regression.prompts import Prompt
-from icltheory.regression.tasks import LinearRegression
 
 # Stands for "no pool": more tasks than a training run draws.
 _NO_POOL = 2**31 - 1
@@ -28,12 +28,12 @@ class Pool:
         size: Number of tasks M, possibly traced; 0 for a new task in every prompt.
     """
 
-    task: LinearRegression
+    task: LinearPopulation
     key: Any
     size: Any
 
     @classmethod
-    def of_seed(cls, task: LinearRegression, seed: Any, size: Any) -> "Pool":
+    def of_seed(cls, task: LinearPopulation, seed: Any, size: Any) -> "Pool":
         """Returns the pool that a run with this seed is trained on."""
         return cls(task, evaluation_key(seed, "pool"), size)
 

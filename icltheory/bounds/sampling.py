@@ -99,7 +99,7 @@ def supersample_losses(
             a method ``predict``, or ``predict_queries``, which reads the demonstrations
             once for all queries.
         task: What has ``sample(key, num_examples, batch_size)``, such as a task of
-            :mod:`icltheory.regression.tasks`; or a function of ``(key, num_points,
+            :mod:`icltheory.regression.sources`; or a function of ``(key, num_points,
             batch_size)`` that returns ``X``, ``(B, P, d)``, and ``y``, ``(B, P)``.
         num_examples: Number N of pairs.
         num_prompts: Number B of prompts, evaluated in chunks by one compiled program.
@@ -108,8 +108,8 @@ def supersample_losses(
 
     Example:
         >>> from icltheory import bounds
-        >>> from icltheory.regression import predictors, tasks
-        >>> task = tasks.LinearRegression.isotropic(2, 0.25)
+        >>> from icltheory.regression import LinearPopulation, predictors
+        >>> task = LinearPopulation.isotropic(2, 0.25)
         >>> losses, chosen = supersample_losses(
         ...     jax.random.key(0), predictors.ols, task, 4, 2000, ClippedSquaredError(4)
         ... )

@@ -1,4 +1,11 @@
-"""In-context regression: tasks, shifts, predictors, exact risks and trained attention.
+"""In-context regression: populations, predictors, exact risks and trained attention.
+
+A *source* draws prompts: :class:`LinearPopulation` has exact theory, others are sparse
+functions, networks, trees, pools and shifts. A *predictor* maps the examples of a
+prompt to an answer. ``risk(predictor, population, num_examples)`` is exact,
+``estimate_risk(predictor, source, num_examples, key=key)`` the best estimate there is,
+and ``optimum(family, population, num_examples)`` the best member of a family. A risk is
+E (answer - label)^2: the noise of the query is counted, nothing is halved or divided.
 
 Stability: stable.
 """
@@ -14,24 +21,73 @@ from icltheory.regression import (
     rates,
     risks,
     shifts,
-    tasks,
 )
+from icltheory.regression.measures import estimate_risk, risk, squared_errors
+from icltheory.regression.optima import LinearStep, Optimum, optimum
+from icltheory.regression.pools import PromptPool, TaskPool
 from icltheory.regression.population import LinearPopulation
+from icltheory.regression.predictors import (
+    Averaging,
+    Bayes,
+    DiscreteMMSE,
+    Lasso,
+    LeastSquares,
+    NearestNeighbors,
+    Newton,
+    NoClosedForm,
+    Predictor,
+    Ridge,
+    Steps,
+    Zero,
+)
 from icltheory.regression.prompts import PrefixPrompt, Prompt
+from icltheory.regression.sources import (
+    DecisionTree,
+    LinearClassification,
+    QuadraticRegression,
+    ReluNetwork,
+    Source,
+    SparseLinearRegression,
+)
 
 __all__ = [
+    "Averaging",
+    "Bayes",
+    "DecisionTree",
+    "DiscreteMMSE",
+    "Lasso",
+    "LeastSquares",
+    "LinearClassification",
     "LinearPopulation",
+    "LinearStep",
+    "NearestNeighbors",
+    "Newton",
+    "NoClosedForm",
+    "Optimum",
+    "Predictor",
     "PrefixPrompt",
     "Prompt",
+    "PromptPool",
+    "QuadraticRegression",
+    "ReluNetwork",
+    "Ridge",
+    "Source",
+    "SparseLinearRegression",
+    "Steps",
+    "TaskPool",
+    "Zero",
     "bayes",
+    "estimate_risk",
     "features",
     "flow",
     "kernel_descent",
     "ltb",
+    "optimum",
     "position",
     "predictors",
     "rates",
+    "risk",
     "risks",
     "shifts",
-    "tasks",
+    "squared_errors",
 ]

@@ -163,8 +163,8 @@ def errors_by_position(
         The errors; column p - 1 is place p.
 
     Example:
-        >>> from icltheory.regression import predictors, tasks
-        >>> task = tasks.LinearRegression.isotropic(3)
+        >>> from icltheory.regression import LinearPopulation, predictors
+        >>> task = LinearPopulation.isotropic(3)
         >>> args = predictors.ols, task, jax.random.key(0), 50
         >>> errors = errors_by_position(*args, num_examples=4, special="wrong")
         >>> errors.shape, bool(jnp.ptp(errors, axis=1).max() < 1e-6)  # order is nothing

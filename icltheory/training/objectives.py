@@ -15,8 +15,8 @@ from icltheory._checks import check_choice, check_shape, is_tracer, within
 from icltheory._core import calculator
 from icltheory._precision import exact_products
 from icltheory.regression import predictors
+from icltheory.regression.population import LinearPopulation
 from icltheory.regression.prompts import PrefixPrompt
-from icltheory.regression.tasks import LinearRegression
 
 __all__ = ["bayes_targets", "in_context_loss", "prefix_errors"]
 
@@ -76,7 +76,7 @@ def bayes_targets(
               = E\,\nabla_\theta
               \left(\hat y_{bk} - E[y_{bk} \mid x_{bi}, y_{bi}, i<k;\ x_{bk}]\right)^2
 
-    for a :class:`LinearRegression`, whose noise may be traced. The squared loss then is
+    for a :class:`LinearPopulation`, whose noise may be traced. The squared loss then is
     the excess over Bayes, and its gradients vanish together with that excess.
 
     On a CPU these are :func:`~icltheory.regression.predictors.bayes_prefixes`, a scan
@@ -85,26 +85,26 @@ def bayes_targets(
 
     Example:
         >>> import jax.numpy as jnp
-        >>> from icltheory.regression.tasks import LinearRegression
+        >>> from icltheory.regression.population import LinearPopulation
         >>> X, y = jnp.ones((1, 3, 1)), jnp.full((1, 3), 2.0)
-        >>> bayes_targets(LinearRegression.isotropic(1), X, y).round(3).tolist()
+        >>> bayes_targets(LinearPopulation.isotropic(1), X, y).round(3).tolist()
         [[0.0, 2.0, 2.0]]
 
     Source: The tower rule; Zhang et al. 2024, Lemma 6.1 (posterior mean).
     """
-    if not isinstance(task, LinearRegression):
-        raise TypeError(f"task: expected a LinearRegression, got {type(task).__name__}")
+    if not isinstance(task, LinearPopulation):
+        raise TypeError(f"task: expected a LinearPopulation, got {type(task).__name__}")
     return jax.lax.platform_dependent(X, y, cpu=_scanned(task), default=_factored(task))
 
 
-def _scanned(task: LinearRegression) -> Callable[[Array, Array], Array]:
+def _scanned(task: LinearPopulation) -> Callable[[Array, Array], Array]:
     prior = {"task_mean": task.task_mean, "task_cov": task.task_cov}
     return functools.partial(
         predictors.bayes_prefixes, **prior, noise_var=task.noise_var
     )
 
 
-def _factored(task: LinearRegression) -> Callable[[Array, Array], Array]:
+def _factored(task: LinearPopulation) -> Callable[[Array, Array], Array]:
     r"""Posterior means of labels by innovations, where cov(y) = L L^T.
 
     L is the triangle of the roots, stacked, which is never squared: its condition

@@ -79,7 +79,7 @@ class Task(Protocol):
     :class:`~icltheory.regression.prompts.Prompt` of ``num_examples`` examples and a
     query for each of ``num_prompts`` tasks, as a pure function of the key that can be
     traced; coordinates of the inputs from k on are 0, where k may be traced, and None
-    stands for all. The tasks of :mod:`icltheory.regression.tasks` have it.
+    stands for all. The tasks of :mod:`icltheory.regression.sources` have it.
     """
 
     @property
@@ -117,10 +117,10 @@ def init_state(
 
     Example:
         >>> from icltheory.models import GPT2
-        >>> from icltheory.regression.tasks import LinearRegression
+        >>> from icltheory.regression.population import LinearPopulation
         >>> import optax
         >>> model = GPT2(dim=2, num_positions=8, width=8, num_layers=1, num_heads=1)
-        >>> task = LinearRegression.isotropic(2)
+        >>> task = LinearPopulation.isotropic(2)
         >>> state = init_state(model, task, optax.sgd(0.1), (0, 1), num_points=4)
         >>> state.params["positions"].shape
         (2, 8, 8)

@@ -24,7 +24,7 @@ from icltheory.bounds import (
 from icltheory.bounds.theorem import _BIAS, _FITTED_BIAS
 from icltheory.constructions import gradient_descent
 from icltheory.noise import noise_spectrum, noisy_trajectory, support_dims
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation
 from icltheory.trajectory import implicit_gd
 
 STACK = gradient_descent(jnp.array([0.5]), d_in=2)
@@ -382,7 +382,7 @@ def test_dimensions_below_the_rank_are_refused():
 def test_few_prompts_say_too_little_of_deep_stacks_of_large_weights():
     """Rare prompts decide the expectation, and no limit from few prompts knows it."""
     W = np.random.default_rng(0).normal(size=(3, 4, 3, 3)) / 12**0.5
-    stack, task = LinearAttentionStack(*W), LinearRegression.isotropic(2, 0.25)
+    stack, task = LinearAttentionStack(*W), LinearPopulation.isotropic(2, 0.25)
 
     def bound(seed, number):
         H, _ = task.sample(jax.random.key(seed), 40, number).tokens()

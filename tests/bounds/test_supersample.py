@@ -12,9 +12,9 @@ from icltheory.attention import SoftmaxAttentionStack
 from icltheory.bounds._pairs import information_limit, mean_limit
 from icltheory.bounds.supersample import _WEIGHTS
 from icltheory.models import GPT2, LinearStack
-from icltheory.regression import predictors, tasks
+from icltheory.regression import LinearPopulation, predictors
 
-TASK = tasks.LinearRegression.isotropic(3, 0.25)
+TASK = LinearPopulation.isotropic(3, 0.25)
 LOSS = bounds.ClippedSquaredError(4.0)
 KEY = jax.random.key(0)
 N, B = 4, 300  # more than a chunk

@@ -22,8 +22,8 @@ from experiments.implicit_noise.subsets import subset_noise
 from icltheory import plotting
 from icltheory.attention import LinearAttentionStack
 from icltheory.constructions import gradient_descent
+from icltheory.regression import LinearPopulation
 from icltheory.regression.prompts import Prompt
-from icltheory.regression.tasks import LinearRegression
 from icltheory.trajectory import implicit_gd
 
 pytestmark = pytest.mark.usefixtures("float32")
@@ -43,7 +43,7 @@ TINY = [
 @functools.partial(jax.jit, static_argnums=1)
 def drawn(key, num_examples):
     """Four prompts of linear regression with d = 3."""
-    task = LinearRegression.isotropic(3, dtype=jnp.float32)
+    task = LinearPopulation.isotropic(3, dtype=jnp.float32)
     return task.sample(key, num_examples, 4)
 
 
@@ -96,7 +96,7 @@ def test_answers_are_those_of_each_query_and_prefix(key):
         return variables["params"] * seen + jnp.sum(asked, axis=2)
 
     module = SimpleHashable(apply=apply)
-    prompt = LinearRegression.isotropic(2, dtype=jnp.float32).sample(key, 3, 2)
+    prompt = LinearPopulation.isotropic(2, dtype=jnp.float32).sample(key, 3, 2)
     X = query_design(key, 2, 4, 2)
     got = answers(module, jnp.float32(2.0), prompt.prefixes(), X)
     assert got.shape == (2, 4, 4)

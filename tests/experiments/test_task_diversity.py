@@ -29,7 +29,7 @@ from experiments.task_diversity.train import (
     training_step,
 )
 from icltheory import training
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation
 
 CONFIG = task_diversity.Config(
     recipe=Recipe(
@@ -65,7 +65,7 @@ SMALL = """
 
 
 def task():
-    return LinearRegression.isotropic(2, 0.25)
+    return LinearPopulation.isotropic(2, 0.25)
 
 
 @pytest.mark.slow

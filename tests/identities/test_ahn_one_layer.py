@@ -7,8 +7,7 @@ import pytest
 from scipy.optimize import minimize
 
 from icltheory import constructions
-from icltheory.regression import ltb, rates
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation, ltb, rates
 from tests.regression import oracles_ltb_rates as oracles
 
 DIM = 3
@@ -26,7 +25,7 @@ def published(Sigma, n):
 @jax.jit
 def optimum(Sigma, Psi, noise_var, n):
     return rates.preconditioned_optimum(
-        LinearRegression(Sigma, jnp.zeros(DIM), Psi, noise_var), n
+        LinearPopulation(Sigma, jnp.zeros(DIM), Psi, noise_var), n
     )
 
 
@@ -88,7 +87,7 @@ def test_optimum_has_its_risk_on_every_prompt(measured):
     # the full layer, integrated exactly over all prompts, d = n = 2
     rng = np.random.default_rng(0)
     Sigma = oracles.random_cov(rng, 2)
-    problem = LinearRegression(Sigma, np.zeros(2), np.eye(2), 0.0)
+    problem = LinearPopulation(Sigma, np.zeros(2), np.eye(2), 0.0)
     best = jax.jit(rates.preconditioned_optimum)(problem, 2)
     X, y, x, y_query, weights = oracles.prompt_grid(
         2, Sigma, np.eye(2), np.zeros(2), 0.0, degrees=(3, 2, 1, 2, 1)
@@ -107,7 +106,7 @@ def attention_risk(z, Sigma, n):
     model = ltb.EffectiveParameters(
         jnp.zeros(d), z[:d], z[d], z[d + 1 : -d].reshape(d, d), z[-d:]
     )
-    problem = LinearRegression(Sigma, jnp.zeros(d), jnp.eye(d), 0.0)
+    problem = LinearPopulation(Sigma, jnp.zeros(d), jnp.eye(d), 0.0)
     return model.risk(problem, n)
 
 

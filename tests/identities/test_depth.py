@@ -16,13 +16,13 @@ from icltheory.constructions import (
 )
 from icltheory.linalg._orthogonal import recurrence_of_moments
 from icltheory.linalg.wishart import exact_moments
+from icltheory.regression import LinearPopulation
 from icltheory.regression.risks import (
     depth_floor,
     gradient_steps_limit,
     gradient_steps_optimum,
     linear_attention_optimum,
 )
-from icltheory.regression.tasks import LinearRegression
 
 
 def rational_risk(d, N, L, noise=0):
@@ -68,7 +68,7 @@ def test_the_christoffel_function_at_zero(measured):
 
 @pytest.mark.parametrize("noise", [0.0, 0.25])
 def test_one_step_is_one_layer_of_linear_attention(noise):
-    task = LinearRegression.isotropic(5, noise)
+    task = LinearPopulation.isotropic(5, noise)
     layer = linear_attention_optimum(task, 20, query_noise=False)
     best = gradient_steps_optimum(5, 20, 1, noise_var=noise)
     assert float(best.risk) == pytest.approx(float(layer.risk) / 5, rel=1e-13)
@@ -102,7 +102,7 @@ def test_the_stack_with_these_steps_has_this_risk(measured):
     d, N, L, count = 5, 20, 3, 20_000
     best = gradient_steps_optimum(d, N, L)
     stack = gradient_descent(best.step_sizes, d)
-    prompt = LinearRegression.isotropic(d).sample(jax.random.key(0), N, count)
+    prompt = LinearPopulation.isotropic(d).sample(jax.random.key(0), N, count)
 
     @jax.jit
     @jax.vmap

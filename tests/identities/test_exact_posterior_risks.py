@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from icltheory.regression import LinearPopulation
 from icltheory.regression.predictors import bayes_prefixes, ridge_prefixes
 from icltheory.regression.risks import (
     bayes_risk,
@@ -19,7 +20,6 @@ from icltheory.regression.risks import (
     ridge_risk,
     ridge_risk_given,
 )
-from icltheory.regression.tasks import LinearRegression
 from tests.identities.test_exact_risks import full_task
 from tests.raising import raises
 from tests.regression import oracles
@@ -80,7 +80,7 @@ def test_bayes_given_inputs_is_ridge_with_the_right_penalty_and_the_least_of_all
     measured,
 ):
     X = np.random.default_rng(0).normal(size=(2, 5, 3))
-    task = LinearRegression(full_task().input_cov, np.zeros(3), np.eye(3), 0.6)
+    task = LinearPopulation(full_task().input_cov, np.zeros(3), np.eye(3), 0.6)
     best = np.asarray(bayes_given(task, X))
     right = np.asarray(ridge_given(task, X, 0.6))
     measured("relative error", np.abs(best / right - 1).max())
@@ -91,7 +91,7 @@ def test_bayes_given_inputs_is_ridge_with_the_right_penalty_and_the_least_of_all
 
 def test_bayes_given_inputs_of_the_worked_example(measured):
     H, Psi = np.array([[2, 0.5], [0.5, 1]]), np.array([[1, 0.2], [0.2, 0.5]])
-    task = LinearRegression(H, np.array([1.0, -2.0]), Psi, 0.25)
+    task = LinearPopulation(H, np.array([1.0, -2.0]), Psi, 0.25)
     X = np.array([[1.0, 0], [0, 1], [1, -1]])
     risk = float(bayes_given(task, X))
     np.testing.assert_allclose(risk, 0.715352449223, rtol=1e-11)
@@ -115,8 +115,8 @@ def test_bayes_given_inputs_of_the_worked_example(measured):
 def test_bayes_risks_of_all_prefixes_are_those_of_each(measured):
     X = np.random.default_rng(0).normal(size=(2, 7, 3))
     X[1, 2] = X[1, 0]
-    singular = LinearRegression(np.eye(3), np.zeros(3), np.diag([1.0, 2.0, 0.0]), 0.4)
-    exact = LinearRegression(np.eye(3), np.zeros(3), np.diag([1.0, 2.0, 3.0]), 0.0)
+    singular = LinearPopulation(np.eye(3), np.zeros(3), np.diag([1.0, 2.0, 0.0]), 0.4)
+    exact = LinearPopulation(np.eye(3), np.zeros(3), np.diag([1.0, 2.0, 3.0]), 0.0)
     for task in (full_task(0.5), singular, exact):
         path = np.asarray(bayes_prefix_risks(task, X))
         for k in (0, 1, 3, 6):
@@ -156,7 +156,7 @@ def test_the_bayes_risk_agrees_with_the_errors_of_the_bayes_predictor(measured):
 
 def test_the_bayes_risk_in_one_dimension_is_a_chi_square_integral(measured):
     # phi = 2, sigma = 1/2, M = 3
-    task = LinearRegression(2 * np.eye(1), np.zeros(1), np.eye(1), 0.25)
+    task = LinearPopulation(2 * np.eye(1), np.zeros(1), np.eye(1), 0.25)
     key = jax.random.key(0)
     risk = bayes_average(task, key, 20_000, num_examples=3, query_noise=False)
     mean, error = np.asarray(risk.mean), np.asarray(risk.standard_error)
@@ -169,7 +169,7 @@ def test_the_bayes_risk_in_one_dimension_is_a_chi_square_integral(measured):
 def test_the_bayes_risk_lies_between_jensen_and_one_gradient_step(measured):
     noise = 0.3
     phi = np.array([3.0, 1.0, 0.2])
-    task = LinearRegression(np.diag(phi), np.zeros(3), np.eye(3), noise)
+    task = LinearPopulation(np.diag(phi), np.zeros(3), np.eye(3), noise)
     risk = jax.jit(
         lambda k: bayes_risk(task, k, 4000, num_examples=12, query_noise=False)
     )(jax.random.key(0))
@@ -188,7 +188,7 @@ def test_the_published_ridge_curve(measured):
         [1.00, 0.875, 0.760, 0.658, 0.528, 0.426, 0.332, 0.242]
         + [0.180, 0.132, 0.0995, 0.0771, 0.0622, 0.0516, 0.0434, 0.0380]
     )
-    task = LinearRegression.isotropic(8, 0.25)
+    task = LinearPopulation.isotropic(8, 0.25)
     risk = jax.jit(
         lambda k: bayes_risk(task, k, 4000, num_examples=15, query_noise=False)
     )(jax.random.key(0))
@@ -201,7 +201,7 @@ def test_the_published_ridge_curve(measured):
 def test_the_published_ridge_risks_of_transformers_as_statisticians(measured):
     # d = n = 20, w ~ N(0, I / 20), penalty d sigma^2
     for sigma, expected in ((0.1, 0.103), (0.25, 0.229), (0.5, 0.398), (1.0, 0.622)):
-        task = LinearRegression(np.eye(20), np.zeros(20), np.eye(20) / 20, sigma**2)
+        task = LinearPopulation(np.eye(20), np.zeros(20), np.eye(20) / 20, sigma**2)
         given = (task, jax.random.key(0), 1000, 20 * sigma**2)
         risk = ridge_average(*given, num_examples=20, query_noise=False)
         measured("difference", risk.mean - expected)

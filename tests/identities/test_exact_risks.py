@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from icltheory.regression import risks
+from icltheory.regression import LinearPopulation, risks
 from icltheory.regression.predictors import (
     averaging_prefixes,
     gradient_descent_prefixes,
@@ -23,7 +23,6 @@ from icltheory.regression.risks import (
     ridge_risk,
     ridge_risk_given,
 )
-from icltheory.regression.tasks import LinearRegression
 from tests.raising import raises
 
 query = functools.partial(jax.jit, static_argnames="query_noise")
@@ -37,13 +36,13 @@ zero_risk = query(risks.zero_risk)
 
 @functools.cache
 def garg():
-    return LinearRegression(np.eye(20), np.zeros(20), np.eye(20), 0.0)
+    return LinearPopulation(np.eye(20), np.zeros(20), np.eye(20), 0.0)
 
 
 def full_task(noise_var=0.5, seed=1, dim=3):
     rng = np.random.default_rng(seed)
     A, C = rng.normal(size=(2, dim, dim))
-    return LinearRegression(A @ A.T, rng.normal(size=dim), C @ C.T, noise_var)
+    return LinearPopulation(A @ A.T, rng.normal(size=dim), C @ C.T, noise_var)
 
 
 def simulate(predictor, task, num_prompts, num_examples, query_noise=True, seed=0):
@@ -94,9 +93,9 @@ def test_least_squares_averaging_and_one_layer_attention_for_d_20(measured):
 
 
 def test_noise_enters_attention_and_averaging_as_d_plus_1_plus_sigma_squared(measured):
-    assert zero_risk(LinearRegression.isotropic(20, 0.25)) == 20.25
+    assert zero_risk(LinearPopulation.isotropic(20, 0.25)) == 20.25
     for d, noise in ((1, 0.0), (3, 0.7)):
-        task = LinearRegression.isotropic(d, noise)
+        task = LinearPopulation.isotropic(d, noise)
         for k in (1, 5, 30):
             best = linear_attention_optimum(task, k, query_noise=False)
             shrink = k / (k + d + 1 + noise)
@@ -136,7 +135,7 @@ def test_simulation_agrees_for_least_squares_averaging_and_zero_at_d_20(
 
 @pytest.mark.slow
 def test_least_squares_with_noise_below_and_above_d(measured):
-    task = LinearRegression(0.5 * np.eye(6), np.ones(6), 2 * np.eye(6), 0.3)
+    task = LinearPopulation(0.5 * np.eye(6), np.ones(6), 2 * np.eye(6), 0.3)
     risk = simulate(ols_prefixes, task, 8000, 30)
     exact = jax.jit(jax.vmap(functools.partial(risks.least_squares_risk, task)))
     exact = np.asarray(exact(np.arange(31)))
@@ -162,13 +161,13 @@ def test_least_squares_beyond_d_is_the_same_for_every_input_covariance(measured)
     # without full rank the rank stands in place of d
     for rank, share in ((2, 2 / 9), (1, 1 / 10), (0, 0.0)):
         H = np.diag([2.0, 0.5, 1.0] * (np.arange(3) < rank))
-        flat = LinearRegression(H, np.ones(3), np.eye(3), 0.5)
+        flat = LinearPopulation(H, np.ones(3), np.eye(3), 0.5)
         found = least_squares_risk(flat, 12, query_noise=False)
         np.testing.assert_allclose(found, 0.5 * share, rtol=1e-12)
     # and is not below d: the restriction to multiples of the identity is needed
     with raises("input_cov: expected a multiple of the identity where num_examples <"):
         risks.least_squares_risk(task, 2)
-    skewed = LinearRegression(np.diag([4.0, 1.0, 0.1]), np.zeros(3), np.eye(3), 0.0)
+    skewed = LinearPopulation(np.diag([4.0, 1.0, 0.1]), np.zeros(3), np.eye(3), 0.0)
     average = jax.jit(lambda key: ridge_risk(skewed, key, 4000, 0.0, num_examples=1))(
         jax.random.key(0)
     )
@@ -235,7 +234,7 @@ def _population(seed):
 
 @jax.jit
 def _optimum(H, mean, Psi, noise, k, direction):
-    task = LinearRegression(H, mean, Psi, noise)
+    task = LinearPopulation(H, mean, Psi, noise)
     best = linear_attention_optimum(task, k)
     risk = functools.partial(linear_attention_risk, task, k)
     eta = optimal_step_size(task, k)
@@ -248,7 +247,7 @@ def _optimum(H, mean, Psi, noise, k, direction):
 def test_the_optimum_for_an_isotropic_prior_is_the_published_matrix(measured):
     A = np.random.default_rng(0).normal(size=(4, 4))
     H, psi2, noise, n = A @ A.T, 1.7, 0.6, 11
-    task = LinearRegression(H, np.zeros(4), psi2 * np.eye(4), noise)
+    task = LinearPopulation(H, np.zeros(4), psi2 * np.eye(4), noise)
     expected = np.linalg.inv(
         (np.trace(H) + noise / psi2) / n * np.eye(4) + (n + 1) / n * H
     )
@@ -264,21 +263,21 @@ def test_the_optimum_for_an_isotropic_prior_is_the_published_matrix(measured):
 @pytest.mark.slow
 def test_the_optimum_of_the_worked_example(measured):
     H, Psi = np.array([[2, 0.5], [0.5, 1]]), np.array([[1, 0.2], [0.2, 0.5]])
-    best = linear_attention_optimum(LinearRegression(H, np.zeros(2), Psi, 0.25), 3)
+    best = linear_attention_optimum(LinearPopulation(H, np.zeros(2), Psi, 0.25), 3)
     expected = [[0.268887121673, -0.018524582495], [-0.018524582495, 0.289376432614]]
     measured("error of Gamma", np.abs(best.Gamma - np.array(expected)).max())
     np.testing.assert_allclose(best.Gamma, expected, atol=1e-11)
     np.testing.assert_allclose(best.risk, 1.521361743930, rtol=1e-11)
-    five = LinearRegression.isotropic(5)
+    five = LinearPopulation.isotropic(5)
     np.testing.assert_allclose(linear_attention_optimum(five, 20).risk, 30 / 26)
 
 
 @pytest.mark.slow
 def test_the_optimum_also_for_singular_covariances_and_without_examples():
     H, Psi = np.diag([2.0, 0.0, 1.0]), np.diag([0.0, 1.0, 3.0])
-    task = LinearRegression(H, np.zeros(3), Psi, 0.1)
+    task = LinearPopulation(H, np.zeros(3), Psi, 0.1)
     best = linear_attention_optimum(task, 7, query_noise=False)
-    one = LinearRegression(np.eye(1), np.zeros(1), 3 * np.eye(1), 0.1)
+    one = LinearPopulation(np.eye(1), np.zeros(1), 3 * np.eye(1), 0.1)
     np.testing.assert_allclose(
         best.risk, linear_attention_optimum(one, 7, query_noise=False).risk, rtol=1e-12
     )
@@ -297,7 +296,7 @@ def test_the_optimum_also_for_singular_covariances_and_without_examples():
 def test_exact_risks_are_differentiable_and_vectorise(key, measured):
     @jax.jit
     def total(noise):
-        task = LinearRegression(jnp.eye(3), jnp.zeros(3), jnp.eye(3), noise)
+        task = LinearPopulation(jnp.eye(3), jnp.zeros(3), jnp.eye(3), noise)
         X = jax.random.normal(key, (4, 3))
         risks = jax.vmap(lambda k: averaging_risk(task, k))(jnp.arange(1, 5))
         return (

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from icltheory.regression import flow, ltb, rates
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation, flow, ltb, rates
 from tests.regression import oracles_ltb_rates as oracles
 
 DIM, N = 2, 2
@@ -61,7 +60,7 @@ def embedded(u, U):
 def at_once(Lam, weights):
     """The record of the flow at given weights, and the risk there."""
     path = flow.attention_flow(Lam, N, weights, jnp.zeros(1))
-    problem = LinearRegression(Lam, jnp.zeros(DIM), jnp.eye(DIM), 0.0)
+    problem = LinearPopulation(Lam, jnp.zeros(DIM), jnp.eye(DIM), 0.0)
     return path, weights.effective().risk(problem, N), ltb.minimal_risk(problem, N)
 
 

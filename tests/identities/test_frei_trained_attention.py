@@ -7,9 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.regression import ltb, rates
+from icltheory.regression import LinearPopulation, ltb, rates
 from icltheory.regression.risks import linear_attention_risk
-from icltheory.regression.tasks import LinearRegression
 from tests.regression import oracles_ltb_rates as oracles
 
 DIM = 3
@@ -30,7 +29,7 @@ def drawn(seed, dim=DIM):
 
 @jax.jit
 def limit_and_optimum(Lam, N):
-    problem = LinearRegression(Lam, jnp.zeros(DIM), jnp.eye(DIM), 0.0)
+    problem = LinearPopulation(Lam, jnp.zeros(DIM), jnp.eye(DIM), 0.0)
     return rates.trained_attention_limit(Lam, N), ltb.optimal_gd_beta(problem, N)[
         0
     ].Gamma
@@ -97,7 +96,7 @@ def test_optimum_for_random_covariances_is_stationary(measured):
     def risk(Gamma, share):
         def one(diagonal):
             H, eye = jnp.diag(diagonal), jnp.eye(2)
-            problem = LinearRegression(H, jnp.zeros(2), eye, 0.0)
+            problem = LinearPopulation(H, jnp.zeros(2), eye, 0.0)
             return linear_attention_risk(problem, N, Gamma)
 
         return share @ jax.vmap(one)(jnp.asarray(variances))
@@ -189,7 +188,7 @@ def test_risk_at_another_length_for_any_law_of_the_labels(dim, measured):
 
 @jax.jit
 def bound_and_risk(Lam, N, M):
-    problem = LinearRegression(Lam, jnp.zeros(DIM), jnp.eye(DIM), 0.0)
+    problem = LinearPopulation(Lam, jnp.zeros(DIM), jnp.eye(DIM), 0.0)
     risk = linear_attention_risk(
         problem, M, rates.trained_attention_limit(Lam, N).Gamma
     )

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from icltheory.models import GPT2
-from icltheory.regression import predictors
-from icltheory.regression.tasks import LinearRegression, SparseLinearRegression
+from icltheory.regression import LinearPopulation, SparseLinearRegression, predictors
 from icltheory.training import bayes_targets, in_context_loss, objectives
 
 PROMPTS = 4096
@@ -26,7 +25,7 @@ PRIORS = {
 
 
 def prior(name, dtype=np.float64):
-    return LinearRegression(*(np.asarray(part, dtype) for part in PRIORS[name]))
+    return LinearPopulation(*(np.asarray(part, dtype) for part in PRIORS[name]))
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3))
@@ -146,5 +145,5 @@ def test_targets_are_the_posterior_mean_of_every_prefix_alone():
 
 def test_a_task_without_a_closed_posterior_is_refused():
     task = SparseLinearRegression(2, 1)
-    with pytest.raises(TypeError, match="task: expected a LinearRegression"):
+    with pytest.raises(TypeError, match="task: expected a LinearPopulation"):
         bayes_targets(task, jnp.ones((1, 2, 2)), jnp.ones((1, 2)))

@@ -10,8 +10,7 @@ from icltheory.constructions import (
     join_tokens,
     read_prediction,
 )
-from icltheory.regression import risks
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation, risks
 
 H = np.diag([4.0, 1.0, 0.25]) + 0.1
 PSI = np.diag([0.5, 1.0, 2.0])
@@ -19,13 +18,13 @@ MEAN = np.array([0.5, 0.0, -1.0])
 
 
 def population(noise=0.0):
-    return LinearRegression(H, MEAN, PSI, noise)
+    return LinearPopulation(H, MEAN, PSI, noise)
 
 
 @pytest.mark.parametrize(("steps", "noise"), [(1, 0.0), (2, 0.25), (3, 0.0)])
 def test_isotropic_populations_have_the_exact_risk(steps, noise, measured):
     exact = risks.gradient_steps_optimum(5, 20, steps, noise_var=noise)
-    task = LinearRegression.isotropic(5, noise)
+    task = LinearPopulation.isotropic(5, noise)
     key = jax.random.key(steps)
     found = risks.sampled_gradient_steps(
         task, key, 20_000, num_examples=20, steps=steps
@@ -100,12 +99,12 @@ def test_more_steps_lower_the_risk_and_bayes_stays_below():
 def test_without_signal_or_inputs_there_are_no_steps():
     d = np.zeros((2, 2))
     count = {"num_examples": 4, "steps": 2}
-    quiet = LinearRegression(np.eye(2), np.zeros(2), d, 0.1)
+    quiet = LinearPopulation(np.eye(2), np.zeros(2), d, 0.1)
     found = risks.sampled_gradient_steps(quiet, jax.random.key(0), 8, **count)
     assert np.isnan(found.step_sizes).tolist() == [True, True]
     assert float(found.risk.mean) == 0
     assert found.risk.dof == 3  # half of the eight prompts choose the steps
-    flat = LinearRegression(d, np.zeros(2), np.eye(2), 0.1)
+    flat = LinearPopulation(d, np.zeros(2), np.eye(2), 0.1)
     with pytest.raises(ValueError, match="task: expected inputs that are not all 0"):
         risks.sampled_gradient_steps(flat, jax.random.key(0), 8, **count)
 
@@ -123,5 +122,5 @@ def test_bad_input(change, message):
     count = given.pop("num_prompts")
     with pytest.raises(ValueError, match=message):
         risks.sampled_gradient_steps(
-            LinearRegression.isotropic(2), jax.random.key(0), count, **given
+            LinearPopulation.isotropic(2), jax.random.key(0), count, **given
         )

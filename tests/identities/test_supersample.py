@@ -10,7 +10,7 @@ from scipy import stats
 
 from icltheory import bounds
 from icltheory.bounds.supersample import _shift
-from icltheory.regression import predictors, tasks
+from icltheory.regression import LinearPopulation, predictors
 
 FORMS = ("difference", "variance", "optimal", "evaluated", "weighted", "binary_kl")
 ABOVE = "weighted", "binary_kl"  # these bound the error, not its absolute value
@@ -306,7 +306,7 @@ def test_the_trial_of_one_gradient_step(measured):
     drawn = bounds.supersample_losses(
         jax.random.key(0),
         one_step,
-        tasks.LinearRegression.isotropic(5, 0.25, jnp.float32),
+        LinearPopulation.isotropic(5, 0.25, jnp.float32),
         20,
         50_000,
         bounds.ClippedSquaredError(4.0),

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from icltheory.regression import ltb
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation, ltb
 
 b, Gamma, q, A, g, v = sp.symbols("b Gamma q A g v", real=True)
 phi, sigma, t, square = sp.symbols("phi sigma t T_2", positive=True)
@@ -32,7 +31,7 @@ def gaussian_mean(expression, *pairs):
 
 
 def scalar_problem(H, mean, Psi, noise):
-    return LinearRegression(
+    return LinearPopulation(
         np.array([[float(H)]]),
         np.array([float(mean)]),
         np.array([[float(Psi)]]),
@@ -113,7 +112,7 @@ def test_least_curvature_by_sympy():
         + square_sum / count * sp.eye(2)
     )
     assert (unit.T * Q * unit)[0] == 2 / (count + 2)
-    problem = LinearRegression(np.eye(2), np.zeros(2), np.eye(2), 1.0)
+    problem = LinearPopulation(np.eye(2), np.zeros(2), np.eye(2), 1.0)
     found = ltb.curvature(problem, 3, np.array(G, float))
     np.testing.assert_allclose(found, np.array(Q, float), atol=1e-14)
 
@@ -211,7 +210,7 @@ def test_second_variation_at_the_spurious_minimum_by_sympy(top, second, measured
     assert hessian.rank() == len(names) - 1  # the rescaling of q and g
     values = np.linalg.eigvalsh(np.array(hessian, float))
     assert (values[0] > -1e-12) == (margin > 0)
-    problem = LinearRegression(
+    problem = LinearPopulation(
         np.eye(2), np.zeros(2), np.array(Phi, float), float(noise)
     )
     found = ltb.spurious_minimum(problem, 2)

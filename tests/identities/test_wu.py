@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.regression import ltb, rates
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation, ltb, rates
 from tests.regression import oracles_ltb_rates as oracles
 
 DIM = 3
@@ -16,19 +15,19 @@ DIM = 3
 
 @jax.jit
 def computed(H, mean, Psi, noise_var, N, Gamma):
-    problem = LinearRegression(H, mean, Psi, noise_var)
+    problem = LinearPopulation(H, mean, Psi, noise_var)
     optimum = rates.one_step_optimum(problem, N)
     return optimum, rates.one_step_excess(problem, N, Gamma)
 
 
 @jax.jit
 def transferred(H, mean, Psi, noise_var, N, M):
-    return rates.length_transfer(LinearRegression(H, mean, Psi, noise_var), N, M)
+    return rates.length_transfer(LinearPopulation(H, mean, Psi, noise_var), N, M)
 
 
 @jax.jit
 def used_elsewhere(H, mean, Psi, noise_var, N, M):
-    problem = LinearRegression(H, mean, Psi, noise_var)
+    problem = LinearPopulation(H, mean, Psi, noise_var)
     return ltb.optimal_gd_beta(problem, N)[0].risk(problem, M)
 
 
@@ -115,7 +114,7 @@ def test_rate_at_another_length_is_two_sided(measured):
     @jax.jit
     @jax.vmap
     def moved(lam, psi2, noise_var, N, M):
-        problem = LinearRegression(
+        problem = LinearPopulation(
             jnp.diag(lam), jnp.zeros(d), psi2 * jnp.eye(d), noise_var
         )
         return rates.length_transfer(problem, N.astype(int), M.astype(int))
@@ -150,7 +149,7 @@ def test_rate_at_another_length_is_two_sided(measured):
 def test_length_transfer_of_a_tiny_problem_is_not_lost_in_float32():
     def at(scale):
         parts = scale * np.eye(2), np.zeros(2), scale * np.eye(2), scale**2
-        problem = LinearRegression(*(np.asarray(p, np.float32) for p in parts))
+        problem = LinearPopulation(*(np.asarray(p, np.float32) for p in parts))
         return float(jax.jit(rates.length_transfer)(problem, 5, 20).excess) / scale**2
 
     np.testing.assert_allclose(at(1e-8), at(1.0), rtol=1e-5)
@@ -163,7 +162,7 @@ def test_length_transfer_without_noise_and_its_gradient(measured):
     @jax.jit
     @functools.partial(jax.value_and_grad, argnums=(0, 1), has_aux=True)
     def risk(noise_var, scale):
-        problem = LinearRegression(scale * H, jnp.zeros(3), jnp.eye(3), noise_var)
+        problem = LinearPopulation(scale * H, jnp.zeros(3), jnp.eye(3), noise_var)
         moved = rates.length_transfer(problem, 5, 20)
         return moved.risk + moved.rate, moved
 

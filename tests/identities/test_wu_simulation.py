@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.regression import rates
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation, rates
 
 LAM, N, NOISE = np.array([1, 0.7, 0.5, 0.3, 0.2]), 20, 0.25
 DIM = len(LAM)
@@ -14,7 +13,7 @@ optimum_of = jax.jit(rates.one_step_optimum)
 
 
 def the_problem():
-    return LinearRegression(np.diag(LAM), np.zeros(DIM), np.eye(DIM), NOISE)
+    return LinearPopulation(np.diag(LAM), np.zeros(DIM), np.eye(DIM), NOISE)
 
 
 def features(rng, T):

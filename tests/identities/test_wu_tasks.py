@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.regression import rates
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation, rates
 
 DIM, EXAMPLES, RUNS = 6, 16, 100
 LAM = np.arange(1.0, DIM + 1) ** -1.5
@@ -14,7 +13,7 @@ bound_of = jax.jit(rates.task_complexity_bound, static_argnums=(1, 2))
 
 
 def the_problem():
-    return LinearRegression(np.diag(LAM), np.zeros(DIM), np.eye(DIM), 1.0)
+    return LinearPopulation(np.diag(LAM), np.zeros(DIM), np.eye(DIM), 1.0)
 
 
 @jax.jit
@@ -46,7 +45,7 @@ def test_terms_of_the_task_bound_are_as_written(measured):
     V = np.linalg.qr(rng.normal(size=(DIM, DIM)))[0]
     H = V @ np.diag(LAM) @ V.T
     psi2, noise_var, N, T, step = 1.3, 0.4, 7, 50, 0.05
-    problem = LinearRegression(H, np.zeros(DIM), psi2 * np.eye(DIM), noise_var)
+    problem = LinearPopulation(H, np.zeros(DIM), psi2 * np.eye(DIM), noise_var)
     start = 0.3 * H @ H
     got = bound_of(problem, N, T, step, start)
     inverse = (np.trace(H) + noise_var / psi2) / N * np.eye(DIM) + (N + 1) / N * H

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from icltheory.linalg import trace_bound
-from icltheory.regression import ltb
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation, ltb
 from tests import oracles_ltb as oracles
 
 
@@ -23,7 +22,7 @@ def semidefinite(rng, d, rank):
 
 def test_risk_is_that_of_the_whitened_problem(measured):
     """With x = H^1/2 z, w = beta* + Psi^1/2 xi: the whitened problem is the same."""
-    risk = jax.jit(lambda model, *p: model.risk(LinearRegression(*p), 4))
+    risk = jax.jit(lambda model, *p: model.risk(LinearPopulation(*p), 4))
     for seed in range(4):
         rng = np.random.default_rng([7, seed])
         H, mean, Psi, noise = oracles.singular_population(rng, 3)
@@ -45,7 +44,7 @@ def test_risk_is_that_of_the_whitened_problem(measured):
 def test_tasks_of_a_singular_prior_have_its_mean_and_covariance(measured):
     rng, n = np.random.default_rng(3), 40_000
     Psi = semidefinite(rng, 3, 2)
-    problem = LinearRegression(np.eye(3), np.array([1.0, -2.0, 0.5]), Psi, 0.1)
+    problem = LinearPopulation(np.eye(3), np.array([1.0, -2.0, 0.5]), Psi, 0.1)
     w = np.asarray(jax.jit(lambda k: problem.sample(k, 1, n).w)(jax.random.key(0)))
     mean, null = np.asarray(problem.task_mean), np.linalg.eigh(Psi)[1][:, 0]
     assert np.abs((w - mean) @ null).max() < 1e-6 * np.linalg.norm(Psi)
@@ -142,7 +141,7 @@ def test_minimisers_are_projected_as_the_tensor_product_says(rank, measured):
     image = [np.linalg.svd(K)[0][:, : rank**2] for K in (full, halves)]
     projectors = [U @ U.T for U in image]
     np.testing.assert_allclose(*projectors, atol=1e-9)
-    problem = LinearRegression(H, np.ones(3), np.eye(3), 0.5)
+    problem = LinearPopulation(H, np.ones(3), np.eye(3), 0.5)
     best = ltb.gd_beta_minimizers(problem, 3)
     Z = rng.normal(size=(3, 3))
     seen = (projectors[0] @ Z.ravel()).reshape(3, 3)

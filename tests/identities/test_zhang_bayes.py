@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.regression import bayes
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation, bayes
 from tests.regression import oracles_ltb_rates as oracles
 
 H = np.array([[2.0, 0.5], [0.5, 1.0]])
@@ -16,7 +15,7 @@ PSI = np.array([[1.0, 0.2], [0.2, 0.5]])
 MEAN = np.array([1.0, -2.0])
 X = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, -1.0]])
 Y = np.array([1.0, -2.0, 2.5])
-WORKED = LinearRegression(H, MEAN, PSI, 0.25)
+WORKED = LinearPopulation(H, MEAN, PSI, 0.25)
 FORMS = ("primal", "dual")
 SHAPES = ((1, 4), (4, 2), (4, 9))  # (d, M): few, so that little is compiled
 
@@ -26,7 +25,7 @@ posterior_mean = jax.jit(bayes.posterior_mean, static_argnames=("form",))
 
 @jax.jit
 def computed(H, Psi, mean, noise_var, X, y):
-    problem = LinearRegression(H, mean, Psi, noise_var)
+    problem = LinearPopulation(H, mean, Psi, noise_var)
     means = [bayes.posterior_mean(problem, X, y, form=form) for form in FORMS]
     return *means, bayes.posterior_mean(problem, X, y), bayes.risk_given(problem, X)
 
@@ -97,7 +96,7 @@ def test_posterior_mean_without_noise_is_the_limit(measured):
     Psi = oracles.random_cov(rng, 4, 3)
     mean, w = rng.normal(size=(2, 4))
     w = mean + Psi @ w
-    problem = LinearRegression(np.eye(4), mean, Psi, 0.0)
+    problem = LinearPopulation(np.eye(4), mean, Psi, 0.0)
     rows = rng.normal(size=(5, 4))
     for X in (rows[[0, 1, 0]], rows):  # too few and one of them twice; enough
         # the noise is known to be zero: it is no argument of what is traced
@@ -127,7 +126,7 @@ def test_posterior_mean_without_noise_is_the_limit(measured):
 def test_posterior_mean_is_differentiable_and_vectorises(form, measured):
     @jax.jit
     def total(noise_var):
-        problem = LinearRegression(H, MEAN, PSI, noise_var)
+        problem = LinearPopulation(H, MEAN, PSI, noise_var)
         return bayes.posterior_mean(problem, X, Y, form=form).sum()
 
     difference = (total(0.25 + 1e-6) - total(0.25 - 1e-6)) / 2e-6

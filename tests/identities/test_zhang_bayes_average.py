@@ -7,15 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.regression import bayes
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation, bayes
 from tests.regression import oracles_ltb_rates as oracles
 
 
 def of_spectrum(phi, noise_var):
     d = len(phi)
     cov = jnp.diag(phi) if isinstance(phi, jax.Array) else np.diag(phi)
-    return LinearRegression(cov, np.zeros(d), np.eye(d), noise_var)
+    return LinearPopulation(cov, np.zeros(d), np.eye(d), noise_var)
 
 
 # --- the average
@@ -23,7 +22,7 @@ def of_spectrum(phi, noise_var):
 
 @functools.partial(jax.jit, static_argnums=2)
 def average_in_one_dimension(phi, noise_var, num_examples):
-    problem = LinearRegression(phi[None, None], jnp.ones(1), jnp.eye(1), noise_var)
+    problem = LinearPopulation(phi[None, None], jnp.ones(1), jnp.eye(1), noise_var)
     return bayes.average_risk(problem, num_examples, jax.random.key(0), 40_000)
 
 
@@ -51,7 +50,7 @@ def test_average_risk_is_that_of_drawn_inputs(num_examples, measured):
     inner = np.linalg.inv(np.swapaxes(A, 1, 2) @ A + 0.3 * np.eye(3))
     weight = oracles.root(Psi) @ H @ oracles.root(Psi)
     risks = 0.3 + 0.3 * np.einsum("ij,nji->n", weight, inner)
-    problem = LinearRegression(H, np.ones(3), Psi, 0.3)
+    problem = LinearPopulation(H, np.ones(3), Psi, 0.3)
     average = jax.jit(bayes.average_risk, static_argnums=(1, 3))
     mean, error = average(problem, num_examples, jax.random.key(1), n)
     z = (mean - risks.mean()) / np.hypot(error, risks.std() / np.sqrt(n))
@@ -69,7 +68,7 @@ def test_average_risk_is_that_of_drawn_inputs(num_examples, measured):
 def test_average_risk_is_the_error_of_the_estimate_on_prompts(measured):
     rng = np.random.default_rng(0)
     H, Psi = oracles.random_cov(rng, 3), oracles.random_cov(rng, 3)
-    problem = LinearRegression(H, rng.normal(size=3), Psi, 0.5)
+    problem = LinearPopulation(H, rng.normal(size=3), Psi, 0.5)
 
     @jax.jit
     def errors(key):
@@ -107,7 +106,7 @@ def test_average_risk_is_differentiable_and_vectorises(measured):
 
     @jax.jit
     def mean(noise_var):
-        problem = LinearRegression(H, jnp.zeros(2), jnp.eye(2), noise_var)
+        problem = LinearPopulation(H, jnp.zeros(2), jnp.eye(2), noise_var)
         return bayes.average_risk(problem, 2, jax.random.key(0), 50).mean
 
     difference = (mean(0.25 + 1e-6) - mean(0.25 - 1e-6)) / 2e-6
@@ -190,7 +189,7 @@ def test_sandwich_without_noise_and_for_covariances_that_do_not_commute():
     H, Psi = oracles.random_cov(rng, 3), oracles.random_cov(rng, 3, 2)
     phi = np.linalg.eigvalsh(oracles.root(H) @ Psi @ oracles.root(H)).clip(0)
     lower = 0.3 + np.sum(phi * 0.3 / (0.3 + 7 * phi))
-    got = sandwich(LinearRegression(H, np.ones(3), Psi, 0.3), 7).lower
+    got = sandwich(LinearPopulation(H, np.ones(3), Psi, 0.3), 7).lower
     np.testing.assert_allclose(got, lower, rtol=1e-12)
 
 

@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.regression import flow, ltb
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation, flow, ltb
 from tests import oracles_ltb as oracles
 
 DIM, M = 2, 4
@@ -16,7 +15,7 @@ def problem_and_start(seed=0):
     rng = np.random.default_rng([64, seed])
     population = oracles.random_population(rng, DIM)
     start = ltb.GDBeta(rng.normal(size=DIM), 0.1 * rng.normal(size=(DIM, DIM)))
-    return LinearRegression(*population), population, start
+    return LinearPopulation(*population), population, start
 
 
 def test_steps_are_those_of_the_gradient(measured):

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from icltheory.regression import ltb
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation, ltb
 from tests import oracles
 from tests.oracles_ltb import (
     Population,
@@ -37,7 +36,7 @@ def random_model(rng, dim, scale=1.0):
 @jax.vmap
 def evaluate(beta, Gamma, H, mean, Psi, noise_var, M):
     """All numbers of a model, over parameters, problems and lengths at once."""
-    problem, model = LinearRegression(H, mean, Psi, noise_var), ltb.GDBeta(beta, Gamma)
+    problem, model = LinearPopulation(H, mean, Psi, noise_var), ltb.GDBeta(beta, Gamma)
     risk, derivative = jax.value_and_grad(lambda m: m.risk(problem, M))(model)
     excess = ltb.gd_beta_excess(model, problem, M)
     return {
@@ -115,7 +114,7 @@ def test_the_risk_is_the_exact_expectation(
 def test_simulation_agrees_at_d_5_and_12_examples(measured):
     rng = np.random.default_rng(11)
     model = ltb.GDBeta(*random_model(rng, 5, 0.3))
-    problem = LinearRegression(*random_population(rng, 5))
+    problem = LinearPopulation(*random_population(rng, 5))
 
     @jax.jit
     def squared_errors(key):
@@ -135,7 +134,7 @@ def test_the_risk_at_another_length_and_for_another_population(d, measured):
     # the optimum of one problem and length, used on another problem and length
     rng = np.random.default_rng([12, d])
     first, other = random_population(rng, d), random_population(rng, d)
-    best, least = _optimum(LinearRegression(*first), 2)
+    best, least = _optimum(LinearPopulation(*first), 2)
     beta, Gamma = np.asarray(best.beta), np.asarray(best.Gamma)
     shifted = [other, other._replace(mean=first.mean), first]
     values = evaluate_all([(beta, Gamma, *population, 3) for population in shifted])
@@ -154,7 +153,7 @@ def test_a_risk_in_float32_is_accurate_to_float32(measured):
     d = 20
     population = random_population(rng, d)
     model = ltb.GDBeta(*random_model(rng, d, 1 / d))
-    problem = LinearRegression(*population)
+    problem = LinearPopulation(*population)
     exact = _risk(model, problem, 3 * d)
     small = jax.tree.map(
         lambda a: jnp.asarray(a, jnp.float32),
@@ -186,7 +185,7 @@ def test_the_gradient_formulas_are_the_derivative(d, measured):
 def test_the_risk_is_differentiable_in_the_problem_where_eigenvalues_coincide(measured):
     # H = I and Psi = I, in every argument, forwards and backwards
     def total(H, mean, Psi, noise_var):
-        problem = LinearRegression(H, mean, Psi, noise_var)
+        problem = LinearPopulation(H, mean, Psi, noise_var)
         model = ltb.GDBeta(jnp.ones(3), 0.3 * jnp.eye(3))
         best, least = ltb.optimal_gd_beta(problem, 4)
         return model.risk(problem, 4) + 3 * least + jnp.sum(best.Gamma**2)
@@ -262,7 +261,7 @@ def test_the_decomposition_keeps_its_digits_next_to_the_optimum(measured):
     # the difference of two risks is 1e-16 of the risk and lost; the parts are not
     rng = np.random.default_rng(16)
     population = random_population(rng, 3)
-    problem = LinearRegression(*population)
+    problem = LinearPopulation(*population)
     best, _ = _optimum(problem, 5)
     beta, Gamma = random_model(rng, 3)
     near = ltb.GDBeta(
@@ -347,7 +346,7 @@ def test_predictions_of_batches_are_the_steps_written_out(batch, measured):
 def test_the_smallest_risk_is_the_oracles_smallest(measured):
     rng = np.random.default_rng(20)
     population = random_population(rng, 2)
-    least = jax.jit(ltb.minimal_risk)(LinearRegression(*population), 3)
+    least = jax.jit(ltb.minimal_risk)(LinearPopulation(*population), 3)
     exact = exact_risk(
         population.mean, best_preconditioner(population, 3), population, 3
     )

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from icltheory.regression import bayes
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation, bayes
 
 SPECTRA = {
     "flat, little signal": (np.full(8, 0.02), 40),
@@ -20,7 +19,7 @@ SPECTRA = {
 
 def problem_of(phi, noise_var=1.0):
     d = len(phi)
-    return LinearRegression(np.diag(phi), np.zeros(d), np.eye(d), noise_var)
+    return LinearPopulation(np.diag(phi), np.zeros(d), np.eye(d), noise_var)
 
 
 def drawn_risks(phi, M, count, rng):

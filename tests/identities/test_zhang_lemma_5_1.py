@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from icltheory import constructions
-from icltheory.regression import ltb
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation, ltb
 from tests import oracles
 from tests.oracles_ltb import random_population, random_prompts
 
@@ -94,7 +93,7 @@ def test_a_gd_beta_and_its_block_have_one_risk(measured):
     @jax.vmap
     def risks(beta, Gamma, H, mean, Psi, noise_var):
         problem, model = (
-            LinearRegression(H, mean, Psi, noise_var),
+            LinearPopulation(H, mean, Psi, noise_var),
             ltb.GDBeta(beta, Gamma),
         )
         block = ltb.gd_beta_to_ltb(model, key_dim=5)

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import least_squares, minimize
 
-from icltheory.regression import ltb
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation, ltb
 from tests import oracles
 from tests.oracles_ltb import (
     Population,
@@ -28,7 +27,7 @@ STARTS = 16
 @jax.vmap
 def solve(H, mean, Psi, noise_var, M, key):
     """The best model, its risk, and the gap as a sum of squares."""
-    problem = LinearRegression(H, mean, Psi, noise_var)
+    problem = LinearPopulation(H, mean, Psi, noise_var)
     model, risk = ltb.optimal_lsa(problem, M, key, num_starts=STARTS)
     return model, risk, ltb.excess_terms(model, problem, M).total
 
@@ -46,13 +45,13 @@ def solve_all(cases):
 @jax.jit
 @jax.vmap
 def closed_forms(H, mean, Psi, noise_var, M):
-    problem = LinearRegression(H, mean, Psi, noise_var)
+    problem = LinearPopulation(H, mean, Psi, noise_var)
     bounds = ltb.approximation_gap(problem, M)
     small = ltb.small_mean_gap(problem, M)
     start = ltb.gap_upper_bounds(problem, M).zero_start
     second = Psi + mean[:, None] * mean[None, :]
     best, least = ltb.optimal_gd_beta(
-        LinearRegression(H, 0 * mean, second, noise_var), M
+        LinearPopulation(H, 0 * mean, second, noise_var), M
     )
     scalar = ltb.scalar_gap(problem, M) if problem.dim == 1 else (small, small)
     return {
@@ -188,7 +187,7 @@ def test_a_direction_without_inputs_changes_nothing(measured):
 def test_without_variance_of_tasks_the_gap_is_that_of_a_large_mean():
     rng = np.random.default_rng(72)
     H, mean, _, noise_var = random_population(rng, 2, noise_var=0.3)
-    problem = LinearRegression(H, mean, np.zeros((2, 2)), noise_var)
+    problem = LinearPopulation(H, mean, np.zeros((2, 2)), noise_var)
     for M in (1, 4):
         gap = float(ltb.small_mean_gap(problem, M))
         assert gap == pytest.approx(2 / (M + 2) * mean @ H @ mean, rel=1e-12)
@@ -215,7 +214,7 @@ def test_the_derivative_of_the_smallest_risk_holds_the_model_fixed(measured):
     @jax.jit
     @jax.value_and_grad
     def risk(noise_var):
-        problem = LinearRegression(H, mean, Psi, noise_var)
+        problem = LinearPopulation(H, mean, Psi, noise_var)
         return ltb.optimal_lsa(problem, 5, jax.random.key(0), num_starts=8)[1]
 
     slope = risk(0.5)[1]
@@ -327,7 +326,7 @@ def test_the_limit_in_one_dimension_is_its_formula(measured):
         z = np.linalg.solve(D, [1, tau])
         z /= 1 + z @ [1, tau]
         expected = phi * M / (2 * ((M + 1) * phi + tau)) / np.sqrt(z[0] * z[1])
-        _, limit = scalar(LinearRegression(*start), M)
+        _, limit = scalar(LinearPopulation(*start), M)
         measured("relative error of the limit", limit / expected - 1)
         np.testing.assert_allclose(limit, expected, rtol=1e-12)
 
@@ -408,5 +407,5 @@ def test_a_small_mean_costs_what_a_linear_solve_gives():
         D = np.array([[(a[i] ** 2 + (a**2).sum()) / M, side], [side, kappa]])
         h = np.array([a[i], tau])
         expected += m[i] ** 2 / (1 + h @ np.linalg.solve(D, h))
-    problem = LinearRegression(np.diag(H), mean, np.diag(Psi), noise)
+    problem = LinearPopulation(np.diag(H), mean, np.diag(Psi), noise)
     np.testing.assert_allclose(ltb.small_mean_gap(problem, M), expected, rtol=1e-12)

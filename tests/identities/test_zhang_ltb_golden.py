@@ -4,8 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from icltheory.regression import ltb
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation, ltb
 from tests import oracles
 from tests.oracles_ltb import Population, Whitened, gap_lower_bounds
 
@@ -13,7 +12,7 @@ H = np.array([[2.0, 0.5], [0.5, 1.0]])
 PSI = np.array([[1.0, 0.2], [0.2, 0.5]])
 MEAN = np.array([1.0, -2.0])
 POPULATION = Population(H, MEAN, PSI, 0.25)
-PROBLEM = LinearRegression(H, MEAN, PSI, 0.25)
+PROBLEM = LinearPopulation(H, MEAN, PSI, 0.25)
 M = 3
 GD = ltb.GDBeta(np.array([0.3, -0.4]), np.array([[0.2, 0.1], [-0.05, 0.3]]))
 VALUES = {

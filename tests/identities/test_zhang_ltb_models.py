@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from icltheory.regression import ltb
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation, ltb
 from tests import oracles
 from tests.oracles_ltb import (
     Population,
@@ -36,7 +35,7 @@ def widths(d):
 @jax.vmap
 def block_values(weights, H, mean, Psi, noise_var, M, factor):
     """Risks over weights, problems and lengths at once, in two gauges."""
-    problem, block = LinearRegression(H, mean, Psi, noise_var), ltb.LTB(*weights)
+    problem, block = LinearPopulation(H, mean, Psi, noise_var), ltb.LTB(*weights)
     attention, parts = ltb.LSA(*weights[:4]), block.effective()
     direct = [m.risk(problem, M) for m in (block, attention)]
     made = [
@@ -164,7 +163,7 @@ def test_any_widths_are_allowed(measured):
     rng = np.random.default_rng(41)
     population = random_population(rng, 2)
     weights = random_weights(rng, 2, (1, 1, 3, 3, 2, 2))
-    error = _risk(ltb.LTB(*weights), LinearRegression(*population), 2)
+    error = _risk(ltb.LTB(*weights), LinearPopulation(*population), 2)
     error = error / exact_risk(weights, population, 2) - 1
     measured("relative error", error)
     assert abs(error) < 5e-15
@@ -181,7 +180,7 @@ def test_gradients_in_the_weights_are_those_of_the_exact_expectation(kind, measu
     rng = np.random.default_rng(33)
     rows = widths(2)[: 4 if kind is ltb.LSA else 6]
     weights, towards = random_weights(rng, 2, rows), random_weights(rng, 2, rows)
-    problem = LinearRegression(np.eye(2), np.array([1.0, -2.0]), np.eye(2), 0.25)
+    problem = LinearPopulation(np.eye(2), np.array([1.0, -2.0]), np.eye(2), 0.25)
     population = tuple(
         map(
             np.asarray,
@@ -215,7 +214,7 @@ def test_the_risk_is_differentiable_in_the_problem(measured):
     parts = ltb.LTB(*random_weights(rng, 3, widths(3))).effective()
 
     def risk(H, mean, Psi, noise_var, excess):
-        problem = LinearRegression(H, mean, Psi, noise_var)
+        problem = LinearPopulation(H, mean, Psi, noise_var)
         if excess:
             terms = ltb.excess_terms(parts, problem, 4)
             return terms.total + ltb.minimal_risk(problem, 4)
@@ -240,7 +239,7 @@ def test_a_risk_in_float32_is_accurate_to_float32(measured):
     d = 20
     weights = random_weights(rng, d, widths(d), scale=1 / d)
     block = ltb.LTB(*weights)
-    problem = LinearRegression(*random_population(rng, d))
+    problem = LinearPopulation(*random_population(rng, d))
     exact = _risk(block, problem, jnp.asarray(3 * d))
     small = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), (block, problem))
     risk = _risk(*small, jnp.asarray(3 * d))
@@ -256,7 +255,7 @@ def test_a_risk_in_float32_is_accurate_to_float32(measured):
 @jax.vmap
 def terms(parts, H, mean, Psi, noise_var, M):
     problem, model = (
-        LinearRegression(H, mean, Psi, noise_var),
+        LinearPopulation(H, mean, Psi, noise_var),
         ltb.EffectiveParameters(*parts),
     )
     return (

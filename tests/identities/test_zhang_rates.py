@@ -7,9 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.regression import bayes, rates
+from icltheory.regression import LinearPopulation, bayes, rates
 from icltheory.regression.ltb import minimal_risk
-from icltheory.regression.tasks import LinearRegression
 from tests.regression import oracles_ltb_rates as oracles
 
 DIM, COUNT = 24, 300
@@ -19,7 +18,7 @@ LENGTHS = np.array([1, 3, 10, 30, 80])
 def of_spectrum(phi, noise_var):
     d = phi.shape[-1]
     cov = jnp.diag(phi) if isinstance(phi, jax.Array) else np.diag(phi)
-    return LinearRegression(cov, np.zeros(d), np.eye(d), noise_var)
+    return LinearPopulation(cov, np.zeros(d), np.eye(d), noise_var)
 
 
 rate_of = jax.jit(rates.optimal_risk_rate, static_argnames=("constant",))
@@ -73,12 +72,12 @@ def test_effective_dimension_of_singular_covariances_and_without_noise(measured)
     H, Psi = oracles.random_cov(rng, 5, 4), oracles.random_cov(rng, 5, 3)
     phi = np.linalg.eigvalsh(oracles.root(H) @ Psi @ oracles.root(H)).clip(0)
     for noise_var in (0.3, 7.0):
-        problem = LinearRegression(H, np.ones(5), Psi, noise_var)
+        problem = LinearPopulation(H, np.ones(5), Psi, noise_var)
         expected = np.minimum(1, 6 * phi / noise_var).sum()
         got = float(dimension_of(problem, 6))
         measured("relative error", got / expected - 1)
         np.testing.assert_allclose(got, expected, rtol=1e-12)
-    exact = LinearRegression(H, np.ones(5), Psi, 0.0)
+    exact = LinearPopulation(H, np.ones(5), Psi, 0.0)
     assert dimension_of(exact, 6) == np.linalg.matrix_rank(H @ Psi)
     rate = rate_of(exact, 6)
     assert rate.lower == rate.threshold_sum == 0
@@ -133,7 +132,7 @@ def test_rates_are_differentiable_and_vectorise(measured):
     @jax.jit
     @functools.partial(jax.value_and_grad, argnums=(0, 1, 2))
     def total(scale, mixing, noise_var):
-        problem = LinearRegression(
+        problem = LinearPopulation(
             scale * H, jnp.ones(2), Psi + mixing * jnp.eye(2), noise_var
         )
         rate = rates.optimal_risk_rate(problem, 3)

@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory.models import GPT2
-from icltheory.regression import ltb
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation, ltb
 
 DIM, M, NOISE_VAR, CONSTANT = 2, 5, 0.01, 1e4
 FAR = np.full(DIM, 10.0)
@@ -54,7 +53,7 @@ def prior_mean_reader():
 def test_without_mlp_the_stream_carries_the_prior_mean_to_the_answer(measured):
     model, params = prior_mean_reader()
     assert not any("mlp" in name for name in params["block_0"])
-    task = LinearRegression(np.eye(DIM), FAR, np.eye(DIM), NOISE_VAR)
+    task = LinearPopulation(np.eye(DIM), FAR, np.eye(DIM), NOISE_VAR)
     prompt = jax.jit(lambda key: task.sample(key, M, 50_000))(jax.random.key(1))
     inputs = prompt.X, prompt.y, prompt.x_query
     answer = jax.jit(lambda *inputs: model.apply(*inputs, method="predict"))

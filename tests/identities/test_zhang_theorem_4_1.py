@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.regression import ltb
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation, ltb
 from tests.oracles_ltb import (
     Population,
     gap_lower_bounds,
@@ -22,14 +21,14 @@ lower_jit, upper_jit = map(jax.jit, (ltb.approximation_gap, ltb.gap_upper_bounds
 @jax.jit
 @jax.vmap
 def bounds(H, mean, Psi, noise_var, M):
-    problem = LinearRegression(H, mean, Psi, noise_var)
+    problem = LinearPopulation(H, mean, Psi, noise_var)
     return ltb.approximation_gap(problem, M), ltb.gap_upper_bounds(problem, M)
 
 
 @jax.jit
 @jax.vmap
 def gaps(H, mean, Psi, noise_var, M, key):
-    problem = LinearRegression(H, mean, Psi, noise_var)
+    problem = LinearPopulation(H, mean, Psi, noise_var)
     model, risk = ltb.optimal_lsa(problem, M, key, num_starts=12)
     return ltb.excess_terms(model, problem, M).total, risk
 
@@ -107,8 +106,8 @@ def test_1_over_m_plus_1_is_the_best_constant(measured):
     ratios = []
     for phi in (1e-1, 1e-2, 1e-3):
         start = Population(np.eye(1), np.ones(1), phi * np.eye(1), 1.0)
-        _, limit = scalar(LinearRegression(*start), 7)
-        problem = LinearRegression(*start._replace(mean=0.5 * np.full(1, limit)))
+        _, limit = scalar(LinearPopulation(*start), 7)
+        problem = LinearPopulation(*start._replace(mean=0.5 * np.full(1, limit)))
         gap, _ = scalar(problem, 7)
         ratios.append(float(gap / lower(problem, 7).lower))
         measured(f"gap over lower bound at phi = {phi:g}", ratios[-1])
@@ -122,7 +121,7 @@ def test_bounds_are_differentiable_where_eigenvalues_coincide(measured):
     def total(noise_var, scale):
         mean = scale * jnp.ones(3)
         gap = ltb.approximation_gap(
-            LinearRegression(jnp.eye(3), mean, jnp.eye(3), noise_var), 4
+            LinearPopulation(jnp.eye(3), mean, jnp.eye(3), noise_var), 4
         )
         return gap.lower + gap.lower_instance + gap.upper + gap.lower_proof_route
 
@@ -146,7 +145,7 @@ def test_without_a_prior_mean_all_bounds_are_zero():
 def test_bounds_of_tiny_problems_are_not_lost_in_float32():
     def at(scale):
         parts = scale * np.eye(2), np.ones(2), scale * np.eye(2), scale**2
-        problem = LinearRegression(*(np.asarray(p, np.float32) for p in parts))
+        problem = LinearPopulation(*(np.asarray(p, np.float32) for p in parts))
         return float(upper_jit(problem, 4).labels) / scale
 
     np.testing.assert_allclose(at(1e-8), at(1.0), rtol=1e-5)
@@ -155,8 +154,8 @@ def test_bounds_of_tiny_problems_are_not_lost_in_float32():
 @pytest.mark.slow
 def test_a_small_gap_is_not_lost_between_two_large_risks():
     parts = np.eye(2), np.full(2, 1e-4), np.eye(2), 1.0
-    problem = LinearRegression(*(np.asarray(p, np.float32) for p in parts))
-    gap, exact = lower_jit(problem, 4), LinearRegression(*parts)
+    problem = LinearPopulation(*(np.asarray(p, np.float32) for p in parts))
+    gap, exact = lower_jit(problem, 4), LinearPopulation(*parts)
     assert 0 < gap.lower_instance <= gap.upper  # the risks are near 2.3
     found, expected = (upper_jit(p, 4).zero_start for p in (problem, exact))
     np.testing.assert_allclose(found, expected, rtol=1e-4)

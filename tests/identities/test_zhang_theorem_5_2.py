@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from icltheory.regression import ltb
+from icltheory.regression import LinearPopulation, ltb
 from icltheory.regression.ltb._spectral import InputRoots
-from icltheory.regression.tasks import LinearRegression
 from tests import oracles
 from tests.oracles_ltb import (
     Whitened,
@@ -28,7 +27,7 @@ from tests.oracles_ltb import (
 @jax.vmap
 def solve(H, mean, Psi, noise_var, M, shift, change):
     """The optimum, a random minimiser, and models that leave the set of minimisers."""
-    problem = LinearRegression(H, mean, Psi, noise_var)
+    problem = LinearPopulation(H, mean, Psi, noise_var)
     best, least = ltb.optimal_gd_beta(problem, M)
     every = ltb.gd_beta_minimizers(problem, M)
     other, P = every.member(shift, change), every.projector
@@ -113,7 +112,7 @@ def test_a_minimiser_from_a_random_start_finds_it(d, measured):
         return value, gradient, jnp.append(best.beta, best.Gamma.ravel()), least
 
     for _ in range(6):
-        problem = LinearRegression(*map(jnp.asarray, random_population(rng, d)))
+        problem = LinearPopulation(*map(jnp.asarray, random_population(rng, d)))
         M = jnp.asarray(rng.integers(1, 20))
 
         def objective(z, problem=problem, M=M):
@@ -194,7 +193,7 @@ def test_the_projector_is_on_the_image_of_the_input_covariance(measured):
     rng = np.random.default_rng(26)
     for rank in (1, 2, 3):
         population = random_population(rng, 3, rank)
-        found = minimizers(LinearRegression(*population), 4).projector
+        found = minimizers(LinearPopulation(*population), 4).projector
         error = np.abs(found - projector(population.H)).max()
         measured("error", error)
         assert error < 1e-14
@@ -254,7 +253,7 @@ def test_the_set_has_derivatives_where_eigenvalues_coincide():
     @jax.jit
     @jax.value_and_grad
     def total(scale):
-        problem = LinearRegression(scale * jnp.eye(2), jnp.zeros(2), jnp.eye(2), 0.3)
+        problem = LinearPopulation(scale * jnp.eye(2), jnp.zeros(2), jnp.eye(2), 0.3)
         return sum(ltb.gd_beta_minimizers(problem, 3).distance(model))
 
     slope = total(1.0)[1]

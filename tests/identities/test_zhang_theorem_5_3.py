@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from icltheory.regression import ltb
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation, ltb
 from tests import oracles
 from tests.oracles_ltb import (
     best_preconditioner,
@@ -27,7 +26,7 @@ CONDITIONS = ("v", "c", "p", "u", "U")
 @jax.vmap
 def risks(parts, H, mean, Psi, noise_var, M):
     """Risks of any number of parameter sets on one problem."""
-    problem = LinearRegression(H, mean, Psi, noise_var)
+    problem = LinearPopulation(H, mean, Psi, noise_var)
     return jax.vmap(lambda *a: ltb.EffectiveParameters(*a).risk(problem, M))(*parts)
 
 
@@ -127,7 +126,7 @@ def distances(parts, H, mean, Psi, noise_var, M):
         ]
         return found.hold(), lengths[0], lengths[1], found.rank
 
-    problem = LinearRegression(H, mean, Psi, noise_var)
+    problem = LinearPopulation(H, mean, Psi, noise_var)
     return jax.vmap(check)(*parts)
 
 
@@ -236,7 +235,7 @@ def test_no_block_found_by_search_is_below_it_and_the_best_satisfies_it(measured
     shares = []
     for _ in range(4):
         population, M = random_population(rng, 2), int(rng.integers(1, 10))
-        problem = jax.tree.map(jnp.asarray, LinearRegression(*population))
+        problem = jax.tree.map(jnp.asarray, LinearPopulation(*population))
         best, share = lowest(
             lambda z, problem=problem, M=M: value_and_gradient(z, problem, M),
             rng.normal(size=(10, 11)),
@@ -264,7 +263,7 @@ def _parts(z, d):
 def test_no_block_found_by_search_over_all_six_matrices_is_below_it(measured):
     rng = np.random.default_rng(56)
     population, M, shapes = random_population(rng, 2), 4, [(3, 3)] * 4 + [(6, 3)] * 2
-    problem = LinearRegression(*population)
+    problem = LinearPopulation(*population)
     cuts = np.cumsum([a * b for a, b in shapes])[:-1]
 
     @jax.jit
@@ -332,7 +331,7 @@ find = jax.jit(ltb.spurious_minimum)
 def test_there_are_spurious_local_minima(mean, measured):
     # v = 0, A = 0, c = beta*, q g' = (phi_1 / omega_1) e_1 e_1' at d = 2, M = 2
     M, noise_var, phi = 2, 0.25, np.array([1.0, 0.05])
-    problem = LinearRegression(np.eye(2), np.array(mean), np.diag(phi), noise_var)
+    problem = LinearPopulation(np.eye(2), np.array(mean), np.diag(phi), noise_var)
     tau = phi.sum() + noise_var
     omega, size = ((M + 1) * phi + tau) / M, np.sum(phi**2)
     gain = phi[0] / omega[0]
@@ -359,7 +358,7 @@ def test_there_are_spurious_local_minima(mean, measured):
     np.testing.assert_allclose(at, value, rtol=1e-14)
     np.testing.assert_allclose(found.margin, gain**2 * labels - M * phi[1] ** 2)
     assert found.is_local_minimum
-    small = LinearRegression(
+    small = LinearPopulation(
         problem.input_cov,
         problem.task_mean,
         problem.task_cov / 100,
@@ -375,7 +374,7 @@ def test_there_are_spurious_local_minima(mean, measured):
 
 def test_where_the_condition_fails_the_point_is_a_saddle(measured):
     # many examples: the margin is negative, and the Hessian has a falling direction
-    problem = LinearRegression(np.eye(2), np.zeros(2), np.diag([1.0, 0.9]), 0.25)
+    problem = LinearPopulation(np.eye(2), np.zeros(2), np.diag([1.0, 0.9]), 0.25)
     found = find(problem, 30)
     assert not found.is_local_minimum
     at = found.parameters
@@ -390,7 +389,7 @@ def test_where_the_condition_fails_the_point_is_a_saddle(measured):
 
 
 def test_between_the_spurious_and_the_best_there_is_a_hill(measured):
-    problem = LinearRegression(np.eye(2), np.ones(2), np.diag([1.0, 0.05]), 0.25)
+    problem = LinearPopulation(np.eye(2), np.ones(2), np.diag([1.0, 0.05]), 0.25)
     angles = np.linspace(0, np.pi / 2, 201)
     profile = np.asarray(jax.jit(ltb.excess_profile)(problem, 2, angles))
     np.testing.assert_allclose(profile[0], find(problem, 2).excess, rtol=1e-12)

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from scipy.integrate import quad, solve_ivp
 
-from icltheory.regression import flow, ltb
+from icltheory.regression import LinearPopulation, flow, ltb
 from icltheory.regression.flow._coordinates import basis_along
-from icltheory.regression.tasks import LinearRegression
 from tests import oracles_ltb as oracles
 
 DIM, TIMES = 3, 41
@@ -35,7 +34,7 @@ def drawn(seed, rank=DIM, rank_Psi=DIM):
 @functools.cache
 def flowed(seed, rank=DIM, rank_Psi=DIM):
     population, M, start, times = drawn(seed, rank, rank_Psi)
-    path = flow.gradient_flow(LinearRegression(*population), M, start, times)
+    path = flow.gradient_flow(LinearPopulation(*population), M, start, times)
     assert path.succeeded
     return population, M, start, times, path
 
@@ -68,7 +67,7 @@ def slope(population, M, beta, Gamma):
 
 @jax.jit
 def descent(population, M, model):
-    return ltb.risk_gradient(model, LinearRegression(*population), M)
+    return ltb.risk_gradient(model, LinearPopulation(*population), M)
 
 
 def test_flow_in_deviations_is_the_gradient(measured):
@@ -97,7 +96,7 @@ def test_path_is_that_of_another_solver(rank, measured):
         speed, (0, times[-1]), first, "LSODA", times, rtol=1e-11, atol=1e-13
     )
     path = flow.gradient_flow(
-        LinearRegression(*population), M, start, times, rtol=1e-11, atol=1e-13
+        LinearPopulation(*population), M, start, times, rtol=1e-11, atol=1e-13
     )
     found = np.hstack([path.beta, np.reshape(path.Gamma, (TIMES, -1))])
     measured("difference from LSODA", np.abs(found - solved.y.T).max())
@@ -106,7 +105,7 @@ def test_path_is_that_of_another_solver(rank, measured):
 
 def test_risk_is_not_convex(measured):
     population, M, *_ = drawn(0)
-    problem = LinearRegression(*population)
+    problem = LinearPopulation(*population)
 
     @jax.jit
     @jax.vmap
@@ -131,7 +130,7 @@ def test_risk_is_not_convex(measured):
 def test_flow_converges_to_the_projected_optimum(rank, measured):
     for seed in range(8):
         population, M, start, _, path = flowed(seed, rank)
-        problem = LinearRegression(*population)
+        problem = LinearPopulation(*population)
         P = oracles.projector(population.H)
         best = oracles.best_preconditioner(population, M)
         change = P @ (np.asarray(start.beta) - population.mean)
@@ -206,7 +205,7 @@ def test_excess_falls_along_the_path_and_is_the_risk_beyond_the_least(measured):
 def test_flow_never_outruns_its_proved_rates(rank, measured):
     for seed in range(8):
         population, M, start, times, path = flowed(seed, rank)
-        bounds = rates(LinearRegression(*population), M, start, times)
+        bounds = rates(LinearPopulation(*population), M, start, times)
         in_beta, in_Gamma = distances(path, population, M)
         # a bound below the rounding of beta* and Gamma* themselves says nothing
         for name, value, bound, floor in (
@@ -225,7 +224,7 @@ def test_flow_never_outruns_its_proved_rates(rank, measured):
 def test_bounds_are_the_formulas_of_lemmas_g3_and_g6(measured):
     for seed, rank in ((0, DIM), (1, DIM - 1)):
         population, M, start, times = drawn(seed, rank)
-        bounds = rates(LinearRegression(*population), M, start, times)
+        bounds = rates(LinearPopulation(*population), M, start, times)
         values = np.linalg.eigvalsh(population.H)
         low, top = values[values > 1e-10][0], values[-1]
         tau = oracles.Whitened.of(population, M).tau
@@ -261,7 +260,7 @@ def test_bound_where_the_two_rates_meet(offset, measured):
     M, h = 2, 0.8
     tau = 4 * M / (h * (M + 2)) * (1 + offset)  # alpha = gamma at offset 0
     one = np.eye(1)
-    problem = LinearRegression(h * one, np.zeros(1), 0.5 * one, tau - 0.5 * h)
+    problem = LinearPopulation(h * one, np.zeros(1), 0.5 * one, tau - 0.5 * h)
     start = ltb.GDBeta(np.ones(1), 2 * one)
     times = np.array([0.0, 1e-3, 0.7, 20.0])
     bounds = rates(problem, M, start, times)
@@ -285,7 +284,7 @@ def test_bound_where_the_two_rates_meet(offset, measured):
 def test_rate_of_the_start_is_attained(measured):
     # one dimension, H Gamma = M / (M + 2): there Q(Gamma) is 2 H / (M + 2)
     M, h = 5, 1.7
-    problem = LinearRegression(h * np.eye(1), np.zeros(1), np.eye(1), 0.3)
+    problem = LinearPopulation(h * np.eye(1), np.zeros(1), np.eye(1), 0.3)
     start = ltb.GDBeta(1e-6 * np.ones(1), M / (M + 2) / h * np.eye(1))
     times = np.array([0.0, 1e-6])
     path = flow.gradient_flow(problem, M, start, times, rtol=1e-13, atol=1e-30)
@@ -303,7 +302,7 @@ def test_rate_of_the_start_is_attained(measured):
 def test_attention_at_a_zero_mean_stays_a_gradient_step_and_finds_the_best(measured):
     # c = p = u = 0 stays so, as in the flow of Zhang, Frei and Bartlett
     population, M, *_ = drawn(3)
-    problem = LinearRegression(*population._replace(mean=np.zeros(DIM)))
+    problem = LinearPopulation(*population._replace(mean=np.zeros(DIM)))
     start = ltb.GDBeta(np.zeros(DIM), 0.1 * np.eye(DIM)).effective()
     path = flow.gradient_flow(problem, M, start, jnp.array([0.0, 1.0, 150.0]))
     assert path.succeeded
@@ -318,7 +317,7 @@ def test_attention_at_a_zero_mean_stays_a_gradient_step_and_finds_the_best(measu
 
 @pytest.mark.slow
 def test_ltb_started_near_the_optimum_returns_to_it_and_keeps_its_balance(measured):
-    problem, M = LinearRegression(np.eye(2), np.ones(2), np.eye(2), 0.25), 4
+    problem, M = LinearPopulation(np.eye(2), np.ones(2), np.eye(2), 0.25), 4
     best, least_risk = ltb.optimal_gd_beta(problem, M)
     rng = np.random.default_rng(0)
     block = jax.tree.map(

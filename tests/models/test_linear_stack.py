@@ -8,7 +8,7 @@ import pytest
 from icltheory import training
 from icltheory.constructions import gradient_descent
 from icltheory.models import LinearStack
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation
 from icltheory.trajectory import implicit_gd
 from tests.weights import drawn
 
@@ -92,7 +92,7 @@ def test_training_one_layer_reaches_the_exact_optimum_and_never_beats_it():
     rate and the size of the start; the sixth reaches the optimum.
     """
     d, k = 2, 8
-    task = LinearRegression.isotropic(d, dtype=jnp.float32)
+    task = LinearPopulation.isotropic(d, dtype=jnp.float32)
     model = LinearStack(d, init_std=0.3)
     tx = training.make_optimizer(training.OptimizerConfig("adam", 2e-2), 600)
     step = training.make_step(

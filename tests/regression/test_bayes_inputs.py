@@ -4,15 +4,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.regression import bayes, rates
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation, bayes, rates
 from icltheory.statistics import Estimate
 from tests.raising import raises
 
 EYE = np.eye(3)
-TASK = LinearRegression(EYE, np.zeros(3), EYE, 0.5)
-MOVED = LinearRegression(EYE, np.ones(3), EYE, 0.5)
-SILENT = LinearRegression(EYE, np.zeros(3), 0 * EYE, 0.0)
+TASK = LinearPopulation(EYE, np.zeros(3), EYE, 0.5)
+MOVED = LinearPopulation(EYE, np.ones(3), EYE, 0.5)
+SILENT = LinearPopulation(EYE, np.zeros(3), 0 * EYE, 0.0)
 
 
 def test_bayes_refuses_other_shapes_and_forms(key):
@@ -75,7 +74,7 @@ def test_one_step_refuses_other_priors_shapes_and_counts():
         rates.halving_steps(8, -0.1)
     with raises("problem: expected task_mean = 0, got "):
         rates.task_complexity_bound(MOVED, 4, 8, 0.1)
-    skewed = LinearRegression(EYE, np.zeros(3), np.diag([1.0, 2.0, 1.0]), 0.5)
+    skewed = LinearPopulation(EYE, np.zeros(3), np.diag([1.0, 2.0, 1.0]), 0.5)
     with raises("problem: expected task_cov = psi^2 I, got a matrix that is not"):
         rates.task_complexity_bound(skewed, 4, 8, 0.1)
     with raises("Gamma_0: expected shape (3, 3), got (2, 2)"):

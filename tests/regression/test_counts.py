@@ -4,22 +4,21 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.regression import predictors, risks
+from icltheory.regression import LinearPopulation, predictors, risks
 from icltheory.regression.position import label_weights
 from icltheory.regression.rates import convergence_constants, preconditioned_prediction
-from icltheory.regression.tasks import LinearRegression
 
 
 @pytest.mark.parametrize("dim", [1, 2])
 def test_least_squares_without_noise_learns_one_dimension_an_example(dim):
-    task = LinearRegression.isotropic(dim, noise_var=0.0)
+    task = LinearPopulation.isotropic(dim, noise_var=0.0)
     found = [float(risks.least_squares_risk(task, k)) for k in range(dim + 3)]
     np.testing.assert_allclose(found, [max(dim - k, 0) for k in range(dim + 3)])
 
 
 def test_risks_of_one_example():
     """E |H M x x' - w|^2 of one example: d + 1 + 1 from x x' x x', and the noise."""
-    task = LinearRegression.isotropic(3, 0.25)
+    task = LinearPopulation.isotropic(3, 0.25)
     expected = 3 * (3 + 1 + 0.25) + 0.25
     assert float(risks.averaging_risk(task, 1)) == pytest.approx(expected)
     found = risks.linear_attention_risk(task, 1, jnp.eye(3))

@@ -5,13 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from icltheory.regression import LinearPopulation, TaskPool
 from icltheory.regression.predictors import (
     bayes_prefixes,
     discrete_mmse,
     discrete_mmse_prefixes,
 )
 from icltheory.regression.risks import monte_carlo_risk
-from icltheory.regression.tasks import LinearRegression, TaskPool
 from tests.regression import oracles
 
 D, NOISE = 8, 0.25  # Raventos et al.: d = 8, 16 points, noise variance 1/4
@@ -19,7 +19,7 @@ prefixes = jax.jit(discrete_mmse_prefixes, static_argnames="chunk_size")
 
 
 def the_task():
-    return LinearRegression(np.eye(D), np.zeros(D), np.eye(D), NOISE)
+    return LinearPopulation(np.eye(D), np.zeros(D), np.eye(D), NOISE)
 
 
 def data(seed=0, num=7):

@@ -7,10 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.regression import flow, ltb
+from icltheory.regression import LinearPopulation, flow, ltb
 from icltheory.regression.flow import ode
 from icltheory.regression.flow._integrate import read_settings
-from icltheory.regression.tasks import LinearRegression
 from tests.oracles_ltb import random_population
 from tests.raising import raises_one_line as raises
 
@@ -20,16 +19,16 @@ TIMES = np.array([0.0, 0.5, 3.0])
 
 @functools.cache
 def problem_of():
-    return LinearRegression(EYE, np.ones(2), EYE, 0.25)
+    return LinearPopulation(EYE, np.ones(2), EYE, 0.25)
 
 
 @functools.cache
 def nothing():
-    return LinearRegression(EYE, np.zeros(2), np.zeros((2, 2)), 0.0)  # tau = 0
+    return LinearPopulation(EYE, np.zeros(2), np.zeros((2, 2)), 0.0)  # tau = 0
 
 
 def three():
-    return LinearRegression(np.eye(3), np.zeros(3), np.eye(3), 0.0)
+    return LinearPopulation(np.eye(3), np.zeros(3), np.eye(3), 0.0)
 
 
 @functools.cache
@@ -45,7 +44,7 @@ def block():
 def drawn(seed, dim=2):
     rng = np.random.default_rng([65, seed])
     start = ltb.GDBeta(rng.normal(size=dim), rng.normal(size=(dim, dim)))
-    return LinearRegression(*random_population(rng, dim)), start
+    return LinearPopulation(*random_population(rng, dim)), start
 
 
 # --- what the functions are
@@ -131,7 +130,7 @@ def test_float32_stays_float32():
 @pytest.mark.slow
 def test_a_far_mean_costs_nothing_where_all_is_isotropic():
     # the direction of the start is an axis, so that the coupling is diagonal
-    problem = LinearRegression(np.eye(25), 10 * np.ones(25), np.eye(25), 0.25)
+    problem = LinearPopulation(np.eye(25), 10 * np.ones(25), np.eye(25), 0.25)
     start = ltb.GDBeta(np.zeros(25), np.zeros((25, 25)))
     path = flow.gradient_flow(problem, 40, start, np.array([0.0, 1e3]))
     assert path.succeeded
@@ -141,7 +140,7 @@ def test_a_far_mean_costs_nothing_where_all_is_isotropic():
 
 @pytest.mark.slow
 def test_nothing_moves_where_there_are_no_inputs():
-    problem = LinearRegression(np.zeros((2, 2)), np.ones(2), EYE, 0.25)
+    problem = LinearPopulation(np.zeros((2, 2)), np.ones(2), EYE, 0.25)
     path = flow.gradient_flow(problem, 4, a_step(), TIMES)
     np.testing.assert_allclose(path.Gamma[-1], a_step().Gamma, atol=1e-15)
     bounds = jax.jit(flow.gd_beta_rates)(problem, 4, a_step(), TIMES)
@@ -154,7 +153,7 @@ def test_a_stiff_problem_of_25_dimensions_takes_few_steps():
     rng = np.random.default_rng(0)
     axes = np.linalg.qr(rng.normal(size=(25, 25)))[0]
     H = axes @ np.diag(np.geomspace(1, 1e-3, 25)) @ axes.T
-    problem = LinearRegression((H + H.T) / 2, rng.normal(size=25), np.eye(25), 0.25)
+    problem = LinearPopulation((H + H.T) / 2, rng.normal(size=25), np.eye(25), 0.25)
     start = ltb.GDBeta(np.zeros(25), np.zeros((25, 25)))
     path = flow.gradient_flow(problem, 40, start, np.array([0.0, 1e9]))
     assert path.succeeded

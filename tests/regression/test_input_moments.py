@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from icltheory.regression import LinearPopulation
 from icltheory.regression.risks import (
     linear_attention_optimum,
     linear_attention_risk,
     optimal_step_size,
 )
-from icltheory.regression.tasks import LinearRegression
 
 ATOMS = np.array([[1.0, 0.3], [-2.0, 0.5], [0.2, -1.4]])
 CHANCES = np.array([0.5, 0.2, 0.3])
@@ -27,7 +27,7 @@ def atoms():
     H = np.einsum("a,ai,aj->ij", CHANCES, ATOMS, ATOMS)
     fourth = np.einsum("a,ai,aj,ak,al->ijkl", CHANCES, *[ATOMS] * 4)
     mean, cov = np.array([0.4, -1.0]), np.array([[1.0, 0.3], [0.3, 0.7]])
-    return LinearRegression(H, mean, cov, 0.25), fourth
+    return LinearPopulation(H, mean, cov, 0.25), fourth
 
 
 def enumerated(Gamma, num_examples):
@@ -78,7 +78,7 @@ def test_gaussian_moments_give_the_gaussian_risks():
     task, _ = atoms()
     fourth = gaussian_moments(np.asarray(task.input_cov))
     mean, cov = task.task_mean, task.task_cov
-    diagonal = LinearRegression(np.diag([2.0, 0.5]), mean, cov, 0.25)
+    diagonal = LinearPopulation(np.diag([2.0, 0.5]), mean, cov, 0.25)
     cases = ((task, fourth), (diagonal, 3.0), (diagonal, [3.0, 3.0]))
     for (own, moment), k in itertools.product(cases, (0, 3)):
         found, gaussian = everything(own, k, fourth_moment=moment), everything(own, k)
@@ -95,7 +95,7 @@ def everything(task, k, **given):
 
 def test_the_baseline_of_von_oswald():
     # x ~ U(-1/2, 1/2)^10, w ~ N(0, I), 10 examples, half the squared error
-    task = LinearRegression(np.eye(10) / 12, np.zeros(10), np.eye(10), 0.0)
+    task = LinearPopulation(np.eye(10) / 12, np.zeros(10), np.eye(10), 0.0)
     step = optimal_step_size(task, 10, fourth_moment=1.8)
     np.testing.assert_allclose(step / 10, 12 / 19.8, rtol=1e-12)  # 0.60606
     risk = linear_attention_risk(task, 10, step * np.eye(10), fourth_moment=1.8)
@@ -120,7 +120,7 @@ def test_simulation_agrees():
     y = np.einsum("pki,pi->pk", x, w) + 0.5 * rng.normal(size=shape)
     update = np.einsum("ij,pkj,pk->pi", Gamma, x[:, :k], y[:, :k]) / k
     errors = (np.einsum("pi,pi->p", update, x[:, k]) - y[:, k]) ** 2
-    task = LinearRegression(np.diag(scale**2), np.zeros(d), np.eye(d), 0.25)
+    task = LinearPopulation(np.diag(scale**2), np.zeros(d), np.eye(d), 0.25)
     exact = linear_attention_risk(task, k, Gamma, fourth_moment=[1.8, 1.0, 6.0])
     z = (errors.mean() - float(exact)) / (errors.std() / np.sqrt(prompts))
     assert abs(z) < 4

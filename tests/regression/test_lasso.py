@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from icltheory.regression import SparseLinearRegression
 from icltheory.regression.predictors import (
     lasso,
     lasso_prefixes,
@@ -14,7 +15,6 @@ from icltheory.regression.predictors import (
     ols,
     ols_prefixes,
 )
-from icltheory.regression.tasks import SparseLinearRegression
 from tests.regression import oracles
 
 FIT = jax.jit(lasso_weights)

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.regression import ltb
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation, ltb
 from tests.raising import raises_one_line as raises
 
 EYE, ZERO = np.eye(2), np.zeros(2)
@@ -17,17 +16,17 @@ X, Y, QUERY, TOKENS = np.ones((4, 2)), np.ones(4), np.ones(2), np.ones((5, 3))
 
 @functools.cache
 def problem():
-    return LinearRegression(EYE, ZERO, EYE, 0.25)
+    return LinearPopulation(EYE, ZERO, EYE, 0.25)
 
 
 @functools.cache
 def nothing():
-    return LinearRegression(EYE, ZERO, np.zeros((2, 2)), 0.0)  # tau = 0
+    return LinearPopulation(EYE, ZERO, np.zeros((2, 2)), 0.0)  # tau = 0
 
 
 @functools.cache
 def three():
-    return LinearRegression(np.eye(3), np.zeros(3), np.eye(3), 0.25)
+    return LinearPopulation(np.eye(3), np.zeros(3), np.eye(3), 0.25)
 
 
 @functools.cache
@@ -75,7 +74,7 @@ def model(request):
 def test_impossible_problems_are_refused(parts, message):
     H, mean, Psi, noise_var = parts
     with raises(message):
-        LinearRegression(np.asarray(H, float), mean, Psi, noise_var)
+        LinearPopulation(np.asarray(H, float), mean, Psi, noise_var)
 
 
 # --- models
@@ -252,7 +251,7 @@ def test_a_certain_label_has_a_risk_but_no_optimum():
 def test_checks_of_values_do_not_stand_in_the_way_of_tracing():
     @jax.jit
     def risk(noise_var, M):
-        return ltb.minimal_risk(LinearRegression(EYE, ZERO, EYE, noise_var), M)
+        return ltb.minimal_risk(LinearPopulation(EYE, ZERO, EYE, noise_var), M)
 
     np.testing.assert_allclose(
         risk(0.25, 3), ltb.minimal_risk(problem(), 3), rtol=1e-14

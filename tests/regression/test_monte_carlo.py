@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+from icltheory.regression import LinearPopulation, QuadraticRegression
 from icltheory.regression.predictors import (
     averaging_prefixes,
     gradient_descent_prefixes,
@@ -11,14 +12,13 @@ from icltheory.regression.predictors import (
 )
 from icltheory.regression.risks import monte_carlo_risk, squared_errors
 from icltheory.regression.shifts import Shift
-from icltheory.regression.tasks import LinearRegression, QuadraticRegression
 from icltheory.statistics import Estimate
 from tests.raising import raises
 
 
 @functools.cache
 def the_task():
-    return LinearRegression(np.eye(3), np.zeros(3), np.eye(3), 0.5)
+    return LinearPopulation(np.eye(3), np.zeros(3), np.eye(3), 0.5)
 
 
 STATIC = ("num_prompts", "num_examples", "query_noise", "batch_size")

@@ -2,12 +2,12 @@ import jax
 import numpy as np
 import pytest
 
+from icltheory.regression import LinearPopulation
 from icltheory.regression.predictors import (
     nearest_neighbors,
     nearest_neighbors_prefixes,
 )
 from icltheory.regression.risks import monte_carlo_risk
-from icltheory.regression.tasks import LinearRegression
 
 prefixes = jax.jit(nearest_neighbors_prefixes, static_argnames="k")
 nearest = jax.jit(nearest_neighbors, static_argnames="k")
@@ -53,7 +53,7 @@ def test_three_neighbours_have_the_published_risk(key):
         20: 0.805,
         40: 0.680,
     }
-    task = LinearRegression(np.eye(20), np.zeros(20), np.eye(20), 0.0)
+    task = LinearPopulation(np.eye(20), np.zeros(20), np.eye(20), 0.0)
     risk = jax.jit(
         lambda k: monte_carlo_risk(
             lambda X, y, Q: nearest_neighbors_prefixes(X, y, Q, k=3), task, k, 1000

@@ -5,15 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.regression.tasks import (
+from icltheory.regression import (
     DecisionTree,
     LinearClassification,
-    LinearRegression,
+    LinearPopulation,
     PromptPool,
     SparseLinearRegression,
     TaskPool,
 )
-from icltheory.regression.tasks.pools import draw_indices
+from icltheory.regression.pools import draw_indices
 from tests.raising import raises
 
 
@@ -23,7 +23,7 @@ def draw(pool, key, shape=(5, 4)):
 
 @functools.cache
 def the_task():
-    return LinearRegression(np.eye(3), np.zeros(3), np.eye(3), 0.25)
+    return LinearPopulation(np.eye(3), np.zeros(3), np.eye(3), 0.25)
 
 
 @functools.partial(jax.jit, static_argnums=2)
@@ -73,7 +73,7 @@ def test_large_pools_without_replacement_are_drawn_uniformly(key):
 @pytest.mark.slow
 def test_a_given_pool_is_used_as_it_is(key):
     weights = np.array([[1.0, 2.0, 0.0], [3.0, 4.0, 5.0]])
-    plain = LinearRegression(np.eye(3), np.zeros(3), np.eye(3), 0.0)
+    plain = LinearPopulation(np.eye(3), np.zeros(3), np.eye(3), 0.0)
     pool = TaskPool(plain, pool=weights)
     assert pool.pool_size == 2
     prompt = draw(pool, key)
@@ -89,7 +89,7 @@ def test_a_given_pool_is_used_as_it_is(key):
 
 def test_a_pool_keeps_the_inputs_noise_and_labels_of_its_family(key):
     H = np.diag([4.0, 0.0, 0.0])
-    task = LinearRegression(H, np.zeros(3), np.eye(3), 0.25)
+    task = LinearPopulation(H, np.zeros(3), np.eye(3), 0.25)
     pool = TaskPool(task, pool=np.ones((1, 3)))
     prompt = draw(pool, key, (99, 50))
     assert np.all(prompt.X[..., 1:] == 0)

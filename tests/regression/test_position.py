@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from icltheory.regression import LinearPopulation
 from icltheory.regression.position import errors_by_position
-from icltheory.regression.tasks import LinearRegression
 
-TASK = LinearRegression.isotropic(3)
+TASK = LinearPopulation.isotropic(3)
 KEY = jax.random.key(0)
 
 

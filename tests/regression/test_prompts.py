@@ -3,12 +3,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.regression import PrefixPrompt, Prompt
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation, PrefixPrompt, Prompt
 
 
 def draw(noise_var, key):
-    task = LinearRegression(np.eye(3), np.zeros(3), np.eye(3), noise_var)
+    task = LinearPopulation(np.eye(3), np.zeros(3), np.eye(3), noise_var)
     return _draw(task, key)
 
 
@@ -52,7 +51,7 @@ def test_the_standard_prefix_prompt_asks_the_next_example(key):
 
 
 def test_a_prompt_without_examples_has_one_point(key):
-    task = LinearRegression(np.eye(3), np.zeros(3), np.eye(3), 0.0)
+    task = LinearPopulation(np.eye(3), np.zeros(3), np.eye(3), 0.0)
     X, y = jax.eval_shape(lambda k: task.sample(k, 0, 2).points(), key)
     assert X.shape == (2, 1, 3)
     assert y.shape == (2, 1)

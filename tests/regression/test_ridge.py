@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from icltheory.regression import LinearPopulation
 from icltheory.regression.bayes import posterior_mean
 from icltheory.regression.predictors import (
     bayes,
@@ -14,7 +15,6 @@ from icltheory.regression.predictors import (
     ridge,
     ridge_prefixes,
 )
-from icltheory.regression.tasks import LinearRegression
 from tests.regression import oracles
 
 B, N, D = 2, 9, 4
@@ -225,7 +225,7 @@ def test_derivatives_of_ridge_are_right_also_without_any_label():
 
 
 def posterior(X, y, form):
-    prior = LinearRegression(np.eye(D), np.zeros(D), np.eye(D), 0.3)
+    prior = LinearPopulation(np.eye(D), np.zeros(D), np.eye(D), 0.3)
     return posterior_mean(prior, X, y, form=form)
 
 
@@ -254,7 +254,7 @@ def test_the_dual_form_is_as_accurate_as_an_orthogonal_factor(rows):
     X, y = rng.normal(size=(64, rows, 20)), rng.normal(size=(64, rows))
     X, y = (a.astype(np.float32).astype(np.float64) for a in (X, y))
     noise = np.float32(1e-4)
-    problem = LinearRegression(np.eye(20), np.zeros(20), np.eye(20), noise)
+    problem = LinearPopulation(np.eye(20), np.zeros(20), np.eye(20), noise)
     low = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), problem)
     function = jax.jit(lambda p, X, y: posterior_mean(p, X, y, form="dual"))
     got = function(low, X, y)

@@ -7,9 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.regression import bayes
+from icltheory.regression import LinearPopulation, bayes
 from icltheory.regression._linalg import symmetric_root
-from icltheory.regression.tasks import LinearRegression
 
 
 def covariance(name):
@@ -38,7 +37,7 @@ def test_samples_of_a_singular_covariance_lie_in_its_range_at_every_scale(scale,
     basis = np.linalg.qr(np.random.default_rng(4).normal(size=(3, 3)))[0]
     shape = basis[:, :2] @ np.diag([1.0, 0.01]) @ basis[:, :2].T
     H = jnp.asarray((scale * shape).astype(dtype))
-    task = LinearRegression(H, jnp.zeros(3, dtype), jnp.eye(3, dtype=dtype), dtype(0.5))
+    task = LinearPopulation(H, jnp.zeros(3, dtype), jnp.eye(3, dtype=dtype), dtype(0.5))
     X = np.asarray(task.sample(jax.random.key(0), 99, 40).X, float).reshape(-1, 3)
     X = X / scale**0.5 @ basis
     # Variances of 3,960 draws; an eigenvalue 0 that is rounded leaves a root of eps.
@@ -49,7 +48,7 @@ def test_samples_of_a_singular_covariance_lie_in_its_range_at_every_scale(scale,
 @functools.partial(jax.jit, static_argnums=2)
 def risk_and_slopes(H, Psi, num_examples):
     def risk(H, Psi):
-        task = LinearRegression(H, jnp.zeros(3), Psi, 0.5)
+        task = LinearPopulation(H, jnp.zeros(3), Psi, 0.5)
         return bayes.average_risk(task, num_examples, jax.random.key(0), 8).mean
 
     return jax.value_and_grad(risk, (0, 1))(H, Psi)

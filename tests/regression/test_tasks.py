@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from icltheory.regression.tasks import (
+from icltheory.regression import (
     DecisionTree,
     LinearClassification,
-    LinearRegression,
+    LinearPopulation,
     PromptPool,
     QuadraticRegression,
     ReluNetwork,
@@ -27,11 +27,11 @@ LARGE = (49, 400)
 def full_task(noise_var=0.5):
     rng = np.random.default_rng(1)
     A, B = rng.normal(size=(3, 3)), rng.normal(size=(3, 2))
-    return LinearRegression(A @ A.T, np.array([1.0, -2.0, 0.5]), B @ B.T, noise_var)
+    return LinearPopulation(A @ A.T, np.array([1.0, -2.0, 0.5]), B @ B.T, noise_var)
 
 
 FAMILIES = {
-    "isotropic": lambda: LinearRegression.isotropic(3, 0.5),
+    "isotropic": lambda: LinearPopulation.isotropic(3, 0.5),
     "full": full_task,
     "sparse": lambda: SparseLinearRegression(3, sparsity=2),
     "quadratic": lambda: QuadraticRegression(3),
@@ -52,7 +52,7 @@ def drawn(make, shape, seed=0):
 
 
 def plain():
-    return LinearRegression(np.eye(3), np.zeros(3), np.eye(3), 0.0)
+    return LinearPopulation(np.eye(3), np.zeros(3), np.eye(3), 0.0)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_every_family_draws_prompts_without_examples(name, key):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: LinearRegression.isotropic(3, 0.5, jnp.float32),
+        lambda: LinearPopulation.isotropic(3, 0.5, jnp.float32),
         lambda: SparseLinearRegression(3, 2, dtype=jnp.float32),
         lambda: QuadraticRegression(3, jnp.float32),
         lambda: LinearClassification(3, jnp.float32),
@@ -172,17 +172,17 @@ def test_a_singular_covariance_stays_in_its_range():
     np.testing.assert_allclose(offsets, 0, atol=1e-7)  # root of the rounding of eigh
 
     def frozen():
-        return LinearRegression(np.eye(3), np.ones(3), np.zeros((3, 3)), 0.0)
+        return LinearPopulation(np.eye(3), np.ones(3), np.zeros((3, 3)), 0.0)
 
     np.testing.assert_array_equal(drawn(frozen, SMALL).w, np.ones((4, 3)))
 
 
 def test_diagonal_covariances_keep_only_their_diagonal_with_the_same_law():
     diagonal = np.diag([4.0, 0.0, 0.25])
-    task = LinearRegression(diagonal, np.zeros(3), np.eye(3), 0.0)
+    task = LinearPopulation(diagonal, np.zeros(3), np.eye(3), 0.0)
     np.testing.assert_array_equal(task.input_root, [2.0, 0.0, 0.5])
     traced = jax.jit(
-        lambda H: LinearRegression(H, jnp.zeros(3), jnp.eye(3), 0.0).input_root
+        lambda H: LinearPopulation(H, jnp.zeros(3), jnp.eye(3), 0.0).input_root
     )(jnp.asarray(diagonal))
     np.testing.assert_allclose(traced, np.diag([2.0, 0.0, 0.5]), atol=1e-12)
     root = np.asarray(full_task().input_root)
@@ -278,17 +278,17 @@ def test_trees_use_every_coordinate_and_leaf(key):
 def test_impossible_tasks_say_what_was_expected(key):
     eye, zero = np.eye(2), np.zeros(2)
     with raises("noise_var: expected a value >= 0, got -1.0"):
-        LinearRegression(eye, zero, eye, -1.0)
+        LinearPopulation(eye, zero, eye, -1.0)
     with raises("noise_var: expected a value >= 0, got -0.5"):
-        LinearRegression.isotropic(2, -0.5)
+        LinearPopulation.isotropic(2, -0.5)
     with raises("input_cov: expected a positive semi-definite matrix, got"):
-        LinearRegression(np.diag([1.0, -1.0]), zero, eye, 0.0)
+        LinearPopulation(np.diag([1.0, -1.0]), zero, eye, 0.0)
     with raises("task_cov: expected a symmetric matrix, got"):
-        LinearRegression(eye, zero, np.array([[1.0, 1.0], [0.0, 1.0]]), 0.0)
+        LinearPopulation(eye, zero, np.array([[1.0, 1.0], [0.0, 1.0]]), 0.0)
     with raises("task_cov: expected shape (2, 2), got (3, 3)"):
-        LinearRegression(eye, zero, np.eye(3), 0.0)
+        LinearPopulation(eye, zero, np.eye(3), 0.0)
     with raises("dim: expected a positive integer, got 0"):
-        LinearRegression.isotropic(0)
+        LinearPopulation.isotropic(0)
     with raises("sparsity: expected at most dim = 2, got 3"):
         SparseLinearRegression(2)
     with raises("depth: expected a positive integer, got 0"):
@@ -298,7 +298,7 @@ def test_impossible_tasks_say_what_was_expected(key):
     for cls in (QuadraticRegression, LinearClassification):
         with raises("dim: expected a positive integer, got 0"):
             cls(0)
-    task = LinearRegression.isotropic(3)
+    task = LinearPopulation.isotropic(3)
     with raises("num_examples: expected an integer >= 0, got -1"):
         task.sample(key, -1, 2)
     with raises("num_prompts: expected a positive integer, got 0"):

@@ -7,9 +7,8 @@ import pytest
 
 from icltheory.attention import LinearAttentionStack
 from icltheory.noise import support_dims
-from icltheory.regression import bayes, ltb, rates, risks
+from icltheory.regression import LinearPopulation, bayes, ltb, rates, risks
 from icltheory.regression.predictors import bayes_prefixes, ols, ols_prefixes, ridge
-from icltheory.regression.tasks import LinearRegression
 
 UNITS = np.array([1e-4, 1e-1, 1.0, 1e4])
 
@@ -76,7 +75,7 @@ def test_derivatives_of_a_deficient_fit_agree_with_differences(shape):
 
 def population(dtype):
     H = np.diag(UNITS)
-    task = LinearRegression(
+    task = LinearPopulation(
         input_cov=jnp.asarray(H, dtype),
         task_cov=jnp.asarray(np.linalg.inv(H), dtype),
         task_mean=jnp.asarray([0.5, -0.3, 0.2, 0.1], dtype),

@@ -16,7 +16,7 @@ import numpy as np
 
 from icltheory import training
 from icltheory.models import GPT2
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation
 from icltheory.training import devices
 
 MODEL = GPT2(3, 14, width=8, num_layers=1, num_heads=2, mlp=False)
@@ -26,7 +26,7 @@ COLLECTIVES = "all-reduce|all-gather|all-to-all|collective-permute|reduce-scatte
 
 
 def task():
-    return LinearRegression.isotropic(3, dtype=jnp.float32)
+    return LinearPopulation.isotropic(3, dtype=jnp.float32)
 
 
 def step_on(mesh, accumulation=1):

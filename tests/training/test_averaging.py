@@ -10,12 +10,12 @@ import pytest
 
 from icltheory import training
 from icltheory.models import GPT2
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation
 from icltheory.training import Curriculum, Ensemble, OptimizerConfig
 
 STEPS, SIZES = 6, {"num_points": 4}
 MODEL = GPT2(dim=2, num_positions=8, width=4, num_layers=2, num_heads=1, mlp=False)
-TASK = LinearRegression.isotropic(2, dtype=jnp.float32)
+TASK = LinearPopulation.isotropic(2, dtype=jnp.float32)
 PLAIN = OptimizerConfig("muon", 1e-2, clip_norm=1.0)
 MEAN = dataclasses.replace(PLAIN, average=0.8)
 

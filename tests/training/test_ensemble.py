@@ -11,12 +11,12 @@ import pytest
 
 from icltheory import training
 from icltheory.models import GPT2
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation
 from icltheory.training import Curriculum, Ensemble, Member, OptimizerConfig, Ramp
 
 D, P, B, STEPS = 3, 7, 8, 8
 MODEL = GPT2(dim=D, num_positions=2 * P, width=8, num_layers=1, num_heads=2, mlp=False)
-TASK = LinearRegression.isotropic(D, 0.5, dtype=jnp.float32)
+TASK = LinearPopulation.isotropic(D, 0.5, dtype=jnp.float32)
 CURRICULUM = Curriculum(Ramp(1, D, 1, 4), Ramp(3, P, 2, 3))
 SIZES = {"batch_size": B, "num_points": P}
 

@@ -9,13 +9,13 @@ import pytest
 
 from icltheory import training
 from icltheory.models import GPT2
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation
 from icltheory.training import Curriculum, OptimizerConfig, Ramp
 from icltheory.training.steps import stream_key
 
 D, P, B, STEPS = 3, 7, 8, 12
 MODEL = GPT2(dim=D, num_positions=2 * P, width=8, num_layers=1, num_heads=2)
-TASK = LinearRegression.isotropic(D, dtype=jnp.float32)
+TASK = LinearPopulation.isotropic(D, dtype=jnp.float32)
 CURRICULUM = Curriculum(Ramp(1, D, 1, 4), Ramp(3, P, 2, 3))
 OPTIMIZER = training.make_optimizer(
     OptimizerConfig("adam", 1e-2, schedule="cosine", clip_norm=1.0), STEPS
@@ -243,7 +243,7 @@ def test_training_lowers_the_loss():
     mean of two is 6 standard errors below (d + 1) / (k + d + 1).
     """
     d, k, seeds = 1, 3, (0, 1)
-    task = LinearRegression.isotropic(d, dtype=jnp.float32)
+    task = LinearPopulation.isotropic(d, dtype=jnp.float32)
     model = GPT2(d, 2 * k + 2, width=16, num_layers=2, num_heads=2, init_std=0.1)
     tx = training.make_optimizer(OptimizerConfig("adam", 5e-3, schedule="cosine"), 600)
     step = training.make_step(

@@ -9,11 +9,11 @@ import pytest
 
 from icltheory import training
 from icltheory.models import GPT2
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation
 from icltheory.training import Curriculum, OptimizerConfig
 from icltheory.training.packing import Packed, pack, unpack
 
-TASK = LinearRegression.isotropic(2, dtype=jnp.float64)
+TASK = LinearPopulation.isotropic(2, dtype=jnp.float64)
 MODEL = GPT2(
     dim=2,
     num_positions=8,

@@ -4,13 +4,12 @@ import jax
 
 from icltheory import bounds, noise, pruning, trajectory
 from icltheory.attention import LinearAttentionStack, linear_attention
-from icltheory.regression import ltb
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation, ltb
 
 W = jax.random.normal(jax.random.key(0), (1, 2, 2))
 stack = LinearAttentionStack(W, W, W)
 H = jax.random.normal(jax.random.key(1), (5, 2))
-task = LinearRegression.isotropic(2)
+task = LinearPopulation.isotropic(2)
 
 steps = bounds.noisy_steps(stack, H, 2)
 steps.norm_product("nuclear")  # MISTAKE

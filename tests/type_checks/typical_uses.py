@@ -6,8 +6,7 @@ import jax.numpy as jnp
 from icltheory import bounds, linalg, noise, pruning, statistics, trajectory
 from icltheory.attention import LinearAttentionStack, linear_attention
 from icltheory.layered import LayeredStack
-from icltheory.regression import ltb, predictors, risks
-from icltheory.regression.tasks import LinearRegression
+from icltheory.regression import LinearPopulation, ltb, predictors, risks
 
 key = jax.random.key(0)
 W_V, W_K, W_Q = jax.random.normal(key, (3, 2, 4, 4)) / 3
@@ -28,7 +27,7 @@ print(spectrum.rank.tolist())
 layer = linear_attention(W_V[0], W_K[0], W_Q[0], H[0], H[0, 0], mask="demos")
 print(layer.h_query)
 # 5. A task, its prompts, and the best GD-beta
-task = LinearRegression.isotropic(5, noise_var=0.25)
+task = LinearPopulation.isotropic(5, noise_var=0.25)
 prompt = task.sample(key, 20, 64)
 best, risk = ltb.optimal_gd_beta(task, 20)
 print(best.Gamma.shape, float(risk))

@@ -7,8 +7,8 @@ from icltheory._calculators import calculator
 from icltheory._checks import check_positive_int
 from icltheory._typing import Array, PRNGKey
 from icltheory.regression._linalg import apply_root
+from icltheory.regression.population import LinearPopulation
 from icltheory.regression.risks.posterior import bayes_risk_given
-from icltheory.regression.tasks.linear import LinearRegression
 from icltheory.statistics import Estimate
 
 __all__ = ["average_risk"]
@@ -16,7 +16,7 @@ __all__ = ["average_risk"]
 
 @calculator
 def average_risk(
-    problem: LinearRegression, num_examples: int, key: PRNGKey, num_samples: int
+    problem: LinearPopulation, num_examples: int, key: PRNGKey, num_samples: int
 ) -> Estimate:
     r"""The Bayes risk with M examples, an unbiased estimate (Lemma 6.1).
 
@@ -40,7 +40,7 @@ def average_risk(
         Mean and standard error, which also unpack as ``mean, standard_error``.
 
     Example:
-        >>> problem = LinearRegression.isotropic(1, noise_var=1.0)
+        >>> problem = LinearPopulation.isotropic(1, noise_var=1.0)
         >>> mean, error = average_risk(problem, 1, jax.random.key(0), 2000)
         >>> bool(abs(mean - 1.6557) < 5 * error)
         True
@@ -54,7 +54,7 @@ def average_risk(
 
 
 def _gaussian_factors(
-    problem: LinearRegression, num_examples: int, key: PRNGKey, num_samples: int
+    problem: LinearPopulation, num_examples: int, key: PRNGKey, num_samples: int
 ) -> Array:
     """Draws at most d rows with the same distribution of Z'Z as M normal rows."""
     dim, dtype = problem.dim, problem.dtype

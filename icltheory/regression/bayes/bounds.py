@@ -7,10 +7,10 @@ from icltheory._pytree import pytree
 from icltheory._typing import Scalar
 from icltheory.regression._linalg import Number
 from icltheory.regression.ltb import minimal_risk
+from icltheory.regression.population import LinearPopulation
 from icltheory.regression.rates._spectrum import Spectrum, over, share
 from icltheory.regression.rates.dimension import TwoSidedRate, two_sided
 from icltheory.regression.risks._population import Count
-from icltheory.regression.tasks.linear import LinearRegression
 
 __all__ = ["Sandwich", "risk_rate", "sandwich"]
 
@@ -33,7 +33,7 @@ class Sandwich:
         A frozen pytree.
 
     Example:
-        >>> bounds = sandwich(LinearRegression.isotropic(2, 1.0), 3)
+        >>> bounds = sandwich(LinearPopulation.isotropic(2, 1.0), 3)
         >>> float(bounds.lower), round(float(bounds.upper), 6)
         (1.5, 2.142857)
 
@@ -46,7 +46,7 @@ class Sandwich:
 
 
 @calculator
-def sandwich(problem: LinearRegression, num_examples: Count) -> Sandwich:
+def sandwich(problem: LinearPopulation, num_examples: Count) -> Sandwich:
     r"""Bounds on the average Bayes risk, from Jensen and from the best GD-beta.
 
     .. math:: \sum_i \frac{\phi_i \sigma^2}{\sigma^2 + M \phi_i}
@@ -65,7 +65,7 @@ def sandwich(problem: LinearRegression, num_examples: Count) -> Sandwich:
         The two bounds, which count the query's noise, and the competitive ratio.
 
     Example:
-        >>> float(sandwich(LinearRegression.isotropic(2, 1.0), 3).competitive_ratio)
+        >>> float(sandwich(LinearPopulation.isotropic(2, 1.0), 3).competitive_ratio)
         4.0
 
     Source: Zhang, Wu and Bartlett (2024), Section 6.
@@ -80,7 +80,7 @@ def sandwich(problem: LinearRegression, num_examples: Count) -> Sandwich:
 
 @calculator
 def risk_rate(
-    problem: LinearRegression, num_examples: Count, *, constant: Number | None = None
+    problem: LinearPopulation, num_examples: Count, *, constant: Number | None = None
 ) -> TwoSidedRate:
     r"""The rate of the average Bayes risk (Lemma 6.1, second part), with constants.
 
@@ -104,7 +104,7 @@ def risk_rate(
         condition holds.
 
     Example:
-        >>> rate = risk_rate(LinearRegression.isotropic(2, 4.0), 8)
+        >>> rate = risk_rate(LinearPopulation.isotropic(2, 4.0), 8)
         >>> float(rate.lower), float(rate.upper), float(rate.constant)
         (4.5, 6.0, 0.5)
 

@@ -7,9 +7,9 @@ from icltheory._calculators import calculator
 from icltheory._checks import check_choice, check_shape
 from icltheory._typing import Array, Float
 from icltheory.regression._linalg import einsum, is_zero, symmetric_root
+from icltheory.regression.population import LinearPopulation
 from icltheory.regression.predictors import bayes as bayes_prediction
 from icltheory.regression.predictors._inputs import Inputs, Labels, one_or_batch
-from icltheory.regression.tasks.linear import LinearRegression
 
 __all__ = ["posterior_mean"]
 
@@ -18,7 +18,7 @@ FORMS = ("auto", "primal", "dual")
 
 @calculator
 def posterior_mean(
-    problem: LinearRegression, X: Inputs, y: Labels, *, form: str = "auto"
+    problem: LinearPopulation, X: Inputs, y: Labels, *, form: str = "auto"
 ) -> Float[Array, "*B d"]:
     r"""The Bayes estimate of the weight given the examples (Lemma 6.1).
 
@@ -45,7 +45,7 @@ def posterior_mean(
 
     Example:
         >>> H, Psi = jnp.eye(2), jnp.array([[1.0, 0.2], [0.2, 0.5]])
-        >>> problem = LinearRegression(H, jnp.array([1.0, -2.0]), Psi, 0.25)
+        >>> problem = LinearPopulation(H, jnp.array([1.0, -2.0]), Psi, 0.25)
         >>> X, y = jnp.array([[1.0, 0], [0, 1], [1, -1]]), jnp.array([1.0, -2, 2.5])
         >>> [round(float(w), 6) for w in posterior_mean(problem, X, y)]
         [0.842294, -1.872162]
@@ -70,7 +70,7 @@ def posterior_mean(
     return one_or_batch(core, X, y)
 
 
-def _primal(problem: LinearRegression, X: Array, y: Array) -> Array:
+def _primal(problem: LinearPopulation, X: Array, y: Array) -> Array:
     """Computes the weight as predictions at the unit vectors."""
     dim = X.shape[-1]
 
@@ -106,7 +106,7 @@ def _dual(A: Array, residual: Array, noise_var: Array) -> Array:
     return einsum("dn,n->d", Q[: A.shape[1]], fitted)
 
 
-def _read(problem: LinearRegression, X: Inputs, y: Labels) -> tuple[Array, Array]:
+def _read(problem: LinearPopulation, X: Inputs, y: Labels) -> tuple[Array, Array]:
     shape = jnp.shape(X)
     if len(shape) not in (2, 3) or shape[-1] != problem.dim:
         d = problem.dim

@@ -9,9 +9,9 @@ from icltheory._noted import check_scalar
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Scalar
 from icltheory.regression._linalg import Number
+from icltheory.regression.population import LinearPopulation
 from icltheory.regression.rates._spectrum import Spectrum, over
 from icltheory.regression.risks._population import Count
-from icltheory.regression.tasks.linear import LinearRegression
 
 __all__ = ["LikelyRate", "likely_rate"]
 
@@ -36,7 +36,7 @@ class LikelyRate:
         A frozen pytree.
 
     Example:
-        >>> found = likely_rate(LinearRegression.isotropic(2, 4.0), 100)
+        >>> found = likely_rate(LinearPopulation.isotropic(2, 4.0), 100)
         >>> round(float(found.lower_probability), 6), round(float(found.ratio), 6)
         (1.0, 6.0)
 
@@ -53,7 +53,7 @@ class LikelyRate:
 
 @calculator
 def likely_rate(
-    problem: LinearRegression, num_examples: Count, *, constant: Number | None = None
+    problem: LinearPopulation, num_examples: Count, *, constant: Number | None = None
 ) -> LikelyRate:
     r"""Two-sided bounds on the Bayes risk given the inputs, with their probability.
 
@@ -78,7 +78,7 @@ def likely_rate(
         Bounds on R(X), which counts the query's noise, and the probabilities.
 
     Example:
-        >>> found = likely_rate(LinearRegression.isotropic(2, 4.0), 100)
+        >>> found = likely_rate(LinearPopulation.isotropic(2, 4.0), 100)
         >>> round(float(found.lower), 4), bool(found.holds)
         (4.0267, True)
 

@@ -14,7 +14,7 @@ from icltheory._typing import Array
 from icltheory.regression._linalg import einsum, seen_eigenvalues
 from icltheory.regression.ltb import GDBeta, _formulas, optimal_gd_beta
 from icltheory.regression.ltb._moments import Moments
-from icltheory.regression.tasks.linear import LinearRegression
+from icltheory.regression.population import LinearPopulation
 
 
 class Coordinates(NamedTuple):
@@ -40,7 +40,7 @@ class Coordinates(NamedTuple):
 
     @classmethod
     def of(
-        cls, problem: LinearRegression, num_examples: Array, start: GDBeta
+        cls, problem: LinearPopulation, num_examples: Array, start: GDBeta
     ) -> "Coordinates":
         """Computes the coordinates of a problem.
 

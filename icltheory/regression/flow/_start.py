@@ -4,13 +4,13 @@ from typing import Any
 
 from icltheory.regression import ltb
 from icltheory.regression.ltb._moments import Moments, check_dim, check_tau
+from icltheory.regression.population import LinearPopulation
 from icltheory.regression.risks._population import Count
-from icltheory.regression.tasks.linear import LinearRegression
 
 MODELS = (ltb.GDBeta, ltb.LSA, ltb.LTB, ltb.EffectiveParameters)
 
 
-def read_start(problem: LinearRegression, num_examples: Count, model: Any) -> Moments:
+def read_start(problem: LinearPopulation, num_examples: Count, model: Any) -> Moments:
     """Returns the moments of the problem after checking model, M and tau."""
     if not isinstance(model, MODELS):
         names = ", ".join(kind.__name__ for kind in MODELS)

@@ -15,8 +15,8 @@ from icltheory.regression import ltb
 from icltheory.regression._linalg import Number
 from icltheory.regression.flow._start import read_start
 from icltheory.regression.flow.trajectory import FlowTrajectory, record
+from icltheory.regression.population import LinearPopulation
 from icltheory.regression.risks._population import Count
-from icltheory.regression.tasks.linear import LinearRegression
 
 __all__ = ["gradient_descent", "sampled_sgd"]
 
@@ -25,7 +25,7 @@ Model = ltb.GDBeta | ltb.LSA | ltb.LTB | ltb.EffectiveParameters
 
 @calculator(compiled=False)
 def gradient_descent(
-    problem: LinearRegression,
+    problem: LinearPopulation,
     num_examples: Count,
     model: Model,
     step_size: Number,
@@ -52,7 +52,7 @@ def gradient_descent(
         The trajectory from step 0 on. ``succeeded`` says that the end is finite.
 
     Example:
-        >>> task = LinearRegression.isotropic(2)
+        >>> task = LinearPopulation.isotropic(2)
         >>> start = ltb.GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
         >>> path = gradient_descent(task, 3, start, 0.1, 200, record_every=100)
         >>> path.times.tolist(), path.excess.round(4).tolist()
@@ -75,7 +75,7 @@ def _descend(problem, M, model, step_size, num_steps, record_every) -> FlowTraje
 
 @calculator(compiled=False)
 def sampled_sgd(
-    problem: LinearRegression,
+    problem: LinearPopulation,
     num_examples: int,
     model: Model,
     step_size: Number,
@@ -107,7 +107,7 @@ def sampled_sgd(
         The trajectory from step 0 on; its risks are exact, not those of the samples.
 
     Example:
-        >>> task = LinearRegression.isotropic(2)
+        >>> task = LinearPopulation.isotropic(2)
         >>> start = ltb.GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
         >>> path = sampled_sgd(task, 3, start, 0.01, 500, key=jax.random.key(0),
         ...                    batch_size=32, record_every=500)

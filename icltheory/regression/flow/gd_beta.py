@@ -13,15 +13,15 @@ from icltheory.regression.flow._integrate import read_times
 from icltheory.regression.flow._start import read_start
 from icltheory.regression.ltb._moments import Moments
 from icltheory.regression.ltb._spectral import InputRoots
+from icltheory.regression.population import LinearPopulation
 from icltheory.regression.risks._population import Count
-from icltheory.regression.tasks.linear import LinearRegression
 
 __all__ = ["FlowBounds", "gd_beta_limit", "gd_beta_rates"]
 
 
 @calculator
 def gd_beta_limit(
-    problem: LinearRegression, num_examples: Count, start: ltb.GDBeta
+    problem: LinearPopulation, num_examples: Count, start: ltb.GDBeta
 ) -> ltb.GDBeta:
     r"""Limit of the gradient flow of a GD-beta (Theorem 6.3).
 
@@ -42,7 +42,7 @@ def gd_beta_limit(
 
     Example:
         >>> H = jnp.diag(jnp.array([1.0, 0.0]))
-        >>> task = LinearRegression(H, jnp.ones(2), jnp.eye(2), 0.0)
+        >>> task = LinearPopulation(H, jnp.ones(2), jnp.eye(2), 0.0)
         >>> end = gd_beta_limit(task, 8, ltb.GDBeta(jnp.zeros(2), jnp.ones((2, 2))))
         >>> end.beta.tolist(), end.Gamma.round(3).tolist()
         ([1.0, 0.0], [[0.8, 1.0], [1.0, 1.0]])
@@ -77,7 +77,7 @@ class FlowBounds:
         A frozen pytree.
 
     Example:
-        >>> task = LinearRegression.isotropic(2)
+        >>> task = LinearPopulation.isotropic(2)
         >>> start = ltb.GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
         >>> bounds = gd_beta_rates(task, 2, start, jnp.array([0.0, 1.0]))
         >>> bounds.beta.round(3).tolist(), float(bounds.alpha), float(bounds.gamma)
@@ -98,7 +98,7 @@ class FlowBounds:
 
 @calculator
 def gd_beta_rates(
-    problem: LinearRegression,
+    problem: LinearPopulation,
     num_examples: Count,
     start: ltb.GDBeta,
     times: Float[ArrayLike, "_T"],
@@ -138,7 +138,7 @@ def gd_beta_rates(
         The curves and their constants. If H = 0 nothing moves and all are 0.
 
     Example:
-        >>> task = LinearRegression.isotropic(2)
+        >>> task = LinearPopulation.isotropic(2)
         >>> start = ltb.GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
         >>> bounds = gd_beta_rates(task, 2, start, jnp.array([0.0, 1.0]))
         >>> [round(float(bound), 3) for bound in bounds.Gamma]

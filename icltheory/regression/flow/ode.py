@@ -23,15 +23,15 @@ from icltheory.regression.flow._start import read_start
 from icltheory.regression.flow.trajectory import FlowTrajectory, record
 from icltheory.regression.ltb import _formulas
 from icltheory.regression.ltb._moments import Moments
+from icltheory.regression.population import LinearPopulation
 from icltheory.regression.risks._population import Count
-from icltheory.regression.tasks.linear import LinearRegression
 
 __all__ = ["gradient_flow"]
 
 
 @calculator(compiled=False)
 def gradient_flow(
-    problem: LinearRegression,
+    problem: LinearPopulation,
     num_examples: Count,
     model: ltb.GDBeta | ltb.LSA | ltb.LTB | ltb.EffectiveParameters,
     times: Float[ArrayLike, "_T"],
@@ -76,7 +76,7 @@ def gradient_flow(
         The trajectory, with beta, Gamma, risk and excess at the times.
 
     Example:
-        >>> task = LinearRegression.isotropic(2)
+        >>> task = LinearPopulation.isotropic(2)
         >>> start = ltb.GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
         >>> path = gradient_flow(task, 3, start, jnp.array([0.0, 1.0, 100.0]))
         >>> [round(float(risk), 3) for risk in path.risk], path.Gamma.shape

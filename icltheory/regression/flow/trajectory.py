@@ -8,7 +8,7 @@ from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float, Int
 from icltheory.regression import ltb
 from icltheory.regression._linalg import einsum
-from icltheory.regression.tasks.linear import LinearRegression
+from icltheory.regression.population import LinearPopulation
 
 __all__ = ["FlowTrajectory"]
 
@@ -34,7 +34,7 @@ class FlowTrajectory:
 
     Example:
         >>> from icltheory.regression.flow import gradient_descent
-        >>> task = LinearRegression.isotropic(2)
+        >>> task = LinearPopulation.isotropic(2)
         >>> start = ltb.GDBeta(jax.numpy.zeros(2), jax.numpy.zeros((2, 2)))
         >>> path = gradient_descent(task, 3, start, 0.1, 3)
         >>> float(path.risk[0]), path.Gamma.shape
@@ -62,7 +62,7 @@ class FlowTrajectory:
 
 
 def record(
-    problem: LinearRegression,
+    problem: LinearPopulation,
     num_examples: Any,
     models: Any,
     times: Array,
@@ -75,14 +75,14 @@ def record(
     return FlowTrajectory(times, models, risk, total, succeeded, num_steps)
 
 
-def excess(model: Any, problem: LinearRegression, M: Any) -> Array:
+def excess(model: Any, problem: LinearPopulation, M: Any) -> Array:
     """Risk minus the least risk of an LTB, computed without cancellation."""
     if isinstance(model, ltb.GDBeta):
         return ltb.gd_beta_excess(_seen(model, problem, M), problem, M).total
     return ltb.excess_terms(model, problem, M).total
 
 
-def _seen(model: ltb.GDBeta, problem: LinearRegression, M: Any) -> ltb.GDBeta:
+def _seen(model: ltb.GDBeta, problem: LinearPopulation, M: Any) -> ltb.GDBeta:
     """Replaces a model by the optimum outside the range of the inputs.
 
     The frozen part outside of this range need not be small, and its rounding errors

@@ -2,7 +2,7 @@
 
 Zhang, Wu and Bartlett (2024): models with their matrices, the exact risk of each for
 any Gaussian problem, optima, the gap between attention with and without an MLP, and the
-landscape. ``problem`` is a ``tasks.LinearRegression``; every risk counts the noise of
+landscape. ``problem`` is a ``LinearPopulation``; every risk counts the noise of
 the query.
 """
 

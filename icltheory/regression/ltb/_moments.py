@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from icltheory._noted import check_count, check_values
 from icltheory._typing import Array
 from icltheory.regression._linalg import einsum
+from icltheory.regression.population import LinearPopulation
 from icltheory.regression.risks._population import Count
-from icltheory.regression.tasks.linear import LinearRegression
 
 
 class Moments(NamedTuple):
@@ -33,12 +33,12 @@ class Moments(NamedTuple):
     H_Omega_H: Array
 
     @classmethod
-    def of(cls, problem: LinearRegression, num_examples: Count) -> "Moments":
+    def of(cls, problem: LinearPopulation, num_examples: Count) -> "Moments":
         """Computes the moments of a problem for prompts of M examples."""
         return cls.at(problem, read_length(num_examples, problem.dtype))
 
     @classmethod
-    def at(cls, problem: LinearRegression, M: Array) -> "Moments":
+    def at(cls, problem: LinearPopulation, M: Array) -> "Moments":
         """The same for a number of examples that has been checked."""
         H, Psi = jnp.asarray(problem.input_cov), jnp.asarray(problem.task_cov)
         noise_var = jnp.asarray(problem.noise_var)
@@ -75,7 +75,7 @@ def check_model(model: Any, method: str) -> None:
         )
 
 
-def check_dim(problem: LinearRegression, dim: int) -> None:
+def check_dim(problem: LinearPopulation, dim: int) -> None:
     """Raises unless the problem has the model's dimension."""
     if problem.dim != dim:
         raise ValueError(f"problem: expected dimension {dim}, got {problem.dim}")

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from icltheory._typing import Array
 from icltheory.regression._linalg import einsum, seen_eigenvalues
-from icltheory.regression.tasks.linear import LinearRegression
+from icltheory.regression.population import LinearPopulation
 
 
 class InputRoots(NamedTuple):
@@ -50,7 +50,7 @@ class Whitened(NamedTuple):
     roots: InputRoots
 
     @classmethod
-    def of(cls, problem: LinearRegression) -> "Whitened":
+    def of(cls, problem: LinearPopulation) -> "Whitened":
         """Computes the coordinates of a problem."""
         H = jnp.asarray(problem.input_cov)
         roots = InputRoots.of(H)

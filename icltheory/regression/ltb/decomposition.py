@@ -12,8 +12,8 @@ from icltheory.regression.ltb.effective import EffectiveParameters
 from icltheory.regression.ltb.gd_beta import GDBeta
 from icltheory.regression.ltb.models import LSA, LTB
 from icltheory.regression.ltb.optimum import optimal_gd_beta
+from icltheory.regression.population import LinearPopulation
 from icltheory.regression.risks._population import Count
-from icltheory.regression.tasks.linear import LinearRegression
 
 __all__ = ["BlockExcess", "GDBetaExcess", "excess_terms", "gd_beta_excess"]
 
@@ -33,7 +33,7 @@ class GDBetaExcess:
         A frozen pytree; ``total`` is the sum.
 
     Example:
-        >>> task = LinearRegression.isotropic(2)
+        >>> task = LinearPopulation.isotropic(2)
         >>> parts = gd_beta_excess(GDBeta(jnp.ones(2), 0.5 * jnp.eye(2)), task, 3)
         >>> float(parts.start), float(parts.preconditioner)
         (1.0, 0.0)
@@ -75,7 +75,7 @@ class BlockExcess:
         for rounding.
 
     Example:
-        >>> task = LinearRegression.isotropic(2)
+        >>> task = LinearPopulation.isotropic(2)
         >>> zero = jnp.zeros(2)
         >>> step = EffectiveParameters(zero, zero, 1.0, 0.5 * jnp.eye(2), zero)
         >>> float(excess_terms(step, task, 3).total)
@@ -97,7 +97,7 @@ class BlockExcess:
 
 @calculator
 def gd_beta_excess(
-    model: GDBeta, problem: LinearRegression, num_examples: Count
+    model: GDBeta, problem: LinearPopulation, num_examples: Count
 ) -> GDBetaExcess:
     r"""Excess risk of a GD-beta, computed without cancellation near the optimum.
 
@@ -113,7 +113,7 @@ def gd_beta_excess(
         Both parts.
 
     Example:
-        >>> task = LinearRegression.isotropic(2)
+        >>> task = LinearPopulation.isotropic(2)
         >>> best = GDBeta(jnp.zeros(2), 0.5 * jnp.eye(2))
         >>> float(gd_beta_excess(best, task, 3).total)
         0.0
@@ -133,7 +133,7 @@ def gd_beta_excess(
 @calculator
 def excess_terms(
     model: LSA | LTB | GDBeta | EffectiveParameters,
-    problem: LinearRegression,
+    problem: LinearPopulation,
     num_examples: Count,
 ) -> BlockExcess:
     r"""Excess risk of any LTB or LSA over the best LTB, in four parts.
@@ -151,7 +151,7 @@ def excess_terms(
         The parts.
 
     Example:
-        >>> task = LinearRegression(jnp.eye(2), jnp.ones(2), jnp.eye(2), 0.0)
+        >>> task = LinearPopulation(jnp.eye(2), jnp.ones(2), jnp.eye(2), 0.0)
         >>> zero = jnp.zeros(2)
         >>> step = EffectiveParameters(zero, zero, 1.0, 0.5 * jnp.eye(2), zero)
         >>> excess_terms(step, task, 3).start.round(4).tolist()

@@ -31,7 +31,6 @@ from icltheory.regression.ltb._prompts import (
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.predictors.base import Predictor
 from icltheory.regression.risks._population import Count
-from icltheory.regression.tasks.linear import LinearRegression
 
 __all__ = ["EffectiveParameters"]
 
@@ -156,7 +155,7 @@ class EffectiveParameters(Predictor):
         at_zero = moments.signal + _formulas.weighted(moments.H, start)
         return jnp.where(k > 0, found, at_zero)
 
-    def risk(self, problem: LinearRegression, num_examples: Count) -> Scalar:
+    def risk(self, problem: LinearPopulation, num_examples: Count) -> Scalar:
         """Exact risk (see ``ltb.risk``)."""
         check_dim(problem, self.dim)
         moments = Moments.of(problem, num_examples)

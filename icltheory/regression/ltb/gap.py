@@ -9,9 +9,9 @@ from icltheory.regression.ltb._moments import check_tau, read_length, weighted
 from icltheory.regression.ltb._spectral import Whitened
 from icltheory.regression.ltb.decomposition import gd_beta_excess
 from icltheory.regression.ltb.gd_beta import GDBeta
+from icltheory.regression.population import LinearPopulation
 from icltheory.regression.risks._population import Count
 from icltheory.regression.risks.linear_attention import linear_attention_optimum
-from icltheory.regression.tasks.linear import LinearRegression
 
 __all__ = ["Gap", "GapUpperBounds", "approximation_gap", "gap_upper_bounds"]
 
@@ -33,7 +33,7 @@ class Gap:
         A frozen pytree.
 
     Example:
-        >>> task = LinearRegression(jnp.eye(2), jnp.ones(2), jnp.eye(2), 0.0)
+        >>> task = LinearPopulation(jnp.eye(2), jnp.ones(2), jnp.eye(2), 0.0)
         >>> gap = approximation_gap(task, 4)
         >>> round(float(gap.lower), 4), round(float(gap.upper), 4)
         (0.4, 0.8037)
@@ -48,7 +48,7 @@ class Gap:
 
 
 @calculator
-def approximation_gap(problem: LinearRegression, num_examples: Count) -> Gap:
+def approximation_gap(problem: LinearPopulation, num_examples: Count) -> Gap:
     r"""Difference between the least risks of LSA and LTB (Theorem 4.1).
 
     .. math:: \inf_{LSA} R - \inf_{LTB} R \;\ge\; \frac{\|\beta^*\|_H^2}
@@ -71,7 +71,7 @@ def approximation_gap(problem: LinearRegression, num_examples: Count) -> Gap:
         Three lower bounds and the least upper bound.
 
     Example:
-        >>> task = LinearRegression(jnp.eye(1), jnp.ones(1), jnp.eye(1), 1.0)
+        >>> task = LinearPopulation(jnp.eye(1), jnp.ones(1), jnp.eye(1), 1.0)
         >>> gap = approximation_gap(task, 10)
         >>> round(float(gap.lower), 4), round(float(gap.lower_instance), 4)
         (0.0909, 0.1579)
@@ -110,7 +110,7 @@ class GapUpperBounds:
         A frozen pytree; ``least`` is the smallest.
 
     Example:
-        >>> task = LinearRegression(jnp.eye(2), jnp.ones(2), jnp.eye(2), 0.0)
+        >>> task = LinearPopulation(jnp.eye(2), jnp.ones(2), jnp.eye(2), 0.0)
         >>> round(float(gap_upper_bounds(task, 4).zero_start), 4)
         0.8037
 
@@ -130,7 +130,7 @@ class GapUpperBounds:
 
 
 @calculator
-def gap_upper_bounds(problem: LinearRegression, num_examples: Count) -> GapUpperBounds:
+def gap_upper_bounds(problem: LinearPopulation, num_examples: Count) -> GapUpperBounds:
     r"""Closed-form upper bounds on the gap between LSA and LTB.
 
     .. math:: \inf_{LSA} R - \inf_{LTB} R \le \min \Bigl\{
@@ -151,7 +151,7 @@ def gap_upper_bounds(problem: LinearRegression, num_examples: Count) -> GapUpper
         The bounds.
 
     Example:
-        >>> task = LinearRegression(jnp.eye(2), 100.0 * jnp.ones(2), jnp.eye(2), 0.0)
+        >>> task = LinearPopulation(jnp.eye(2), 100.0 * jnp.ones(2), jnp.eye(2), 0.0)
         >>> bounds = gap_upper_bounds(task, 4)
         >>> float(bounds.least) == float(bounds.rank_one)
         True

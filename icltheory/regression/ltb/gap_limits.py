@@ -6,14 +6,14 @@ from icltheory._calculators import calculator
 from icltheory._typing import Array, Scalar
 from icltheory.regression.ltb._moments import check_tau, read_length
 from icltheory.regression.ltb._spectral import Whitened
+from icltheory.regression.population import LinearPopulation
 from icltheory.regression.risks._population import Count
-from icltheory.regression.tasks.linear import LinearRegression
 
 __all__ = ["scalar_gap", "small_mean_gap"]
 
 
 @calculator
-def small_mean_gap(problem: LinearRegression, num_examples: Count) -> Scalar:
+def small_mean_gap(problem: LinearPopulation, num_examples: Count) -> Scalar:
     r"""The gap between LSA and LTB for a small prior mean, to second order.
 
     .. math:: \inf_{LSA} R - \inf_{LTB} R = \sum_i \frac{m_i^2}
@@ -36,7 +36,7 @@ def small_mean_gap(problem: LinearRegression, num_examples: Count) -> Scalar:
         The second-order term.
 
     Example:
-        >>> task = LinearRegression(jnp.eye(2), 0.01 * jnp.ones(2), jnp.eye(2), 0.0)
+        >>> task = LinearPopulation(jnp.eye(2), 0.01 * jnp.ones(2), jnp.eye(2), 0.0)
         >>> round(1e4 * float(small_mean_gap(task, 4)), 4)
         0.7797
 
@@ -54,7 +54,7 @@ def small_mean_gap(problem: LinearRegression, num_examples: Count) -> Scalar:
 
 
 @calculator
-def scalar_gap(problem: LinearRegression, num_examples: Count) -> tuple[Scalar, Scalar]:
+def scalar_gap(problem: LinearPopulation, num_examples: Count) -> tuple[Scalar, Scalar]:
     r"""The gap between LSA and LTB for d = 1, and where it is exact.
 
     .. math:: \inf_{LSA} R - \inf_{LTB} R = \frac{m^2}{1 + h^\top D^{-1} h}
@@ -74,7 +74,7 @@ def scalar_gap(problem: LinearRegression, num_examples: Count) -> tuple[Scalar, 
         z_1 z_2 is not positive.
 
     Example:
-        >>> task = LinearRegression(jnp.eye(1), 0.1 * jnp.ones(1), jnp.eye(1), 1.0)
+        >>> task = LinearPopulation(jnp.eye(1), 0.1 * jnp.ones(1), jnp.eye(1), 1.0)
         >>> gap, largest = scalar_gap(task, 10)
         >>> round(float(gap), 6), round(float(largest), 4)
         (0.001579, 1.9531)

@@ -20,7 +20,6 @@ from icltheory.regression.ltb.effective import EffectiveParameters
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.predictors.base import Predictor
 from icltheory.regression.risks._population import Count
-from icltheory.regression.tasks.linear import LinearRegression
 
 __all__ = ["GDBeta"]
 
@@ -118,7 +117,7 @@ class GDBeta(Predictor):
         square = einsum("ji,jk,kl,li->", self.Gamma, H, self.Gamma, moment)
         return jnp.trace(H_second) + jnp.where(k > 0, square - 2 * cross, 0)
 
-    def risk(self, problem: LinearRegression, num_examples: Count) -> Scalar:
+    def risk(self, problem: LinearPopulation, num_examples: Count) -> Scalar:
         """Exact risk (see ``ltb.risk``)."""
         check_dim(problem, self.dim)
         moments = Moments.of(problem, num_examples)

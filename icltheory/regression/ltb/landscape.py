@@ -13,8 +13,8 @@ from icltheory.regression.ltb._lsa_reduced import Reduced
 from icltheory.regression.ltb._moments import check_tau, outer, read_length
 from icltheory.regression.ltb._spectral import Whitened
 from icltheory.regression.ltb.effective import EffectiveParameters
+from icltheory.regression.population import LinearPopulation
 from icltheory.regression.risks._population import Count
-from icltheory.regression.tasks.linear import LinearRegression
 
 __all__ = ["SpuriousMinimum", "excess_profile", "spurious_minimum"]
 
@@ -35,7 +35,7 @@ class SpuriousMinimum:
 
     Example:
         >>> cov = jnp.diag(jnp.array([1.0, 0.05]))
-        >>> task = LinearRegression(jnp.eye(2), jnp.zeros(2), cov, 0.25)
+        >>> task = LinearPopulation(jnp.eye(2), jnp.zeros(2), cov, 0.25)
         >>> bool(spurious_minimum(task, 2).is_local_minimum)
         True
 
@@ -53,7 +53,7 @@ class SpuriousMinimum:
 
 
 @calculator
-def spurious_minimum(problem: LinearRegression, num_examples: Count) -> SpuriousMinimum:
+def spurious_minimum(problem: LinearPopulation, num_examples: Count) -> SpuriousMinimum:
     r"""A local minimum of an LTB's risk that is not global.
 
     .. math:: v = 0, \quad A = 0, \quad c = \beta^*, \quad
@@ -80,7 +80,7 @@ def spurious_minimum(problem: LinearRegression, num_examples: Count) -> Spurious
 
     Example:
         >>> cov = jnp.diag(jnp.array([1.0, 0.05]))
-        >>> task = LinearRegression(jnp.eye(2), jnp.zeros(2), cov, 0.25)
+        >>> task = LinearPopulation(jnp.eye(2), jnp.zeros(2), cov, 0.25)
         >>> round(float(spurious_minimum(task, 2).excess), 6)
         0.003448
 
@@ -114,7 +114,7 @@ def spurious_minimum(problem: LinearRegression, num_examples: Count) -> Spurious
 
 @calculator
 def excess_profile(
-    problem: LinearRegression,
+    problem: LinearPopulation,
     num_examples: Count,
     angles: Float[ArrayLike, "_n"],
 ) -> Float[Array, "n"]:
@@ -137,7 +137,7 @@ def excess_profile(
 
     Example:
         >>> cov = jnp.diag(jnp.array([1.0, 0.05]))
-        >>> task = LinearRegression(jnp.eye(2), jnp.zeros(2), cov, 0.25)
+        >>> task = LinearPopulation(jnp.eye(2), jnp.zeros(2), cov, 0.25)
         >>> ends = excess_profile(task, 2, jnp.array([0.0, jnp.pi / 2]))
         >>> [round(float(end), 6) for end in ends]
         [0.003448, 0.0]

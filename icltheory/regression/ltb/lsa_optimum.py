@@ -16,8 +16,8 @@ from icltheory.regression.ltb._spectral import Whitened
 from icltheory.regression.ltb.converters import effective_to_lsa
 from icltheory.regression.ltb.effective import EffectiveParameters
 from icltheory.regression.ltb.models import LSA
+from icltheory.regression.population import LinearPopulation
 from icltheory.regression.risks._population import Count
-from icltheory.regression.tasks.linear import LinearRegression
 
 __all__ = ["optimal_lsa"]
 
@@ -27,7 +27,7 @@ _SEARCH_STEPS, _POLISH_STEPS = 48, 256
 
 @calculator(compiled=False)
 def optimal_lsa(
-    problem: LinearRegression,
+    problem: LinearPopulation,
     num_examples: Count,
     key: PRNGKey,
     num_starts: int = 16,
@@ -64,7 +64,7 @@ def optimal_lsa(
 
     Example:
         >>> import jax
-        >>> task = LinearRegression(jnp.eye(2), 2.0 * jnp.ones(2), jnp.eye(2), 0.25)
+        >>> task = LinearPopulation(jnp.eye(2), 2.0 * jnp.ones(2), jnp.eye(2), 0.25)
         >>> model, risk = optimal_lsa(task, 10, jax.random.key(0))
         >>> round(float(risk), 3), round(float(model.risk(task, 10)), 3)
         (2.347, 2.347)
@@ -141,7 +141,7 @@ def _starts(reduced: Reduced, key: PRNGKey, count: int) -> Array:
 
 def _weights(
     white: Whitened,
-    problem: LinearRegression,
+    problem: LinearPopulation,
     q: Array,
     v: Array,
     A: Array,

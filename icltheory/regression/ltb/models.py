@@ -22,7 +22,6 @@ from icltheory.regression.ltb.effective import EffectiveParameters
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.predictors.base import Predictor
 from icltheory.regression.risks._population import Count
-from icltheory.regression.tasks.linear import LinearRegression
 
 __all__ = ["LSA", "LTB"]
 
@@ -102,7 +101,7 @@ class _Block(Predictor):
         """That of its effective parameters."""
         return self.effective().exact_risk(population, k)
 
-    def risk(self, problem: LinearRegression, num_examples: Count) -> Scalar:
+    def risk(self, problem: LinearPopulation, num_examples: Count) -> Scalar:
         """Exact risk (see ``ltb.risk``)."""
         return self.effective().risk(problem, num_examples)
 

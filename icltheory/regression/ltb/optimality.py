@@ -13,8 +13,8 @@ from icltheory.regression.ltb.effective import EffectiveParameters
 from icltheory.regression.ltb.gd_beta import GDBeta
 from icltheory.regression.ltb.models import LTB
 from icltheory.regression.ltb.optimum import optimal_gd_beta
+from icltheory.regression.population import LinearPopulation
 from icltheory.regression.risks._population import Count
-from icltheory.regression.tasks.linear import LinearRegression
 
 __all__ = ["OptimalityConditions", "optimality_conditions"]
 
@@ -37,7 +37,7 @@ class OptimalityConditions:
         A frozen pytree; ``hold`` is the predicate.
 
     Example:
-        >>> task = LinearRegression.isotropic(2)
+        >>> task = LinearPopulation.isotropic(2)
         >>> model = GDBeta(jnp.zeros(2), 0.5 * jnp.eye(2))
         >>> conditions = optimality_conditions(model, task, 3)
         >>> bool(conditions.hold()), int(conditions.rank)
@@ -64,7 +64,7 @@ class OptimalityConditions:
 @calculator
 def optimality_conditions(
     model: LTB | GDBeta | EffectiveParameters,
-    problem: LinearRegression,
+    problem: LinearPopulation,
     num_examples: Count,
 ) -> OptimalityConditions:
     r"""Checks whether an LTB minimises the risk over all LTBs (Theorem 5.3).
@@ -87,7 +87,7 @@ def optimality_conditions(
         The distance from each condition.
 
     Example:
-        >>> task = LinearRegression(jnp.eye(2), jnp.ones(2), jnp.eye(2), 0.0)
+        >>> task = LinearPopulation(jnp.eye(2), jnp.ones(2), jnp.eye(2), 0.0)
         >>> model = GDBeta(jnp.zeros(2), 0.5 * jnp.eye(2))
         >>> conditions = optimality_conditions(model, task, 3)
         >>> bool(conditions.hold()), float(conditions.read_out)

@@ -12,14 +12,14 @@ from icltheory.regression._linalg import einsum
 from icltheory.regression.ltb._moments import Moments, check_tau
 from icltheory.regression.ltb._spectral import InputRoots
 from icltheory.regression.ltb.gd_beta import GDBeta
+from icltheory.regression.population import LinearPopulation
 from icltheory.regression.risks._population import Count
-from icltheory.regression.tasks.linear import LinearRegression
 
 __all__ = ["GDBetaMinimizers", "gd_beta_minimizers", "minimal_risk", "optimal_gd_beta"]
 
 
 @calculator
-def minimal_risk(problem: LinearRegression, num_examples: Count) -> Scalar:
+def minimal_risk(problem: LinearPopulation, num_examples: Count) -> Scalar:
     r"""Smallest risk of a GD-beta, equally of an LTB (Theorems 5.2 and 5.3).
 
     .. math:: R_{\min} = \sigma^2
@@ -38,7 +38,7 @@ def minimal_risk(problem: LinearRegression, num_examples: Count) -> Scalar:
         The risk.
 
     Example:
-        >>> task = LinearRegression.isotropic(20)
+        >>> task = LinearPopulation.isotropic(20)
         >>> round(float(minimal_risk(task, 40)), 4)
         6.8852
 
@@ -54,7 +54,7 @@ def minimal_risk(problem: LinearRegression, num_examples: Count) -> Scalar:
 
 @calculator
 def optimal_gd_beta(
-    problem: LinearRegression, num_examples: Count
+    problem: LinearPopulation, num_examples: Count
 ) -> tuple[GDBeta, Scalar]:
     r"""The best GD-beta and its risk (Theorem 5.2).
 
@@ -76,7 +76,7 @@ def optimal_gd_beta(
         The model, and its risk R_min.
 
     Example:
-        >>> best, risk = optimal_gd_beta(LinearRegression.isotropic(5), 20)
+        >>> best, risk = optimal_gd_beta(LinearPopulation.isotropic(5), 20)
         >>> best.Gamma[0, :2].round(4).tolist(), round(float(risk), 4)
         ([0.7692, 0.0], 1.1538)
 
@@ -110,7 +110,7 @@ class GDBetaMinimizers:
 
     Example:
         >>> H = jnp.diag(jnp.array([1.0, 0.0]))
-        >>> task = LinearRegression(H, jnp.ones(2), jnp.eye(2), 0.0)
+        >>> task = LinearPopulation(H, jnp.ones(2), jnp.eye(2), 0.0)
         >>> best = gd_beta_minimizers(task, 8)
         >>> other = best.member(jnp.array([5.0, 3.0]), jnp.ones((2, 2)))
         >>> other.beta.tolist(), round(float(other.risk(task, 8)), 4)
@@ -145,7 +145,7 @@ class GDBetaMinimizers:
 
 @calculator
 def gd_beta_minimizers(
-    problem: LinearRegression, num_examples: Count
+    problem: LinearPopulation, num_examples: Count
 ) -> GDBetaMinimizers:
     r"""The whole set of minimisers of the risk of GD-beta (Theorem 5.2).
 
@@ -161,7 +161,7 @@ def gd_beta_minimizers(
         fixed. Eigenvalues of H below d eps times the largest count as 0.
 
     Example:
-        >>> task = LinearRegression.isotropic(2)
+        >>> task = LinearPopulation.isotropic(2)
         >>> [float(x) for x in gd_beta_minimizers(task, 3).distance(
         ...     GDBeta(jnp.array([0.0, 2.0]), 0.5 * jnp.eye(2)))]
         [2.0, 0.0]

@@ -12,8 +12,8 @@ from icltheory.regression._linalg import Matrix
 from icltheory.regression.ltb import _formulas
 from icltheory.regression.ltb._moments import Moments, check_dim, check_model
 from icltheory.regression.ltb.gd_beta import GDBeta
+from icltheory.regression.population import LinearPopulation
 from icltheory.regression.risks._population import Count
-from icltheory.regression.tasks.linear import LinearRegression
 
 __all__ = ["curvature", "risk", "risk_gradient"]
 
@@ -21,7 +21,7 @@ Model = TypeVar("Model")
 
 
 @calculator
-def risk(model: Any, problem: LinearRegression, num_examples: Count) -> Scalar:
+def risk(model: Any, problem: LinearPopulation, num_examples: Count) -> Scalar:
     r"""Exact risk of a GDBeta, LSA, LTB or of EffectiveParameters.
 
     For GD-beta with b = beta - beta* and Delta = Psi + bb'
@@ -55,7 +55,7 @@ def risk(model: Any, problem: LinearRegression, num_examples: Count) -> Scalar:
         The risk.
 
     Example:
-        >>> task = LinearRegression.isotropic(5)
+        >>> task = LinearPopulation.isotropic(5)
         >>> step = GDBeta(jnp.zeros(5), 20 / 26 * jnp.eye(5))
         >>> round(float(risk(step, task, 20)), 4), round(float(risk(step, task, 5)), 4)
         (1.1538, 3.8166)
@@ -68,7 +68,7 @@ def risk(model: Any, problem: LinearRegression, num_examples: Count) -> Scalar:
 
 @calculator
 def risk_gradient(
-    model: Model, problem: LinearRegression, num_examples: Count
+    model: Model, problem: LinearPopulation, num_examples: Count
 ) -> Model:
     r"""Gradient of the exact risk in the parameters of the model.
 
@@ -87,7 +87,7 @@ def risk_gradient(
         The gradient, of the model's type.
 
     Example:
-        >>> task = LinearRegression.isotropic(5)
+        >>> task = LinearPopulation.isotropic(5)
         >>> best = GDBeta(jnp.zeros(5), 20 / 26 * jnp.eye(5))
         >>> bool(jnp.abs(risk_gradient(best, task, 20).Gamma).max() < 1e-6)
         True
@@ -106,7 +106,7 @@ def risk_gradient(
 
 @calculator
 def curvature(
-    problem: LinearRegression, num_examples: Count, Gamma: Matrix
+    problem: LinearPopulation, num_examples: Count, Gamma: Matrix
 ) -> Float[Array, "d d"]:
     r"""Curvature of the risk of GD-beta in beta, and how small it can be.
 
@@ -128,7 +128,7 @@ def curvature(
         Q(Gamma), symmetric.
 
     Example:
-        >>> task = LinearRegression.isotropic(3)
+        >>> task = LinearPopulation.isotropic(3)
         >>> Q = curvature(task, 2, jnp.diag(jnp.array([0.5, 0.0, 0.0])))
         >>> Q.diagonal().tolist()
         [0.5, 1.125, 1.125]

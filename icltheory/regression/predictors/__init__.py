@@ -31,6 +31,7 @@ from icltheory.regression.predictors._functions import (
 from icltheory.regression.predictors.base import (
     LinearInLabels,
     LinearPredictor,
+    NoClosedForm,
     Predictor,
 )
 from icltheory.regression.predictors.least_squares import Bayes, LeastSquares, Ridge
@@ -55,6 +56,7 @@ __all__ = [
     "LinearPredictor",
     "NearestNeighbors",
     "Newton",
+    "NoClosedForm",
     "Predictor",
     "Ridge",
     "Steps",

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from icltheory._noted import check_count, check_values
 from icltheory._typing import Array
 from icltheory.regression._linalg import einsum, symmetric_root
+from icltheory.regression.population import LinearPopulation
 from icltheory.regression.risks._population import Count
-from icltheory.regression.tasks.linear import LinearRegression
 
 
 class Spectrum(NamedTuple):
@@ -23,7 +23,7 @@ class Spectrum(NamedTuple):
     M: Array
 
     @classmethod
-    def of(cls, problem: LinearRegression, num_examples: Count) -> "Spectrum":
+    def of(cls, problem: LinearPopulation, num_examples: Count) -> "Spectrum":
         """Computes the spectrum of a problem for prompts of M >= 1 examples."""
         H = jnp.asarray(problem.input_cov)
         M = read_length("num_examples", num_examples, H.dtype)
@@ -63,7 +63,7 @@ def read_length(name: str, value: Any, dtype: Any) -> Array:
     return jnp.asarray(value, dtype)
 
 
-def check_zero_mean(problem: LinearRegression) -> None:
+def check_zero_mean(problem: LinearPopulation) -> None:
     """Raises unless the tasks have mean 0."""
     mean = problem.task_mean
     check_values("problem", mean, lambda entry: entry == 0, "task_mean = 0")

@@ -7,9 +7,9 @@ from icltheory._noted import check_scalar
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float, Scalar
 from icltheory.regression._linalg import Number
+from icltheory.regression.population import LinearPopulation
 from icltheory.regression.rates._spectrum import Spectrum, over
 from icltheory.regression.risks._population import Count
-from icltheory.regression.tasks.linear import LinearRegression
 
 __all__ = ["TwoSidedRate", "effective_dimension", "optimal_risk_rate"]
 
@@ -32,7 +32,7 @@ class TwoSidedRate:
         A frozen pytree.
 
     Example:
-        >>> problem = LinearRegression.isotropic(2, 1.0)
+        >>> problem = LinearPopulation.isotropic(2, 1.0)
         >>> bool(optimal_risk_rate(problem, 3, constant=1.0).holds)
         False
 
@@ -48,7 +48,7 @@ class TwoSidedRate:
 
 @calculator
 def effective_dimension(
-    problem: LinearRegression, num_examples: Count
+    problem: LinearPopulation, num_examples: Count
 ) -> Float[Array, ""]:
     r"""Effective number of directions that M examples separate from noise (Section 6).
 
@@ -66,7 +66,7 @@ def effective_dimension(
 
     Example:
         >>> Psi = jnp.diag(jnp.array([1.0, 0.01, 0.0]))
-        >>> problem = LinearRegression(jnp.eye(3), jnp.zeros(3), Psi, 1.0)
+        >>> problem = LinearPopulation(jnp.eye(3), jnp.zeros(3), Psi, 1.0)
         >>> round(float(effective_dimension(problem, 20)), 6)
         1.2
 
@@ -78,7 +78,7 @@ def effective_dimension(
 
 @calculator
 def optimal_risk_rate(
-    problem: LinearRegression, num_examples: Count, *, constant: Number | None = None
+    problem: LinearPopulation, num_examples: Count, *, constant: Number | None = None
 ) -> TwoSidedRate:
     r"""The rate of the best GD-beta and LTB (Corollary 6.2), with explicit constants.
 
@@ -99,7 +99,7 @@ def optimal_risk_rate(
         Bounds on R_min, which count the query's noise, and whether the condition holds.
 
     Example:
-        >>> rate = optimal_risk_rate(LinearRegression.isotropic(2, 4.0), 8)
+        >>> rate = optimal_risk_rate(LinearPopulation.isotropic(2, 4.0), 8)
         >>> round(float(rate.lower), 6), float(rate.upper)
         (4.333333, 6.0)
 
@@ -109,7 +109,7 @@ def optimal_risk_rate(
 
 
 def two_sided(
-    problem: LinearRegression,
+    problem: LinearPopulation,
     num_examples: Count,
     constant: Number | None,
     below: float,

@@ -10,6 +10,7 @@ from icltheory._typing import Array, Float, Scalar
 from icltheory.attention import linear_attention
 from icltheory.constructions import join_tokens, read_prediction
 from icltheory.regression._linalg import as_floats
+from icltheory.regression.population import LinearPopulation
 from icltheory.regression.predictors._inputs import (
     Inputs,
     Labels,
@@ -21,7 +22,6 @@ from icltheory.regression.predictors._inputs import (
 from icltheory.regression.rates._spectrum import check_zero_mean, read_length
 from icltheory.regression.risks._population import Count
 from icltheory.regression.risks.linear_attention import linear_attention_optimum
-from icltheory.regression.tasks.linear import LinearRegression
 
 __all__ = [
     "PreconditionedOptimum",
@@ -49,7 +49,7 @@ class PreconditionedOptimum:
         A frozen pytree.
 
     Example:
-        >>> best = preconditioned_optimum(LinearRegression.isotropic(1), 4)
+        >>> best = preconditioned_optimum(LinearPopulation.isotropic(1), 4)
         >>> round(float(best.Q[0, 0]), 6), float(best.P[1, 1])
         (-0.666667, 1.0)
 
@@ -64,7 +64,7 @@ class PreconditionedOptimum:
 
 @calculator
 def preconditioned_optimum(
-    problem: LinearRegression, num_examples: Count
+    problem: LinearPopulation, num_examples: Count
 ) -> PreconditionedOptimum:
     r"""The global optimum of one layer of linear attention (Theorem 1).
 
@@ -87,7 +87,7 @@ def preconditioned_optimum(
         The matrices P and Q, (d + 1, d + 1), A and the risk.
 
     Example:
-        >>> best = preconditioned_optimum(LinearRegression.isotropic(3), 4)
+        >>> best = preconditioned_optimum(LinearPopulation.isotropic(3), 4)
         >>> best.A.round(4).tolist()
         [[0.5, 0.0, 0.0], [0.0, 0.5, 0.0], [0.0, 0.0, 0.5]]
 
@@ -133,7 +133,7 @@ def preconditioned_prediction(
         The prediction, () or (B,).
 
     Example:
-        >>> best = preconditioned_optimum(LinearRegression.isotropic(1), 4)
+        >>> best = preconditioned_optimum(LinearPopulation.isotropic(1), 4)
         >>> X, y = jnp.ones((4, 1)), jnp.ones(4)
         >>> answer = preconditioned_prediction(best.P, best.Q, X, y, jnp.ones(1))
         >>> round(float(answer), 6)

@@ -1,7 +1,7 @@
 """Risks of in-context predictors: exact, exact given the inputs, and by simulation.
 
 The risk of a predictor is E (prediction - label of the query)^2. It counts the noise of
-the query label unless ``query_noise=False``. Exact risks take a ``LinearRegression``
+the query label unless ``query_noise=False``. Exact risks take a ``LinearPopulation``
 for its population (H, beta*, Psi, sigma^2).
 
 Risks of several gradient steps do not count that noise: ``gradient_steps_optimum``,

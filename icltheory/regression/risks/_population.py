@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from icltheory._noted import check_count
 from icltheory._typing import Array, Int
 from icltheory.regression._linalg import einsum
-from icltheory.regression.tasks.linear import LinearRegression
+from icltheory.regression.population import LinearPopulation
 
 Count = int | Int[Array, ""]
 
@@ -21,7 +21,7 @@ class Population(NamedTuple):
     signal: Array
 
     @classmethod
-    def of(cls, task: LinearRegression) -> "Population":
+    def of(cls, task: LinearPopulation) -> "Population":
         """Computes the moments of a task."""
         H, mean = jnp.asarray(task.input_cov), jnp.asarray(task.task_mean)
         M = jnp.asarray(task.task_cov) + mean[:, None] * mean[None, :]

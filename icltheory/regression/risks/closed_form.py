@@ -8,15 +8,15 @@ from icltheory._calculators import calculator
 from icltheory._noted import check_values
 from icltheory._typing import Scalar
 from icltheory.regression._linalg import is_isotropic
+from icltheory.regression.population import LinearPopulation
 from icltheory.regression.risks._population import Count, Population, read_count
 from icltheory.regression.risks.linear_attention import linear_attention_risk
-from icltheory.regression.tasks.linear import LinearRegression
 
 __all__ = ["averaging_risk", "least_squares_risk", "zero_risk"]
 
 
 @calculator
-def zero_risk(task: LinearRegression, *, query_noise: bool = True) -> Scalar:
+def zero_risk(task: LinearPopulation, *, query_noise: bool = True) -> Scalar:
     r"""Risk of predicting 0, a scale for comparing other risks.
 
     .. math:: R = \mathrm{tr}(H M) + \sigma^2, \qquad M = \Psi + \beta^* \beta^{*\top}.
@@ -29,7 +29,7 @@ def zero_risk(task: LinearRegression, *, query_noise: bool = True) -> Scalar:
         The risk.
 
     Example:
-        >>> float(zero_risk(LinearRegression.isotropic(20, 0.25)))
+        >>> float(zero_risk(LinearPopulation.isotropic(20, 0.25)))
         20.25
 
     Source: Garg et al. (2022), Figure 2.
@@ -40,7 +40,7 @@ def zero_risk(task: LinearRegression, *, query_noise: bool = True) -> Scalar:
 
 @calculator
 def least_squares_risk(
-    task: LinearRegression, num_examples: Count, *, query_noise: bool = True
+    task: LinearPopulation, num_examples: Count, *, query_noise: bool = True
 ) -> Scalar:
     r"""Risk of minimum-norm least squares with isotropic Gaussian inputs, H = h I.
 
@@ -61,7 +61,7 @@ def least_squares_risk(
         The risk; infinite where the variance is.
 
     Example:
-        >>> task = LinearRegression.isotropic(20)
+        >>> task = LinearPopulation.isotropic(20)
         >>> [round(float(least_squares_risk(task, k)) / 20, 4) for k in (0, 5, 20)]
         [1.0, 0.75, 0.0]
 
@@ -86,7 +86,7 @@ def least_squares_risk(
 
 @calculator
 def averaging_risk(
-    task: LinearRegression, num_examples: Count, *, query_noise: bool = True
+    task: LinearPopulation, num_examples: Count, *, query_noise: bool = True
 ) -> Scalar:
     r"""Risk of averaging, w = X'y / k, for any Gaussian population.
 
@@ -106,7 +106,7 @@ def averaging_risk(
         The risk.
 
     Example:
-        >>> task = LinearRegression.isotropic(20)
+        >>> task = LinearPopulation.isotropic(20)
         >>> [round(float(averaging_risk(task, k)) / 20, 4) for k in (1, 10, 40)]
         [21.0, 2.1, 0.525]
 

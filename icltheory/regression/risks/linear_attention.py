@@ -11,9 +11,9 @@ from icltheory._checks import check_shape
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Scalar
 from icltheory.regression._linalg import Matrix, einsum, seen_eigenvalues
+from icltheory.regression.population import LinearPopulation
 from icltheory.regression.risks._moments import FourthMoment, label_moment
 from icltheory.regression.risks._population import Count, Population, read_count
-from icltheory.regression.tasks.linear import LinearRegression
 
 __all__ = [
     "LinearAttentionOptimum",
@@ -37,7 +37,7 @@ class LinearAttentionOptimum:
         A frozen pytree.
 
     Example:
-        >>> best = linear_attention_optimum(LinearRegression.isotropic(3), 4)
+        >>> best = linear_attention_optimum(LinearPopulation.isotropic(3), 4)
         >>> best.Gamma.round(4).tolist()
         [[0.5, 0.0, 0.0], [0.0, 0.5, 0.0], [0.0, 0.0, 0.5]]
 
@@ -50,7 +50,7 @@ class LinearAttentionOptimum:
 
 @calculator
 def linear_attention_risk(
-    task: LinearRegression,
+    task: LinearPopulation,
     num_examples: Count,
     Gamma: Matrix,
     *,
@@ -83,7 +83,7 @@ def linear_attention_risk(
         The risk.
 
     Example:
-        >>> task = LinearRegression.isotropic(5)
+        >>> task = LinearPopulation.isotropic(5)
         >>> Gamma = 20 / 26 * jnp.eye(5)
         >>> round(float(linear_attention_risk(task, 20, Gamma)), 4)
         1.1538
@@ -108,7 +108,7 @@ def linear_attention_risk(
 
 @calculator
 def linear_attention_optimum(
-    task: LinearRegression,
+    task: LinearPopulation,
     num_examples: Count,
     *,
     fourth_moment: FourthMoment = None,
@@ -142,7 +142,7 @@ def linear_attention_optimum(
         Gamma* and its risk.
 
     Example:
-        >>> task = LinearRegression.isotropic(20)
+        >>> task = LinearPopulation.isotropic(20)
         >>> curve = [linear_attention_optimum(task, k).risk / 20 for k in (10, 20, 40)]
         >>> [round(float(risk), 4) for risk in curve]
         [0.6774, 0.5122, 0.3443]
@@ -168,7 +168,7 @@ def linear_attention_optimum(
 
 @calculator
 def optimal_step_size(
-    task: LinearRegression, num_examples: Count, *, fourth_moment: FourthMoment = None
+    task: LinearPopulation, num_examples: Count, *, fourth_moment: FourthMoment = None
 ) -> Scalar:
     r"""Step size of least risk for one plain gradient step from zero.
 
@@ -193,13 +193,13 @@ def optimal_step_size(
         The step size.
 
     Example:
-        >>> round(float(optimal_step_size(LinearRegression.isotropic(3), 4)), 6)
+        >>> round(float(optimal_step_size(LinearPopulation.isotropic(3), 4)), 6)
         0.5
 
         Inputs of von Oswald et al., uniform on [-1/2, 1/2], with half the squared loss:
 
         >>> H, M, kurtosis = jnp.eye(10) / 12, jnp.eye(10), 9 / 5
-        >>> task = LinearRegression(H, jnp.zeros(10), M, 0.0)
+        >>> task = LinearPopulation(H, jnp.zeros(10), M, 0.0)
         >>> step = optimal_step_size(task, 10, fourth_moment=kurtosis)
         >>> Gamma = step * jnp.eye(10)
         >>> risk = linear_attention_risk(task, 10, Gamma, fourth_moment=kurtosis)

@@ -49,8 +49,8 @@ def monte_carlo_risk(
 
     Example:
         >>> import jax.numpy as jnp
-        >>> from icltheory.regression import predictors, tasks
-        >>> task = tasks.LinearRegression.isotropic(2)
+        >>> from icltheory.regression import LinearPopulation, predictors
+        >>> task = LinearPopulation.isotropic(2)
         >>> args = predictors.ols_prefixes, task, jax.random.key(0), 400
         >>> risk = monte_carlo_risk(*args, num_examples=3)
         >>> exact = jnp.array([2.0, 1.0, 0.0, 0.0])

@@ -16,6 +16,7 @@ from icltheory.regression._linalg import (
     is_zero,
     symmetric_root,
 )
+from icltheory.regression.population import LinearPopulation
 from icltheory.regression.predictors._inputs import one_or_batch
 from icltheory.regression.predictors._recursive import (
     least_squares_path,
@@ -23,7 +24,6 @@ from icltheory.regression.predictors._recursive import (
 )
 from icltheory.regression.predictors.least_squares import pseudoinverse
 from icltheory.regression.risks._population import Population
-from icltheory.regression.tasks.linear import LinearRegression
 from icltheory.statistics import Estimate
 
 __all__ = [
@@ -39,7 +39,7 @@ Rows = Float[ArrayLike, "... _N _d"]
 
 @calculator
 def ridge_risk_given(
-    task: LinearRegression, X: Rows, penalty: Number, *, query_noise: bool = True
+    task: LinearPopulation, X: Rows, penalty: Number, *, query_noise: bool = True
 ) -> Float[Array, "..."]:
     r"""Exact risk of ridge, or of least squares, given the example inputs.
 
@@ -60,7 +60,7 @@ def ridge_risk_given(
         The risk, () or (B,).
 
     Example:
-        >>> task = LinearRegression.isotropic(1, noise_var=1.0)
+        >>> task = LinearPopulation.isotropic(1, noise_var=1.0)
         >>> float(ridge_risk_given(task, jnp.ones((1, 1)), 1.0, query_noise=False))
         0.5
 
@@ -95,7 +95,7 @@ def ridge_risk_given(
 
 @calculator
 def bayes_risk_given(
-    task: LinearRegression, X: Rows, *, query_noise: bool = True
+    task: LinearPopulation, X: Rows, *, query_noise: bool = True
 ) -> Float[Array, "..."]:
     r"""Exact risk of the Bayes predictor given the example inputs (Lemma 6.1).
 
@@ -116,7 +116,7 @@ def bayes_risk_given(
     Example:
         >>> H = jnp.array([[2.0, 0.5], [0.5, 1.0]])
         >>> Psi = jnp.array([[1.0, 0.2], [0.2, 0.5]])
-        >>> task = LinearRegression(H, jnp.array([1.0, -2.0]), Psi, 0.25)
+        >>> task = LinearPopulation(H, jnp.array([1.0, -2.0]), Psi, 0.25)
         >>> X = jnp.array([[1.0, 0.0], [0.0, 1.0], [1.0, -1.0]])
         >>> round(float(bayes_risk_given(task, X)), 8)
         0.71535245
@@ -136,7 +136,7 @@ def bayes_risk_given(
 
 @calculator
 def bayes_risk_given_prefixes(
-    task: LinearRegression, X: Rows, *, query_noise: bool = True
+    task: LinearPopulation, X: Rows, *, query_noise: bool = True
 ) -> Float[Array, "... P"]:
     r"""Exact risk of the Bayes predictor after every prefix of the example inputs.
 
@@ -154,7 +154,7 @@ def bayes_risk_given_prefixes(
         The risks, (P,) or (B, P).
 
     Example:
-        >>> task = LinearRegression.isotropic(1, noise_var=1.0)
+        >>> task = LinearPopulation.isotropic(1, noise_var=1.0)
         >>> risks = bayes_risk_given_prefixes(task, jnp.ones((3, 1)), query_noise=False)
         >>> risks.round(6).tolist()
         [1.0, 0.5, 0.333333]
@@ -185,7 +185,7 @@ def bayes_risk_given_prefixes(
 
 @calculator
 def bayes_risk(
-    task: LinearRegression,
+    task: LinearPopulation,
     key: PRNGKey,
     num_prompts: int,
     *,
@@ -212,7 +212,7 @@ def bayes_risk(
 
     Example:
         >>> import jax
-        >>> task = LinearRegression.isotropic(1, noise_var=1.0)
+        >>> task = LinearPopulation.isotropic(1, noise_var=1.0)
         >>> risk = bayes_risk(task, jax.random.key(0), 2000, num_examples=1)
         >>> bool(abs(risk.mean[1] - 1.6557) < 5 * risk.standard_error[1])
         True
@@ -228,7 +228,7 @@ def bayes_risk(
 
 @calculator
 def ridge_risk(
-    task: LinearRegression,
+    task: LinearPopulation,
     key: PRNGKey,
     num_prompts: int,
     penalty: Number,
@@ -255,7 +255,7 @@ def ridge_risk(
 
     Example:
         >>> import jax
-        >>> task = LinearRegression.isotropic(3)
+        >>> task = LinearPopulation.isotropic(3)
         >>> float(ridge_risk(task, jax.random.key(0), 9, 0.0, num_examples=0).mean)
         3.0
 
@@ -267,7 +267,7 @@ def ridge_risk(
     return Estimate.of(ridge_risk_given(task, X, penalty, query_noise=query_noise))
 
 
-def _read_rows(X: Rows, task: LinearRegression) -> Array:
+def _read_rows(X: Rows, task: LinearPopulation) -> Array:
     shape = jnp.shape(X)
     if len(shape) not in (2, 3) or shape[-1] != task.dim:
         raise ValueError(

@@ -11,8 +11,8 @@ from icltheory._checks import check_positive_int
 from icltheory._precision import exact_products
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, PRNGKey
+from icltheory.regression.population import LinearPopulation
 from icltheory.regression.risks._population import Population
-from icltheory.regression.tasks.linear import LinearRegression
 from icltheory.statistics import Estimate
 
 __all__ = ["SampledGradientSteps", "sampled_gradient_steps"]
@@ -34,7 +34,7 @@ class SampledGradientSteps:
 
 @calculator(compiled=False)
 def sampled_gradient_steps(
-    task: LinearRegression,
+    task: LinearPopulation,
     key: PRNGKey,
     num_prompts: int,
     *,
@@ -71,8 +71,8 @@ def sampled_gradient_steps(
 
     Example:
         >>> import jax
-        >>> from icltheory.regression.tasks import LinearRegression
-        >>> task = LinearRegression.isotropic(5)
+        >>> from icltheory.regression.population import LinearPopulation
+        >>> task = LinearPopulation.isotropic(5)
         >>> key = jax.random.key(0)
         >>> best = sampled_gradient_steps(task, key, 8192, num_examples=20, steps=2)
         >>> low, high = best.risk.interval(0.999)
@@ -104,7 +104,7 @@ def sampled_gradient_steps(
 
 @jax.jit
 @exact_products
-def _spectra(task: LinearRegression, X: Array) -> tuple[Array, Array, Array]:
+def _spectra(task: LinearPopulation, X: Array) -> tuple[Array, Array, Array]:
     """Eigenvalues of S, and their weights in tr H f(S) M g(S) and the noise term."""
     H, M, noise_var, _ = Population.of(task)
     N = X.shape[1]

@@ -7,10 +7,10 @@ from icltheory._checks import check_shape
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Scalar
 from icltheory.regression._linalg import Matrix, einsum
+from icltheory.regression.population import LinearPopulation
 from icltheory.regression.rates._spectrum import read_length
 from icltheory.regression.risks._population import Count, Population
 from icltheory.regression.risks.linear_attention import linear_attention_optimum
-from icltheory.regression.tasks.linear import LinearRegression
 
 __all__ = [
     "OneStepOptimum",
@@ -35,7 +35,7 @@ class OneStepOptimum:
         A frozen pytree.
 
     Example:
-        >>> best = one_step_optimum(LinearRegression.isotropic(1), 4)
+        >>> best = one_step_optimum(LinearPopulation.isotropic(1), 4)
         >>> round(float(best.Gamma[0, 0]), 6), float(best.second_moment[0, 0])
         (0.666667, 1.5)
 
@@ -48,7 +48,7 @@ class OneStepOptimum:
 
 
 @calculator
-def one_step_optimum(problem: LinearRegression, num_examples: Count) -> OneStepOptimum:
+def one_step_optimum(problem: LinearPopulation, num_examples: Count) -> OneStepOptimum:
     r"""Optimum of f = <Gamma X'y / N, x> and its feature's distribution (Theorem 3.1).
 
     .. math:: \Gamma^*_N = \Bigl(\tfrac{\mathrm{tr}(H) + \sigma^2 / \psi^2}{N} I
@@ -67,7 +67,7 @@ def one_step_optimum(problem: LinearRegression, num_examples: Count) -> OneStepO
         Gamma*_N, Ht_N and the least risk.
 
     Example:
-        >>> best = one_step_optimum(LinearRegression.isotropic(5), 20)
+        >>> best = one_step_optimum(LinearPopulation.isotropic(5), 20)
         >>> round(float(best.risk), 4)
         1.1538
 
@@ -83,7 +83,7 @@ def one_step_optimum(problem: LinearRegression, num_examples: Count) -> OneStepO
 
 @calculator
 def one_step_excess(
-    problem: LinearRegression, num_examples: Count, Gamma: Matrix
+    problem: LinearPopulation, num_examples: Count, Gamma: Matrix
 ) -> Scalar:
     r"""Excess risk of a preconditioner of one gradient step (Theorem 3.1).
 
@@ -101,7 +101,7 @@ def one_step_excess(
         The excess.
 
     Example:
-        >>> problem = LinearRegression.isotropic(1)
+        >>> problem = LinearPopulation.isotropic(1)
         >>> round(float(one_step_excess(problem, 4, jnp.zeros((1, 1)))), 6)
         0.666667
 

@@ -9,9 +9,9 @@ from icltheory._noted import check_finite, check_nonnegative, check_values
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float, Scalar
 from icltheory.regression._linalg import Matrix, Number, einsum, is_isotropic
+from icltheory.regression.population import LinearPopulation
 from icltheory.regression.rates._spectrum import check_zero_mean, read_length
 from icltheory.regression.risks._population import Count, Population
-from icltheory.regression.tasks.linear import LinearRegression
 
 __all__ = ["TaskComplexity", "halving_steps", "task_complexity_bound"]
 
@@ -35,7 +35,7 @@ class TaskComplexity:
         A frozen pytree.
 
     Example:
-        >>> problem = LinearRegression.isotropic(2, 1.0)
+        >>> problem = LinearPopulation.isotropic(2, 1.0)
         >>> bool(task_complexity_bound(problem, 4, 64, 0.01).commutes)
         True
 
@@ -80,7 +80,7 @@ def halving_steps(num_tasks: int, initial_step: Number) -> Float[Array, "T"]:
 
 @calculator
 def task_complexity_bound(
-    problem: LinearRegression,
+    problem: LinearPopulation,
     num_examples: Count,
     num_tasks: int,
     initial_step: Number,
@@ -112,7 +112,7 @@ def task_complexity_bound(
         Both terms, and the conditions.
 
     Example:
-        >>> problem = LinearRegression.isotropic(2, 1.0)
+        >>> problem = LinearPopulation.isotropic(2, 1.0)
         >>> few, many = (task_complexity_bound(problem, 4, T, 0.05) for T in (64, 4096))
         >>> bool(many.total < few.total)
         True
@@ -156,7 +156,7 @@ def _read_start(Gamma_0: Matrix, H: Array) -> Array:
     return jnp.asarray(Gamma_0, H.dtype)
 
 
-def _check_prior(problem: LinearRegression) -> None:
+def _check_prior(problem: LinearPopulation) -> None:
     check_zero_mean(problem)
     check_values(
         "problem",

@@ -7,9 +7,9 @@ from icltheory._noted import check_count
 from icltheory._pytree import pytree
 from icltheory._typing import Scalar
 from icltheory.regression.ltb import minimal_risk
+from icltheory.regression.population import LinearPopulation
 from icltheory.regression.rates._spectrum import Spectrum, over, read_length, share
 from icltheory.regression.risks._population import Count
-from icltheory.regression.tasks.linear import LinearRegression
 
 __all__ = ["LengthTransfer", "length_transfer"]
 
@@ -32,7 +32,7 @@ class LengthTransfer:
         A frozen pytree.
 
     Example:
-        >>> float(length_transfer(LinearRegression.isotropic(3, 0.5), 4, 4).excess)
+        >>> float(length_transfer(LinearPopulation.isotropic(3, 0.5), 4, 4).excess)
         0.0
 
     Source: Wu, Zou, Chen, Braverman, Gu and Bartlett (2024), Section 5.
@@ -47,7 +47,7 @@ class LengthTransfer:
 
 @calculator
 def length_transfer(
-    problem: LinearRegression, train_length: Count, test_length: Count
+    problem: LinearPopulation, train_length: Count, test_length: Count
 ) -> LengthTransfer:
     r"""Risk with M examples of the optimum for N, exactly and up to constants.
 
@@ -75,7 +75,7 @@ def length_transfer(
         The risk, the least risk at M, their difference, and the rate.
 
     Example:
-        >>> moved = length_transfer(LinearRegression.isotropic(5), 20, 40)
+        >>> moved = length_transfer(LinearPopulation.isotropic(5), 20, 40)
         >>> round(float(moved.risk), 4), round(float(moved.minimal_risk), 4)
         (0.7101, 0.6522)
 

@@ -1,5 +1,0 @@
-"""Old names."""
-
-from icltheory.regression.sources import DecisionTree
-
-__all__ = ["DecisionTree"]

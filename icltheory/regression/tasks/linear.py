@@ -1,5 +1,0 @@
-"""Old names."""
-
-from icltheory.regression.population import LinearPopulation as LinearRegression
-
-__all__ = ["LinearRegression"]

@@ -1,5 +1,0 @@
-"""Old names."""
-
-from icltheory.regression.sources import ReluNetwork
-
-__all__ = ["ReluNetwork"]

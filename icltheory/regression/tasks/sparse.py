@@ -1,5 +1,0 @@
-"""Old names."""
-
-from icltheory.regression.sources import SparseLinearRegression
-
-__all__ = ["SparseLinearRegression"]
