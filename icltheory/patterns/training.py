@@ -128,7 +128,9 @@ def train(
         check_positive("step_size", step_size)
         step_size = jnp.asarray(step_size, task.dtype)
     sizes = (num_steps, record_every, batch_size, num_examples)
-    path = _train(model, rule, sizes, task, params, key, step_size, relevant_fraction)
+    given = task, params, key, step_size, relevant_fraction
+    with jax.numpy_dtype_promotion("standard"):
+        path = _train(model, rule, sizes, *given)
     check_values(
         "losses",
         path.losses,

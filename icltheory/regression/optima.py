@@ -27,6 +27,7 @@ class LinearStep(LinearInLabels):
         Gamma: The matrix, ``(d, d)``; it need not be symmetric.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> from icltheory.regression import measures
         >>> population = LinearPopulation.isotropic(5)
         >>> step = LinearStep(20 / 26 * jnp.eye(5))
@@ -88,6 +89,7 @@ def optimum(
             the other half give the risk.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> H = jnp.diag(jnp.array([1.5, 1.0, 0.7, 0.4]))
         >>> population = LinearPopulation(H, jnp.zeros(4), jnp.eye(4), 0.25)
         >>> best = optimum(LinearStep, population, 6)

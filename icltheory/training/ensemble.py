@@ -67,7 +67,8 @@ class Member(NamedTuple):
                     f"got {type(task).__name__}"
                 )
             noise = {"noise_var": own.pop("noise_var")}
-            task = dataclasses.replace(task, **noise)  # pyrefly: ignore
+            change = getattr(task, "with_", None)  # a population finds its roots anew
+            task = change(**noise) if change else dataclasses.replace(task, **noise)
         return task, dataclasses.replace(optimizer, **own)
 
 

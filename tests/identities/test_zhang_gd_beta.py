@@ -118,7 +118,7 @@ def test_simulation_agrees_at_d_5_and_12_examples(measured):
 
     @jax.jit
     def squared_errors(key):
-        prompt = problem.sample(key, num_examples=12, batch_size=50_000)
+        prompt = problem.sample(key, num_examples=12, num_prompts=50_000)
         predicted = model.predict(prompt.X, prompt.y, prompt.x_query)
         return (predicted - prompt.y_query) ** 2, model.risk(problem, 12)
 
