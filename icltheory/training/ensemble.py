@@ -68,7 +68,8 @@ class Member(NamedTuple):
                 )
             noise = {"noise_var": own.pop("noise_var")}
             change = getattr(task, "with_", None)  # a population finds its roots anew
-            task = change(**noise) if change else dataclasses.replace(task, **noise)
+            change = change or functools.partial(dataclasses.replace, task)  # type: ignore
+            task = change(**noise)
         return task, dataclasses.replace(optimizer, **own)
 
 

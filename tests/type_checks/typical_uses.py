@@ -3,10 +3,18 @@
 import jax
 import jax.numpy as jnp
 
-from icltheory import bounds, linalg, noise, pruning, statistics, trajectory
+from icltheory import (
+    bounds,
+    linalg,
+    noise,
+    pruning,
+    regression,
+    statistics,
+    trajectory,
+)
 from icltheory.attention import LinearAttentionStack, linear_attention
 from icltheory.layered import LayeredStack
-from icltheory.regression import LinearPopulation, ltb, predictors, risks
+from icltheory.regression import LinearPopulation, ltb
 
 key = jax.random.key(0)
 W_V, W_K, W_Q = jax.random.normal(key, (3, 2, 4, 4)) / 3
@@ -32,10 +40,11 @@ prompt = task.sample(key, 20, 64)
 best, risk = ltb.optimal_gd_beta(task, 20)
 print(best.Gamma.shape, float(risk))
 # 6. A predictor at every prefix
-errors = (predictors.ridge_prefixes(prompt.X, prompt.y, penalty=0.25) - prompt.y) ** 2
+answers = jax.vmap(regression.Ridge(0.25).predict_prefixes)(prompt.X, prompt.y)
+errors = (answers - prompt.y) ** 2
 print(errors.mean(axis=0))
 # 7. A simulated risk with its interval
-estimate = risks.monte_carlo_risk(predictors.ols_prefixes, task, key, 256)
+estimate = regression.estimate_risk(regression.Bayes(task), task, range(9), key=key)
 print(estimate.mean[-1], estimate.standard_error[-1])
 # 8. Clipping a matrix and what it removes
 clipped = pruning.clip(W_V[0], rate=0.5, rule="floor")
