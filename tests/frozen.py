@@ -48,7 +48,8 @@ def plain(value: Any) -> Any:
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, tuple | list):
         return [plain(one) for one in value]
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+    text = re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+    return re.sub(r"/tmp/tmp\w+", "FOLDER", text)
 
 
 def examples() -> Iterator[tuple[str, Any]]:
@@ -128,10 +129,14 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     frozen, differ = json.loads(flags.file.read_text()), 0
     for kind, own in frozen.items():
-        for name in sorted(own.keys() - found[kind].keys()):
-            print(f"gone: {kind} {name}")
-        for name in sorted(own.keys() & found[kind].keys()):
-            for at in differences(own[name], found[kind][name]):
+        # What moved to another module has its last name still.
+        last = {name.rpartition(".")[2]: name for name in found[kind]}
+        for name in sorted(own):
+            now = name if name in found[kind] else last.get(name.rpartition(".")[2])
+            if now is None:
+                print(f"gone: {kind} {name}")
+                continue
+            for at in differences(own[name], found[kind][now]):
                 differ += 1
                 print(f"{kind} {name}{at}")
     print(f"{differ} differ")
