@@ -19,6 +19,7 @@ import math
 import pkgutil
 import re
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [plain(one) for one in value]
     text = re.sub(r" at 0x[0-9a-f]+", "", repr(value))
-    return re.sub(r"/tmp/tmp\w+", "FOLDER", text)
+    folder = re.escape(tempfile.gettempdir())
+    return re.sub(rf"{folder}/tmp\w+", "FOLDER", text)
 
 
 def examples() -> Iterator[tuple[str, Any]]:

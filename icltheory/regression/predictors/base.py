@@ -1,5 +1,6 @@
 """What a predictor is: a value that maps labelled examples and a query to an answer."""
 
+import abc
 from collections.abc import Callable
 from typing import Any
 
@@ -56,9 +57,9 @@ class Predictor(Record):
                 ": use estimate_risk(predictor, source, num_examples, key=...)"
             )
 
+    @abc.abstractmethod
     def answer(self, X: Array, y: Array, x_query: Array) -> Array:
         """Answers one query; arrays of one floating dtype, N may be 0."""
-        raise NotImplementedError(f"{type(self).__name__} has no method answer")
 
     def answers(self, X: Array, y: Array, X_query: Array) -> Array:
         """Answers of all prefixes, one prefix after the other."""
@@ -69,9 +70,9 @@ class Predictor(Record):
 class LinearPredictor(Predictor):
     """A predictor whose answer is linear in the query: it finds a weight vector."""
 
+    @abc.abstractmethod
     def weights(self, X: Array, y: Array) -> Array:
         """The weight, ``(d,)``."""
-        raise NotImplementedError(f"{type(self).__name__} has no method weights")
 
     def prefix_weights(self, X: Array, y: Array) -> Array:
         """Weights of all prefixes, ``(P, d)``."""

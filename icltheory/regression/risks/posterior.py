@@ -1,6 +1,5 @@
 """Exact risks of ridge and Bayes given the inputs, and their averages over inputs."""
 
-import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Float
@@ -8,22 +7,11 @@ from jaxtyping import Float
 from icltheory._calculators import calculator
 from icltheory._checks import check_nonnegative_int, check_positive_int
 from icltheory._noted import check_scalar
-from icltheory._precision import finite_or_nan
 from icltheory._typing import Array, PRNGKey
-from icltheory.regression._linalg import (
-    Number,
-    einsum,
-    is_zero,
-    symmetric_root,
-)
+from icltheory.regression._linalg import Number
 from icltheory.regression.population import LinearPopulation
+from icltheory.regression.predictors import Bayes, Ridge
 from icltheory.regression.predictors._inputs import one_or_batch
-from icltheory.regression.predictors._recursive import (
-    least_squares_path,
-    posterior_path,
-)
-from icltheory.regression.predictors.least_squares import pseudoinverse
-from icltheory.regression.risks._population import Population
 from icltheory.statistics import Estimate
 
 __all__ = [
@@ -67,30 +55,9 @@ def ridge_risk_given(
     Source: Hastie et al. (2022), Lemma 1.
     """
     check_scalar("penalty", penalty)
-    H, M, noise_var, _ = Population.of(task)
-    amount = jnp.asarray(penalty, H.dtype)
-
-    def without_penalty(X):
-        inverse = pseudoinverse(X)
-        lost = jnp.eye(len(H), dtype=H.dtype) - einsum("dn,ne->de", inverse, X)
-        bias = einsum("ij,jk,kl,il->", H, lost, M, lost)
-        variance = noise_var * einsum("ij,jn,in->", H, inverse, inverse)
-        return bias + variance + query_noise * noise_var
-
-    def core(X):
-        s, V = _spectrum(X)
-        square = s**2 + amount
-        seen = square > 0
-        shrink = jnp.where(seen, amount / jnp.where(seen, square, 1), 1)
-        gain = jnp.where(seen, s / jnp.where(seen, square, 1), 0)
-        H_V = einsum("ji,jk,kl->il", V, H, V)
-        M_V = einsum("ji,jk,kl->il", V, M, V)
-        bias = einsum("ij,j,ji,i->", H_V, shrink, M_V, shrink)
-        variance = noise_var * jnp.sum(jnp.diagonal(H_V) * gain**2)
-        return bias + variance + query_noise * noise_var
-
-    core = without_penalty if is_zero(penalty) else core
-    return one_or_batch(core, _read_rows(X, task))
+    rule = Ridge(penalty)
+    risks = one_or_batch(lambda X: rule.risk_given(task, X), _read_rows(X, task))
+    return risks + query_noise * task.noise_var
 
 
 @calculator
@@ -123,15 +90,8 @@ def bayes_risk_given(
 
     Source: Zhang, Wu and Bartlett (2024), Lemma 6.1.
     """
-    H, _, noise_var, _ = Population.of(task)
-    root = symmetric_root(jnp.asarray(task.task_cov))
-    whitened = einsum("ij,jk,kl->il", root, H, root)
-
-    def core(X):
-        left = _unexplained(einsum("nd,de->ne", X, root), noise_var)
-        return jnp.sum(left * whitened) + query_noise * noise_var
-
-    return one_or_batch(core, _read_rows(X, task))
+    risks = one_or_batch(Bayes(task).posterior_risk, _read_rows(X, task))
+    return risks + query_noise * task.noise_var
 
 
 @calculator
@@ -161,26 +121,8 @@ def bayes_risk_given_prefixes(
 
     Source: Zhang, Wu and Bartlett (2024), Lemma 6.1.
     """
-    H, _, noise_var, _ = Population.of(task)
-    root = symmetric_root(jnp.asarray(task.task_cov))
-    zeros = jnp.zeros(task.dim, H.dtype)
-
-    exact = is_zero(noise_var)
-
-    def spread(_, S):
-        return einsum("ji,jk,ki->", S, H, S)
-
-    def unseen(_, basis):
-        free = root - einsum("ij,kj,kl->il", root, basis, basis)
-        return einsum("ji,jk,ki->", free, H, free)
-
-    def core(X):
-        y = jnp.zeros_like(X[:, 0])
-        if exact:
-            return least_squares_path(einsum("nd,de->ne", X, root), y, unseen)
-        return posterior_path(X, y, zeros, root, noise_var, spread)
-
-    return one_or_batch(core, _read_rows(X, task)) + query_noise * noise_var
+    risks = one_or_batch(Bayes(task).posterior_risks, _read_rows(X, task))
+    return risks + query_noise * task.noise_var
 
 
 @calculator
@@ -274,40 +216,3 @@ def _read_rows(X: Rows, task: LinearPopulation) -> Array:
             f"X: expected shape (N, {task.dim}) or (B, N, {task.dim}), got {shape}"
         )
     return jnp.asarray(X, task.dtype)
-
-
-@jax.custom_jvp
-def _unexplained(A: Array, noise_var: Array) -> Array:
-    """Matrix noise (A'A + noise I)^{-1}, or its limit I - A^+ A without noise."""
-    return _shrinkage(A, noise_var)[0]
-
-
-@_unexplained.defjvp
-def _unexplained_jvp(primals, tangents):
-    (A, _), (dA, dnoise) = primals, tangents
-    left, gain = _shrinkage(*primals)
-    fit = einsum("nd,de->ne", A, gain)
-    turned = einsum("ij,nj,nk->ik", left, dA, fit)
-    return left, einsum("ni,nj->ij", fit, fit) * dnoise - turned - turned.T
-
-
-def _shrinkage(A: Array, noise_var: Array) -> tuple[Array, Array]:
-    """Matrix noise (A'A + noise I)^{-1} and the inverse, 0 where there is none."""
-    s, V = _spectrum(A)
-    square = s**2 + noise_var
-    seen = square > 0
-    safe = jnp.where(seen, square, 1)
-    left, gain = jnp.where(seen, noise_var / safe, 1), jnp.where(seen, 1 / safe, 0)
-    return einsum("ij,j,kj->ik", V, left, V), einsum("ij,j,kj->ik", V, gain, V)
-
-
-def _spectrum(X: Array) -> tuple[Array, Array]:
-    """Roots of the d eigenvalues of X'X, tiny ones set to 0, and eigenvectors."""
-    dim = X.shape[1]
-    if not X.size:
-        return jnp.zeros(dim, X.dtype), jnp.eye(dim, dtype=X.dtype)
-    if X.shape[0] > dim:  # d rows suffice for X'X
-        X = jnp.linalg.qr(X, mode="r")
-    _, s, Vt = jnp.linalg.svd(finite_or_nan(X), full_matrices=True)
-    s = jnp.where(s > max(X.shape) * jnp.finfo(X.dtype).eps * s[0], s, 0)
-    return jnp.pad(s, (0, dim - s.shape[0])), Vt.T
