@@ -23,6 +23,7 @@ from icltheory.regression import (
     shifts,
 )
 from icltheory.regression.measures import estimate_risk, risk, squared_errors
+from icltheory.regression.one_layer import CorrelatedTasks, FeatureMoments, OneLayer
 from icltheory.regression.optima import LinearStep, Optimum, optimum
 from icltheory.regression.pools import PromptPool, TaskPool
 from icltheory.regression.population import LinearPopulation
@@ -53,8 +54,10 @@ from icltheory.regression.sources import (
 __all__ = [
     "Averaging",
     "Bayes",
+    "CorrelatedTasks",
     "DecisionTree",
     "DiscreteMMSE",
+    "FeatureMoments",
     "Lasso",
     "LeastSquares",
     "LinearClassification",
@@ -63,6 +66,7 @@ __all__ = [
     "NearestNeighbors",
     "Newton",
     "NoClosedForm",
+    "OneLayer",
     "Optimum",
     "Predictor",
     "PrefixPrompt",

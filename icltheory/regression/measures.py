@@ -25,7 +25,7 @@ from icltheory.statistics import Estimate
 __all__ = ["NoClosedForm", "estimate_risk", "risk", "squared_errors"]
 
 
-def risk(predictor: Any, population: LinearPopulation, num_examples: Any) -> Scalar:
+def risk(predictor: Any, population: Any, num_examples: Any) -> Scalar:
     r"""Exact risk of a predictor, :math:`E\,(\hat y - y)^2` with the query's noise.
 
     It is known for a linear step, LSA, LTB and their effective parameters, for the zero

@@ -137,8 +137,8 @@ class NoisyLinear(Source):
         return inner_products(w, X)
 
     def label(
-        self, key: PRNGKey, w: Float[Array, "B d"], X: Float[Array, "B P d"]
-    ) -> tuple[Float[Array, "B P"], Float[Array, "B d"]]:
+        self, key: PRNGKey, w: Any, X: Float[Array, "B P d"]
+    ) -> tuple[Float[Array, "B P"], Any]:
         """<w, x> plus noise, also drawn for 0 so that streams stay comparable."""
         y = self.evaluate(w, X)
         std = jnp.sqrt(jnp.asarray(self.noise_var, y.dtype))

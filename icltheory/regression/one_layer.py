@@ -1,0 +1,457 @@
+r"""One layer is regression on features of the prompt: its theory from three moments.
+
+A layer of linear attention, gated, weighted or with features of its own, answers
+:math:`f = \langle \Gamma, \phi\rangle` with :math:`\phi = \sum_i \omega_i\,
+\varphi(x_i, y_i, x)`. Its risk is a quadratic function of Gamma, so that the optimum,
+the excess, the flow and the cost of finite pretraining follow from :math:`A = E
+\phi\phi^\top, b = E \phi y, c = E y^2`. An architecture is added by writing
+:math:`\varphi`.
+"""
+
+import functools
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.polynomial.hermite_e import hermegauss
+
+from icltheory._checks import check_shape, checked, covariance, finite, is_tracer, real
+from icltheory._core import Record, calculator
+from icltheory._typing import Array, Float, PRNGKey, Scalar
+from icltheory.regression._linalg import as_floats, einsum, seen_eigenvalues
+from icltheory.regression.population import LinearPopulation
+from icltheory.regression.predictors.base import NoClosedForm, Predictor
+from icltheory.regression.sources import NoisyLinear
+from icltheory.statistics import Estimate
+
+__all__ = ["CorrelatedTasks", "FeatureMoments", "OneLayer"]
+
+
+class CorrelatedTasks(NoisyLinear):
+    r"""Examples with tasks of their own: drift, repeated or contradicting examples.
+
+    .. math:: y_i = \langle w_i, x_i\rangle + \epsilon_i, \qquad
+        w_i = \beta^* + \Psi^{1/2} z_i, \qquad E z_i z_j^\top = R_{ij} I .
+
+    Args:
+        population: The inputs, prior and noise of one example.
+        correlation: R of the N examples and the query, which is last,
+            ``(N + 1, N + 1)``.
+
+    Example:
+        >>> age = jnp.abs(jnp.subtract.outer(jnp.arange(4), jnp.arange(4)))
+        >>> drift = CorrelatedTasks(LinearPopulation.isotropic(2), 0.9**age)
+        >>> drift.sample(jax.random.key(0), 3, 5).y.shape
+        (5, 3)
+
+    Source: Li, Tarzanagh, Rawat, Fazel and Oymak (2025).
+    """
+
+    population: LinearPopulation
+    correlation: Any
+
+    def __post_init__(self):
+        (R,) = as_floats(real("correlation", self.correlation))
+        check_shape("correlation", R, ("n", "n"))
+        R = checked("correlation", R, covariance)
+        self.correlation = R.astype(self.population.dtype)
+
+    @property
+    def dim(self) -> int:
+        """Input dimension d."""
+        return self.population.dim
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Dtype of the samples."""
+        return self.population.dtype
+
+    @property
+    def noise_var(self) -> Scalar:
+        """Noise variance sigma^2."""
+        return self.population.noise_var
+
+    def sample_inputs(
+        self, key: PRNGKey, num_points: int, num_prompts: int
+    ) -> Float[Array, "B P d"]:
+        """Draws inputs from N(0, H); a prompt has N + 1 of them."""
+        if num_points != len(self.correlation):
+            got, wanted = num_points - 1, len(self.correlation) - 1
+            raise ValueError(f"num_examples: expected {wanted}, got {got}")
+        return self.population.sample_inputs(key, num_points, num_prompts)
+
+    def sample_parameters(
+        self, key: PRNGKey, num_prompts: int, *, active_dims: Any = None
+    ) -> Float[Array, "B P d"]:
+        """Draws the weights of all points; ``active_dims`` is ignored."""
+        shape = (num_prompts, len(self.correlation), self.dim)
+        z = jax.random.normal(key, shape, self.dtype)
+        z = einsum("ij,bjd->bid", _root(self.correlation), z)
+        return self.population.task_mean[None, None] + einsum(
+            "bid,de->bie", z, _matrix(self.population.task_root)
+        )
+
+    def evaluate(
+        self, w: Float[Array, "B P d"], X: Float[Array, "B P d"]
+    ) -> Float[Array, "B P"]:
+        """<w_i, x_i>, without noise."""
+        return jnp.sum(w * X, axis=-1)
+
+
+class FeatureMoments(Record):
+    r"""Moments of a layer's features, from which its theory follows.
+
+    .. math:: R(\Gamma) = c - 2 \langle \Gamma, b\rangle + \langle \Gamma, A
+        \Gamma\rangle, \qquad A = E \phi\phi^\top, \quad b = E \phi y, \quad c = E y^2 .
+
+    Args:
+        A: ``(p, p)``, of the flattened features.
+        b: Of the features' shape, as Gamma is.
+        c: The risk of the answer 0.
+
+    Example:
+        >>> moments = FeatureMoments(jnp.eye(2), jnp.array([1.0, 0.5]), 2.0)
+        >>> moments.optimum().tolist(), float(moments.risk(moments.optimum()))
+        ([1.0, 0.5], 0.75)
+        >>> moments.flow(jnp.zeros(2), jnp.array([0.0, 30.0])).tolist()
+        [[0.0, 0.0], [1.0, 0.5]]
+
+    Source: Ahn et al. (2023); Wu et al. (2024), Theorem 3.1.
+    """
+
+    A: Any
+    b: Any
+    c: Any
+
+    def risk(self, Gamma: Any) -> Scalar:
+        """The risk, with the noise of the query if c has it."""
+        G, b = jnp.ravel(Gamma), jnp.ravel(self.b)
+        return self.c - 2 * jnp.sum(G * b) + _square(self.A, G)
+
+    def optimum(self) -> Array:
+        """A^+ b, the least minimiser."""
+        values, V = seen_eigenvalues(self.A)
+        inverses = jnp.where(values > 0, 1 / jnp.where(values > 0, values, 1), 0)
+        G = einsum("ij,j,kj,k->i", V, inverses, V, jnp.ravel(self.b))
+        return jnp.reshape(G, jnp.shape(self.b))
+
+    def excess(self, Gamma: Any) -> Scalar:
+        """Risk above the optimum's, without cancellation."""
+        return _square(self.A, jnp.ravel(Gamma - self.optimum()))
+
+    def flow(self, Gamma: Any, times: Any) -> Float[Array, "T ..."]:
+        r"""Gradient flow from Gamma: :math:`\Gamma^* + e^{-2At}(\Gamma - \Gamma^*)`."""
+        best = self.optimum()
+        values, V = seen_eigenvalues(self.A)
+        away = einsum("ji,j->i", V, jnp.ravel(jnp.asarray(Gamma) - best))
+        decay = jnp.exp(-2 * jnp.outer(jnp.asarray(times), values))
+        moved = einsum("ij,tj,j->ti", V, decay, away)
+        return best[None] + jnp.reshape(moved, (-1, *jnp.shape(self.b)))
+
+
+class OneLayer(Predictor):
+    r"""A layer that is linear in its weights: regression on features of the prompt.
+
+    .. math:: f = \Bigl\langle \Gamma, \sum_i \omega_i\, \varphi(x_i, y_i, x)
+        \Bigr\rangle .
+
+    Where phi is a polynomial its moments are exact, at any number of examples: the
+    products of features of one and of two examples are averaged over their Gaussian
+    variables by a rule that is exact to their degree. Other features are sampled.
+
+    Args:
+        phi: Features of one example, ``phi(x, y, x_query)``, an array of any shape.
+        Gamma: Weights, of the features' shape; ``None`` for the family of all.
+        degree: Of the polynomial phi, the larger of that in (x, y) and that in
+            (y, x_query); ``None`` if phi is none. The cost grows as d^(2 degree).
+        weights: omega of the N examples; 1 / N each if ``None``.
+
+    Example:
+        One layer of linear attention, and beside it the square of the label as LSA has:
+
+        >>> step = OneLayer(lambda x, y, x_query: y * jnp.outer(x_query, x), degree=2)
+        >>> H = jnp.diag(jnp.array([1.5, 1.0, 0.7, 0.4]))
+        >>> population = LinearPopulation(H, jnp.zeros(4), jnp.eye(4), 0.25)
+        >>> moments = step.moments(population, 6)
+        >>> best = moments.optimum()
+        >>> print(*(f"{g:.4f}" for g in jnp.diag(best)), f"{moments.risk(best):.4f}")
+        0.4181 0.5530 0.6857 0.9023 1.8759
+
+        The best weights of ten examples whose task drifts:
+
+        >>> age = jnp.abs(jnp.subtract.outer(jnp.arange(11), jnp.arange(11)))
+        >>> drift = CorrelatedTasks(LinearPopulation.isotropic(2, 0.25), 0.9**age)
+        >>> layer = OneLayer(step.phi, jnp.eye(2), degree=2)
+        >>> best = layer.weight_moments(drift).optimum()
+        >>> bool(best[9] > 2 * best[0])
+        True
+
+    Source: Ahn et al. (2023); Li, Tarzanagh, Rawat, Fazel and Oymak (2025).
+    """
+
+    phi: Callable = eqx.field(static=True)
+    Gamma: Any = None
+    degree: int | None = eqx.field(static=True, default=None)
+    weights: Any = None
+
+    def __post_init__(self):
+        for name in ("Gamma", "weights"):
+            if getattr(self, name) is not None:
+                (value,) = as_floats(real(name, getattr(self, name)))
+                setattr(self, name, checked(name, value, finite))
+
+    def features(self, X: Array, y: Array, x_query: Array) -> Array:
+        """The sum over examples, of the shape of Gamma."""
+        found = jax.vmap(self.phi, (0, 0, None))(X, y, x_query)
+        omega = 1 / max(len(y), 1) if self.weights is None else self.weights
+        return jnp.tensordot(jnp.broadcast_to(omega, y.shape).astype(y.dtype), found, 1)
+
+    def answer(self, X: Array, y: Array, x_query: Array) -> Array:
+        """<Gamma, features>."""
+        found = self.features(X, y, x_query)
+        return jnp.sum(jnp.asarray(self.Gamma, found.dtype) * found)
+
+    def moments(
+        self,
+        source: Any,
+        num_examples: Any = None,
+        *,
+        key: PRNGKey | None = None,
+        num_prompts: int = 65536,
+    ) -> FeatureMoments:
+        """A, b and c of the features; sampled where a key is given.
+
+        ``num_examples`` may be traced for a population and equal weights; it is not
+        needed for :class:`CorrelatedTasks`.
+        """
+        length = _length(source, num_examples, self.weights)
+        if key is not None:
+            return _sampled(self, source, key, length, num_prompts)
+        self.check_exact(source, length)
+        same, pairs, targets, label = _pair_moments(source, self.phi, self.degree)
+        if self.weights is None and len(targets) == 1:
+            N = jnp.asarray(length, source.dtype)
+            some = jnp.where(N > 0, 1 / jnp.maximum(N, 1), 0)
+            A = some * same[0] + jnp.where(N > 0, 1 - some, 0) * pairs[0, 0]
+            return FeatureMoments(A, jnp.where(N > 0, targets[0], 0), label)
+        equal = jnp.full(length, 1 / max(length, 1), source.dtype)
+        omega = equal if self.weights is None else self.weights.astype(source.dtype)
+        both = jnp.outer(omega, omega) - jnp.diag(omega**2)
+        shape = (length, length, *pairs.shape[2:])
+        A = einsum("ij,ijpq->pq", both, jnp.broadcast_to(pairs, shape))
+        own = jnp.broadcast_to(same, shape[1:])
+        target = jnp.broadcast_to(targets, (length, *targets.shape[1:]))
+        A = A + einsum("i,ipq->pq", omega**2, own)
+        return FeatureMoments(A, jnp.tensordot(omega, target, 1), label)
+
+    def weight_moments(self, source: Any, num_examples: Any = None) -> FeatureMoments:
+        """The moments for the weights omega of the examples, Gamma as it is."""
+        length = _length(source, num_examples, None)
+        self.check_exact(source, length)
+        same, pairs, targets, label = _pair_moments(source, self.phi, self.degree)
+        G = jnp.ravel(jnp.asarray(self.Gamma, source.dtype))
+        own = jnp.broadcast_to(einsum("p,ipq,q->i", G, same, G), (length,))
+        both = einsum("p,ijpq,q->ij", G, pairs, G)
+        eye = jnp.eye(length, dtype=both.dtype)
+        A = jnp.broadcast_to(both, (length, length)) * (1 - eye) + jnp.diag(own)
+        b = einsum("ip,p->i", jnp.reshape(targets, (len(targets), -1)), G)
+        return FeatureMoments(A, jnp.broadcast_to(b, (length,)), label)
+
+    def pretraining_cost(
+        self,
+        source: Any,
+        num_examples: Any = None,
+        *,
+        key: PRNGKey,
+        num_prompts: int = 65536,
+    ) -> Estimate:
+        r"""How much T pretraining prompts cost: C in :math:`R_T = R^* + C / T`.
+
+        .. math:: C = \mathrm{tr}(A^{-1} B) = E\, e^2\, \phi^\top A^{-1} \phi, \qquad
+            B = E\, e^2 \phi\phi^\top, \quad e = y - \langle \Gamma^*, \phi\rangle,
+
+        for the least squares fit of Gamma to T prompts, to first order in 1 / T. The
+        mean is over sampled prompts.
+        """
+        moments = self.moments(source, num_examples)
+        length = _length(source, num_examples, self.weights)
+        return Estimate.of(_costs(self, source, moments, key, length, num_prompts))
+
+    def check_exact(self, population: Any, num_examples: Any) -> None:
+        """Raises :class:`NoClosedForm` where the moments are not known."""
+        known = isinstance(population, LinearPopulation | CorrelatedTasks)
+        if self.degree is None or not known:
+            raise NoClosedForm(
+                "predictor: expected features of a degree on a linear population, "
+                f"got degree {self.degree} on {type(population).__name__}"
+            )
+        _length(population, num_examples, self.weights)
+
+    def exact_risk(self, population: Any, k: Array) -> Array:
+        """C - 2 <Gamma, b> + <Gamma, A Gamma>, without the query's noise."""
+        found = self.moments(population, k).risk(self.Gamma)
+        return found - population.noise_var
+
+
+def gaussian_mean(f: Callable, dim: int, degree: int, dtype: Any) -> Array:
+    """E f(z) for z ~ N(0, I), exact for a polynomial of at most this degree."""
+    points, weights = (jnp.asarray(a, dtype) for a in _sparse_grid(dim, degree))
+    return jnp.tensordot(weights, jax.vmap(f)(points), 1)
+
+
+@functools.cache
+def _sparse_grid(dim: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
+    """Points and weights of Smolyak's rule on Gauss-Hermite rules, exact to a degree.
+
+    Weights have both signs. At most degree / 2 coordinates of a point are not 0.
+    """
+    top, found = degree // 2, {}
+    rules = [hermegauss(n + 1) for n in range(top + 1)]
+    for level in range(max(top - dim + 1, 0), top + 1):
+        sign = (-1) ** (top - level) * math.comb(dim - 1, top - level)
+        for chosen in itertools.combinations_with_replacement(range(dim), level):
+            axes = sorted(set(chosen))
+            parts = [rules[chosen.count(axis)] for axis in axes]
+            for picks in itertools.product(*(range(len(p[0])) for p in parts)):
+                at = [(a, p[0][k]) for a, p, k in zip(axes, parts, picks, strict=True)]
+                where = tuple((a, round(z, 12)) for a, z in at if abs(z) > 1e-9)
+                weight = math.prod(p[1][k] for p, k in zip(parts, picks, strict=True))
+                weight *= sign / math.sqrt(2 * math.pi) ** len(parts)
+                found[where] = found.get(where, 0.0) + weight
+    points = np.zeros((len(found), dim))
+    for row, where in enumerate(found):
+        for axis, value in where:
+            points[row, axis] = value
+    return points, np.array(list(found.values()))
+
+
+def _pair_moments(source, phi, degree):
+    """Means of phi phi' in one example and in two, of phi y, and of y^2.
+
+    ``(n, p, p)``, ``(n, n, p, p)``, ``(n, *phi)`` and ``()``; n = 1 if all examples
+    have one task.
+    """
+    if isinstance(source, CorrelatedTasks):
+        population, R = source.population, source.correlation
+    else:
+        population, R = source, jnp.ones((2, 2), source.dtype)
+    return _pairs(population, R, phi, degree)
+
+
+@calculator(static=("phi", "degree"), compiled=False)
+def _pairs(population, correlation, phi, degree):
+    run = jax.jit(_pairs_of, static_argnums=(2, 3))
+    return run(population, correlation, phi, degree)
+
+
+def _pairs_of(population, R, phi, degree):
+    d, dtype, mean = population.dim, population.dtype, population.task_mean
+    inputs, tasks = _matrix(population.input_root), _matrix(population.task_root)
+    noise = jnp.sqrt(population.noise_var)
+    drawn = 1 if len(R) == 2 else 3  # independent parts of the tasks of i, j and query
+
+    def over_tasks(f, i, j, degree):
+        """Mean of f(w_i, w_j, w_query, x_query)."""
+        pick = jnp.array([i, j, -1])
+        root = _root(R[pick[:, None], pick])[:, -drawn:]
+
+        def at(z):
+            free = jnp.reshape(z[d:], (drawn, d))
+            w = mean[None] + einsum("ij,jk,kl->il", root, free, tasks)
+            return f(*w, einsum("ij,j->i", inputs, z[:d]))
+
+        return gaussian_mean(at, (1 + drawn) * d, degree, dtype)
+
+    def over_example(f, w, x_query, degree):
+        """Mean of f(x, y, x_query) given the task and the query."""
+
+        def at(z):
+            x = einsum("ij,j->i", inputs, z[:d])
+            return f(x, jnp.sum(w * x) + noise * z[d], x_query)
+
+        return gaussian_mean(at, d + 1, degree, dtype)
+
+    def of_one(i):
+        def own(w, _, __, x_query):
+            return over_example(lambda *p: _outer(phi(*p)), w, x_query, 2 * degree)
+
+        def target(w, _, w_query, x_query):
+            found = over_example(phi, w, x_query, degree)
+            return found * jnp.sum(w_query * x_query)
+
+        found = over_tasks(own, i, i, 2 * degree)
+        return found, over_tasks(target, i, i, degree + 2)
+
+    def of_two(i, j):
+        def product(w, other, _, x_query):
+            pair = (over_example(phi, a, x_query, degree) for a in (w, other))
+            return _outer(*pair)
+
+        return over_tasks(product, i, j, 2 * degree)
+
+    n = jnp.arange(len(R) - 1)
+    own, target = jax.lax.map(of_one, n)
+    pairs = jax.lax.map(lambda i: jax.lax.map(lambda j: of_two(i, j), n), n)
+    spread = R[-1, -1] * population.task_cov + jnp.outer(mean, mean)
+    label = einsum("ij,ji->", population.input_cov, spread) + population.noise_var
+    return own, pairs, target, label
+
+
+def _outer(one: Array, other: Array | None = None) -> Array:
+    """Products of all entries of two arrays, as a matrix."""
+    return jnp.outer(one, one if other is None else other)
+
+
+def _sampled(layer, source, key, num_examples, num_prompts):
+    prompts = source.sample(key, num_examples, num_prompts)
+    found = jax.vmap(layer.features)(prompts.X, prompts.y, prompts.x_query)
+    flat, y = jnp.reshape(found, (num_prompts, -1)), prompts.y_query
+    A = einsum("sp,sq->pq", flat, flat) / num_prompts
+    b = jnp.reshape(einsum("sp,s->p", flat, y) / num_prompts, found.shape[1:])
+    return FeatureMoments(A, b, jnp.mean(y**2))
+
+
+def _costs(layer, source, moments, key, num_examples, num_prompts):
+    """e^2 phi' A^+ phi of sampled prompts."""
+    prompts = source.sample(key, num_examples, num_prompts)
+    found = jax.vmap(layer.features)(prompts.X, prompts.y, prompts.x_query)
+    flat = jnp.reshape(found, (num_prompts, -1))
+    missed = prompts.y_query - einsum("sp,p->s", flat, jnp.ravel(moments.optimum()))
+    values, V = seen_eigenvalues(moments.A)
+    inverses = jnp.where(values > 0, 1 / jnp.where(values > 0, values, 1), 0)
+    turned = einsum("sp,pq->sq", flat, V)
+    return missed**2 * einsum("sq,q->s", turned**2, inverses)
+
+
+def _length(source: Any, num_examples: Any, weights: Any) -> Any:
+    """Returns the number of examples, which a source or weights may fix."""
+    fixed = [len(source.correlation) - 1] if isinstance(source, CorrelatedTasks) else []
+    fixed += [] if weights is None else [len(weights)]
+    for length in fixed:
+        given = num_examples is not None and not is_tracer(num_examples)
+        if given and num_examples != length:
+            raise ValueError(f"num_examples: expected {length}, got {num_examples}")
+        num_examples = length
+    if num_examples is None:
+        raise ValueError("num_examples: expected a count, got None")
+    return num_examples
+
+
+def _square(A: Array, G: Array) -> Array:
+    return einsum("p,pq,q->", G, A, G)
+
+
+def _matrix(root: Array) -> Array:
+    """A covariance root as a matrix."""
+    return jnp.diag(root) if root.ndim == 1 else root
+
+
+def _root(R: Array) -> Array:
+    """A root of a positive semi-definite matrix, which may be singular."""
+    values, V = jnp.linalg.eigh(R)
+    return einsum("ij,j->ij", V, jnp.sqrt(jnp.maximum(values, 0)))
