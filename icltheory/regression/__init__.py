@@ -23,10 +23,10 @@ from icltheory.regression import (
     shifts,
 )
 from icltheory.regression.measures import estimate_risk, risk, squared_errors
-from icltheory.regression.one_layer import CorrelatedTasks, FeatureMoments, OneLayer
+from icltheory.regression.one_layer import FeatureMoments, OneLayer
 from icltheory.regression.optima import LinearStep, Optimum, optimum
 from icltheory.regression.pools import PromptPool, TaskPool
-from icltheory.regression.population import LinearPopulation
+from icltheory.regression.population import CorrelatedTasks, LinearPopulation
 from icltheory.regression.predictors import (
     Averaging,
     Bayes,

@@ -103,3 +103,14 @@ def apply_root(root: Array, z: Array) -> Array:
     if root.ndim == 1:
         return z * root.reshape((1,) * (z.ndim - 1) + root.shape)
     return einsum("...j,ij->...i", z, root)
+
+
+def root_matrix(root: Array) -> Array:
+    """A covariance root as a matrix."""
+    return jnp.diag(root) if root.ndim == 1 else root
+
+
+def spread_root(R: Array) -> Array:
+    """A root of a positive semi-definite matrix, which may be singular."""
+    values, V = jnp.linalg.eigh(R)
+    return einsum("ij,j->ij", V, jnp.sqrt(jnp.maximum(values, 0)))

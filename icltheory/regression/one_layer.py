@@ -8,99 +8,29 @@ the excess, the flow and the cost of finite pretraining follow from :math:`A = E
 :math:`\varphi`.
 """
 
-import functools
-import itertools
-import math
 from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
-from numpy.polynomial.hermite_e import hermegauss
 
-from icltheory._checks import check_shape, checked, covariance, finite, is_tracer, real
+from icltheory._checks import checked, finite, is_tracer, real
 from icltheory._core import Record, calculator
 from icltheory._typing import Array, Float, PRNGKey, Scalar
-from icltheory.regression._linalg import as_floats, einsum, seen_eigenvalues
-from icltheory.regression.population import LinearPopulation
+from icltheory.regression._linalg import (
+    as_floats,
+    einsum,
+    root_matrix,
+    seen_eigenvalues,
+    spread_root,
+)
+from icltheory.regression._moments import gaussian_mean
+from icltheory.regression.population import CorrelatedTasks, LinearPopulation
 from icltheory.regression.predictors.base import NoClosedForm, Predictor
-from icltheory.regression.sources import NoisyLinear
 from icltheory.statistics import Estimate
 
-__all__ = ["CorrelatedTasks", "FeatureMoments", "OneLayer"]
-
-
-class CorrelatedTasks(NoisyLinear):
-    r"""Examples with tasks of their own: drift, repeated or contradicting examples.
-
-    .. math:: y_i = \langle w_i, x_i\rangle + \epsilon_i, \qquad
-        w_i = \beta^* + \Psi^{1/2} z_i, \qquad E z_i z_j^\top = R_{ij} I .
-
-    Args:
-        population: The inputs, prior and noise of one example.
-        correlation: R of the N examples and the query, which is last,
-            ``(N + 1, N + 1)``.
-
-    Example:
-        >>> age = jnp.abs(jnp.subtract.outer(jnp.arange(4), jnp.arange(4)))
-        >>> drift = CorrelatedTasks(LinearPopulation.isotropic(2), 0.9**age)
-        >>> drift.sample(jax.random.key(0), 3, 5).y.shape
-        (5, 3)
-
-    Source: Li, Tarzanagh, Rawat, Fazel and Oymak (2025).
-    """
-
-    population: LinearPopulation
-    correlation: Any
-
-    def __post_init__(self):
-        (R,) = as_floats(real("correlation", self.correlation))
-        check_shape("correlation", R, ("n", "n"))
-        R = checked("correlation", R, covariance)
-        self.correlation = R.astype(self.population.dtype)
-
-    @property
-    def dim(self) -> int:
-        """Input dimension d."""
-        return self.population.dim
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Dtype of the samples."""
-        return self.population.dtype
-
-    @property
-    def noise_var(self) -> Scalar:
-        """Noise variance sigma^2."""
-        return self.population.noise_var
-
-    def sample_inputs(
-        self, key: PRNGKey, num_points: int, num_prompts: int
-    ) -> Float[Array, "B P d"]:
-        """Draws inputs from N(0, H); a prompt has N + 1 of them."""
-        if num_points != len(self.correlation):
-            got, wanted = num_points - 1, len(self.correlation) - 1
-            raise ValueError(f"num_examples: expected {wanted}, got {got}")
-        return self.population.sample_inputs(key, num_points, num_prompts)
-
-    def sample_parameters(
-        self, key: PRNGKey, num_prompts: int, *, active_dims: Any = None
-    ) -> Float[Array, "B P d"]:
-        """Draws the weights of all points; ``active_dims`` is ignored."""
-        shape = (num_prompts, len(self.correlation), self.dim)
-        z = jax.random.normal(key, shape, self.dtype)
-        z = einsum("ij,bjd->bid", _root(self.correlation), z)
-        return self.population.task_mean[None, None] + einsum(
-            "bid,de->bie", z, _matrix(self.population.task_root)
-        )
-
-    def evaluate(
-        self, w: Float[Array, "B P d"], X: Float[Array, "B P d"]
-    ) -> Float[Array, "B P"]:
-        """<w_i, x_i>, without noise."""
-        return jnp.sum(w * X, axis=-1)
+__all__ = ["FeatureMoments", "OneLayer"]
 
 
 class FeatureMoments(Record):
@@ -298,38 +228,6 @@ class OneLayer(Predictor):
         return found - population.noise_var
 
 
-def gaussian_mean(f: Callable, dim: int, degree: int, dtype: Any) -> Array:
-    """E f(z) for z ~ N(0, I), exact for a polynomial of at most this degree."""
-    points, weights = (jnp.asarray(a, dtype) for a in _sparse_grid(dim, degree))
-    return jnp.tensordot(weights, jax.vmap(f)(points), 1)
-
-
-@functools.cache
-def _sparse_grid(dim: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
-    """Points and weights of Smolyak's rule on Gauss-Hermite rules, exact to a degree.
-
-    Weights have both signs. At most degree / 2 coordinates of a point are not 0.
-    """
-    top, found = degree // 2, {}
-    rules = [hermegauss(n + 1) for n in range(top + 1)]
-    for level in range(max(top - dim + 1, 0), top + 1):
-        sign = (-1) ** (top - level) * math.comb(dim - 1, top - level)
-        for chosen in itertools.combinations_with_replacement(range(dim), level):
-            axes = sorted(set(chosen))
-            parts = [rules[chosen.count(axis)] for axis in axes]
-            for picks in itertools.product(*(range(len(p[0])) for p in parts)):
-                at = [(a, p[0][k]) for a, p, k in zip(axes, parts, picks, strict=True)]
-                where = tuple((a, round(z, 12)) for a, z in at if abs(z) > 1e-9)
-                weight = math.prod(p[1][k] for p, k in zip(parts, picks, strict=True))
-                weight *= sign / math.sqrt(2 * math.pi) ** len(parts)
-                found[where] = found.get(where, 0.0) + weight
-    points = np.zeros((len(found), dim))
-    for row, where in enumerate(found):
-        for axis, value in where:
-            points[row, axis] = value
-    return points, np.array(list(found.values()))
-
-
 def _pair_moments(source, phi, degree):
     """Means of phi phi' in one example and in two, of phi y, and of y^2.
 
@@ -351,14 +249,17 @@ def _pairs(population, correlation, phi, degree):
 
 def _pairs_of(population, R, phi, degree):
     d, dtype, mean = population.dim, population.dtype, population.task_mean
-    inputs, tasks = _matrix(population.input_root), _matrix(population.task_root)
+    inputs, tasks = (
+        root_matrix(population.input_root),
+        root_matrix(population.task_root),
+    )
     noise = jnp.sqrt(population.noise_var)
     drawn = 1 if len(R) == 2 else 3  # independent parts of the tasks of i, j and query
 
     def over_tasks(f, i, j, degree):
         """Mean of f(w_i, w_j, w_query, x_query)."""
         pick = jnp.array([i, j, -1])
-        root = _root(R[pick[:, None], pick])[:, -drawn:]
+        root = spread_root(R[pick[:, None], pick])[:, -drawn:]
 
         def at(z):
             free = jnp.reshape(z[d:], (drawn, d))
@@ -444,14 +345,3 @@ def _length(source: Any, num_examples: Any, weights: Any) -> Any:
 
 def _square(A: Array, G: Array) -> Array:
     return einsum("p,pq,q->", G, A, G)
-
-
-def _matrix(root: Array) -> Array:
-    """A covariance root as a matrix."""
-    return jnp.diag(root) if root.ndim == 1 else root
-
-
-def _root(R: Array) -> Array:
-    """A root of a positive semi-definite matrix, which may be singular."""
-    values, V = jnp.linalg.eigh(R)
-    return einsum("ij,j->ij", V, jnp.sqrt(jnp.maximum(values, 0)))

@@ -27,10 +27,12 @@ from icltheory.regression._linalg import (
     covariance_root,
     einsum,
     is_zero,
+    root_matrix,
+    spread_root,
 )
 from icltheory.regression.sources import NoisyLinear, float_type
 
-__all__ = ["LinearPopulation"]
+__all__ = ["CorrelatedTasks", "LinearPopulation"]
 
 
 class LinearPopulation(NoisyLinear):
@@ -143,3 +145,74 @@ class LinearPopulation(NoisyLinear):
         """Draws weights from N(beta*, Psi); ``active_dims`` is ignored."""
         z = jax.random.normal(key, (num_prompts, self.dim), self.dtype)
         return jnp.asarray(self.task_mean)[None] + apply_root(self.task_root, z)
+
+
+class CorrelatedTasks(NoisyLinear):
+    r"""Examples with tasks of their own: drift, repeated or contradicting examples.
+
+    .. math:: y_i = \langle w_i, x_i\rangle + \epsilon_i, \qquad
+        w_i = \beta^* + \Psi^{1/2} z_i, \qquad E z_i z_j^\top = R_{ij} I .
+
+    Args:
+        population: The inputs, prior and noise of one example.
+        correlation: R of the N examples and the query, which is last,
+            ``(N + 1, N + 1)``.
+
+    Example:
+        >>> age = jnp.abs(jnp.subtract.outer(jnp.arange(4), jnp.arange(4)))
+        >>> drift = CorrelatedTasks(LinearPopulation.isotropic(2), 0.9**age)
+        >>> drift.sample(jax.random.key(0), 3, 5).y.shape
+        (5, 3)
+
+    Source: Li, Tarzanagh, Rawat, Fazel and Oymak (2025).
+    """
+
+    population: LinearPopulation
+    correlation: Any
+
+    def __post_init__(self):
+        (R,) = as_floats(real("correlation", self.correlation))
+        check_shape("correlation", R, ("n", "n"))
+        R = checked("correlation", R, covariance)
+        self.correlation = R.astype(self.population.dtype)
+
+    @property
+    def dim(self) -> int:
+        """Input dimension d."""
+        return self.population.dim
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Dtype of the samples."""
+        return self.population.dtype
+
+    @property
+    def noise_var(self) -> Scalar:
+        """Noise variance sigma^2."""
+        return self.population.noise_var
+
+    def sample_inputs(
+        self, key: PRNGKey, num_points: int, num_prompts: int
+    ) -> Float[Array, "B P d"]:
+        """Draws inputs from N(0, H); a prompt has N + 1 of them."""
+        if num_points != len(self.correlation):
+            got, wanted = num_points - 1, len(self.correlation) - 1
+            raise ValueError(f"num_examples: expected {wanted}, got {got}")
+        return self.population.sample_inputs(key, num_points, num_prompts)
+
+    def sample_parameters(
+        self, key: PRNGKey, num_prompts: int, *, active_dims: Any = None
+    ) -> Float[Array, "B P d"]:
+        """Draws the weights of all points; ``active_dims`` is ignored."""
+        shape = (num_prompts, len(self.correlation), self.dim)
+        z = jax.random.normal(key, shape, self.dtype)
+        z = einsum("ij,bjd->bid", spread_root(self.correlation), z)
+        return self.population.task_mean[None, None] + einsum(
+            "bid,de->bie", z, root_matrix(self.population.task_root)
+        )
+
+    def evaluate(
+        self, w: Float[Array, "B P d"], X: Float[Array, "B P d"]
+    ) -> Float[Array, "B P"]:
+        """<w_i, x_i>, without noise."""
+        return jnp.sum(w * X, axis=-1)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from icltheory.regression import (
+    CorrelatedTasks,
     LinearPopulation,
     LinearStep,
     NoClosedForm,
@@ -13,7 +14,7 @@ from icltheory.regression import (
     risk,
     squared_errors,
 )
-from icltheory.regression.one_layer import CorrelatedTasks, FeatureMoments, OneLayer
+from icltheory.regression.one_layer import FeatureMoments, OneLayer
 from icltheory.statistics import Estimate
 
 KEY = jax.random.key(0)
