@@ -1,6 +1,7 @@
 """Attention with a kernel, and the weights that every stack shows."""
 
 import functools
+import math
 import re
 
 import jax
@@ -18,6 +19,7 @@ from icltheory.attention import (
     kernel_attention,
     kernel_matrix,
     kernel_weights,
+    taylor_features,
 )
 
 L, N, n, d = 2, 4, 3, 2
@@ -128,3 +130,11 @@ def test_impossible_inputs_are_refused():
         stack.weights(1, H, h)
     with pytest.raises(ValueError, match="mask: expected one of"):
         kernel_attention(W_V, W_K, W_Q, H, h, mask="past")
+
+
+def test_taylor_features_multiply_to_the_sum_of_powers():
+    x, z = RNG.normal(size=(2, 3))
+    for degree in (1, 3):
+        wanted = sum((x @ z) ** k / math.factorial(k) for k in range(degree + 1))
+        got = np.dot(taylor_features(x, degree), taylor_features(z, degree))
+        np.testing.assert_allclose(got, wanted, rtol=1e-12)

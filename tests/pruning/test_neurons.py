@@ -30,6 +30,13 @@ def test_ties_go_in_order():
         assert left.tolist() == [0, 0, 1, 1]
 
 
+def test_the_order_says_which_rows_go_first():
+    rows = np.diag([2.0, 3.0, 1.0])
+    for order, left in (("magnitude", [0, 1]), ("reverse", [0, 2])):
+        kept = np.asarray(prune_rows(rows, kept=2, order=order)).any(axis=1)
+        assert np.flatnonzero(kept).tolist() == left
+
+
 @pytest.mark.slow
 def test_a_half_rounds_to_even():
     rows = np.arange(1.0, 11).reshape(10, 1)

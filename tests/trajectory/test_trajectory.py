@@ -267,6 +267,12 @@ def test_float64_recursion_and_causal_demonstrations_at_every_depth():
     assert 0 < float(errors_jit(*problem_8, demo_updates="causal").max()) < 1e-6
 
 
+def test_errors_by_depth_are_relative():
+    # The recursion is linear in the query, and powers of two round nothing.
+    stack, H, h = problem(8, 16, 16, rho=0.1)
+    np.testing.assert_array_equal(errors_jit(stack, H, h), errors_jit(stack, H, h / 16))
+
+
 def test_dtype_follows_the_input():
     args = jax.tree.map(lambda x: x.astype(jnp.float32), problem(*BETWEEN))
 
