@@ -90,8 +90,8 @@ def estimate_risk(
         >>> from icltheory.regression import predictors
         >>> population, key = LinearPopulation.isotropic(5, 0.25), jax.random.key(0)
         >>> found = estimate_risk(predictors.Bayes(population), population, 10, key=key)
-        >>> bool(abs(found.mean - 0.5248) < 5 * found.standard_error)
-        True
+        >>> bool(abs(found.mean - 0.5248) < 5 * found.standard_error), found.how
+        (True, 'exact given the inputs')
         >>> zero = estimate_risk(lambda X, y, x: 0.0, population, range(3), key=key)
         >>> zero.mean.shape
         (3,)
@@ -104,7 +104,8 @@ def estimate_risk(
         exact = _exact(learner, source, lengths)
         if exact is not None:
             mean = exact[0] if single else exact
-            return Estimate(mean, jnp.zeros_like(mean), np.inf)
+            return Estimate(mean, jnp.zeros_like(mean), np.inf, "exact")
+    how = "exact given the inputs"
     values = _given_inputs(learner, source, lengths, key, num_prompts, batch_size)
     if values is None:
         errors = squared_errors(
@@ -117,7 +118,8 @@ def estimate_risk(
             prefixes=not single,
         )
         values = errors if single else errors[:, np.asarray(lengths)]
-    return Estimate.of(values)
+        how = "simulated"
+    return Estimate.of(values, how=how)
 
 
 def squared_errors(

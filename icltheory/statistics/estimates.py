@@ -51,6 +51,8 @@ class Estimate(Record):
         mean: The mean, a number or an array.
         standard_error: Its standard error.
         dof: Degrees of freedom of the standard error.
+        how: How the number arose, where that is not plain: ``"exact"``, ``"exact given
+            the inputs"``, ``"simulated"``.
 
     Example:
         >>> found = Estimate.of([0.5, 0.7, 0.6])
@@ -66,9 +68,10 @@ class Estimate(Record):
     mean: Any
     standard_error: Any
     dof: float | int = eqx.field(static=True, converter=_python_number)
+    how: str = eqx.field(static=True, default="", repr=False)
 
     @classmethod
-    def of(cls, values: Any, axis: int = 0) -> "Estimate":
+    def of(cls, values: Any, axis: int = 0, how: str = "") -> "Estimate":
         """Mean of independent values along an axis."""
         is_jax = isinstance(values, jax.Array)
         xp = jnp if is_jax else np
@@ -89,7 +92,7 @@ class Estimate(Record):
         error = xp.squeeze(unit, axis) * xp.sqrt(squares / scale)
         rounding = _ROUNDINGS * xp.finfo(mean.dtype).eps * xp.abs(mean)
         differ = (xp.ptp(values, axis=axis) > rounding).astype(mean.dtype)
-        return cls(mean, error * differ, count - 1)
+        return cls(mean, error * differ, count - 1, how)
 
     def __iter__(self) -> Iterator[Any]:
         """Yields mean and standard error, for unpacking."""
@@ -98,7 +101,8 @@ class Estimate(Record):
     def __str__(self) -> str:
         if np.shape(self.mean) != ():
             return repr(self)
-        return f"{self.mean:.4f} ({self.standard_error:.4f})"
+        text = f"{self.mean:.4f} ({self.standard_error:.4f})"
+        return f"{text}, {self.how}" if self.how else text
 
     def interval(self, level: float | int = 0.95) -> Interval:
         """Student's interval, the mean -+ :meth:`half_width`."""

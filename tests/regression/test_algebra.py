@@ -49,6 +49,7 @@ def test_exact_risks_agree_with_simulated_errors(name, num_examples):
     assert abs(z) < 4
     found = estimate_risk(model, MEAN, num_examples)
     assert (float(found.mean), float(found.standard_error)) == (exact, 0)
+    assert found.how == "exact"
 
 
 @pytest.mark.parametrize(
@@ -69,6 +70,7 @@ def test_a_risk_given_the_inputs_has_the_mean_of_squared_errors(rule):
         rule, MEAN, 4, key=jax.random.fold_in(KEY, 1), num_prompts=4000
     )
     spread = float(plain.std() / np.sqrt(len(plain)))
+    assert given.how == "exact given the inputs"
     assert float(given.standard_error) < spread
     total = np.hypot(float(given.standard_error), spread)
     assert abs(float(given.mean) - float(plain.mean())) < 4 * total
@@ -88,7 +90,7 @@ def test_prefixes_of_any_function_are_its_answers_to_each_prefix():
         each = [float(rule.predict(X[:k], y[:k], x)) for k in range(6)]
         np.testing.assert_allclose(path, each, rtol=1e-9, atol=1e-9)
     found = estimate_risk(lambda X, y, x: 1.0 * len(y), MEAN, range(3), key=KEY)
-    assert found.mean.shape == (3,)
+    assert (found.mean.shape, found.how) == ((3,), "simulated")
 
 
 def test_any_source_and_any_length_can_be_asked_for():
