@@ -3,8 +3,12 @@
 import dataclasses
 import math
 
-from icltheory._checks import check_choice, check_nonnegative_int, check_positive_int
-from icltheory._noted import check_positive
+from icltheory._checks import (
+    check_choice,
+    check_nonnegative_int,
+    check_positive_int,
+    positive,
+)
 
 __all__ = ["Architecture", "Experts", "Rotary"]
 
@@ -173,7 +177,7 @@ class Architecture:
             check_choice("qk_norm", self.qk_norm, _QK_NORMS)
         for name in ("query_scalar", "score_cap", "logit_cap"):
             if getattr(self, name) is not None:
-                check_positive(name, getattr(self, name))
+                positive(name, getattr(self, name))
         if self.num_heads % self.num_kv_heads:
             raise ValueError(
                 f"num_kv_heads: expected a divisor of num_heads {self.num_heads}, "

@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from icltheory._checks import checked, finite
 from icltheory._names import Rule
-from icltheory._noted import check_finite
 from icltheory.bridge._arrays import gathered, spread_like
 from icltheory.bridge._cutting import cutter_of
 from icltheory.bridge.decoder import Decoder
@@ -82,7 +82,7 @@ def clip_module(
     for spec, size in zip(specs, kept, strict=True):
         old = get_matrix(params, spec)
         W = gathered(old, 0)
-        check_finite(spec.name, W)
+        W = checked(spec.name, W, finite)
         new = cutter_of(W, cutting, systems, [size], layer, spec.name)(size)
         if new is not W:
             params = replace_matrix(params, spec, spread_like(new, old))

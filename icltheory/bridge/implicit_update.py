@@ -8,9 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._calculators import calculator
 from icltheory._checks import check_positive_int, check_shape
-from icltheory._pytree import pytree
+from icltheory._core import Record, calculator
 from icltheory._typing import Array, Float
 from icltheory.bridge._arrays import replicated
 from icltheory.bridge._vocabulary import read_rows
@@ -21,17 +20,13 @@ from icltheory.pruning import module_matrices
 __all__ = ["ImplicitUpdates", "block_update", "implicit_updates"]
 
 
-@pytree
-class ImplicitUpdates:
+class ImplicitUpdates(Record):
     r"""Sizes of the implicit updates of several prompts.
 
     Args:
         norms: :math:`\|\Delta W\|_F` of each layer and prompt, ``(L, B)``.
         weight_norms: :math:`\|W\|_F` of each layer, ``(L,)``.
         shifts: :math:`|z_C - z_0| / |z_0|` of each layer and prompt, ``(L, B)``.
-
-    Returns:
-        A frozen pytree.
 
     Source: Dherin et al. (2025), "Learning without training".
     """

@@ -72,9 +72,12 @@ def module_matrices(
             last = model.num_layers - 1
             raise ValueError(f"layer: expected 0 to {last}, got {layer}")
         specs = model.matrices(layer)
-    known = tuple(dict.fromkeys(name for s in specs for name in s.modules))
+    # Modules in order of size: all, groups, units, single matrices.
+    known = [
+        name for depth in range(4) for s in specs for name in s.modules[depth:][:1]
+    ]
     for name in module.split(","):
-        check_choice("module", name, known)
+        check_choice("module", name, tuple(dict.fromkeys(known)))
     first: dict[Any, MatrixSpec] = {}
     for spec in specs:
         if in_module(module, spec.group, spec.name):

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from icltheory._noted import check_finite
+from icltheory._checks import checked, finite
 from icltheory.bridge._arrays import gathered, spread_like
 from icltheory.bridge._cutting import cutter_of
 from icltheory.bridge.spectra import ClippingMethod
@@ -34,7 +34,7 @@ def pruned_stacks(
     for number, spec in enumerate(specs):
         W = get_matrix(model.params, spec)
         whole = gathered(W, number)
-        check_finite(spec.name, whole)
+        whole = checked(spec.name, whole, finite)
         place = (layer, spec.name)
         stack = _stack(whole, rates, cutting, method, systems, place)
         stacks.append(spread_like(stack, W))

@@ -10,8 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._checks import check_positive_int
-from icltheory._noted import check_covariance, check_nonnegative
+from icltheory._checks import check_positive_int, covariance, nonnegative, scalar
 from icltheory._typing import Array, Float
 from icltheory.bridge._arrays import replicated
 from icltheory.bridge._vocabulary import read_rows
@@ -139,14 +138,13 @@ class ActivationAware:
     label: str = ""
 
     def __post_init__(self):
-        check_nonnegative("damping", self.damping)
+        (scalar & nonnegative)("damping", self.damping)
         for place, moment in self.moments.items():
-            n = np.shape(moment)[0] if np.ndim(moment) else 0
             if np.iscomplexobj(moment):
                 raise ValueError(
                     f"moments[{place}]: expected real numbers, got complex"
                 )
-            check_covariance(f"moments[{place}]", moment, n)
+            covariance(f"moments[{place}]", moment)
 
     @property
     def name(self) -> str:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from icltheory._noted import check_finite
+from icltheory._checks import finite
 from icltheory.batching import Progress, reported
 from icltheory.bridge._arrays import gathered
 from icltheory.bridge.model import LanguageModel
@@ -103,7 +103,7 @@ def condition_numbers(
 
 def _row(model, layer, spec, cache):
     W = gathered(get_matrix(model.params, spec), 0)
-    check_finite(spec.name, W)
+    finite(spec.name, W)
     if cache is None:
         s = np.linalg.svd(np.asarray(W).astype(np.float64), compute_uv=False)
     else:

@@ -16,8 +16,9 @@ from icltheory._checks import (
     check_nonnegative_int,
     check_positive_int,
     check_shape,
+    checked,
+    finite,
 )
-from icltheory._noted import check_finite
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.linalg import svd
 
@@ -109,7 +110,7 @@ class Exact:
 
     def __call__(self, W: np.ndarray) -> SingularSystem:
         """Decomposes a matrix; raises ``ValueError`` if it is not finite."""
-        check_finite("W", W)
+        finite("W", W)
         if self.dtype == "float64":
             return SingularSystem(*np.linalg.svd(W.astype(float), full_matrices=False))
         parts = svd(jnp.asarray(W.astype(np.float32)))
@@ -197,8 +198,7 @@ def randomised_svd(
     """
     check_key("key", key)
     check_shape("W", W, ("m", "n"))
-    W = jnp.asarray(W, jnp.float32)
-    check_finite("W", W)
+    W = checked("W", jnp.asarray(W, jnp.float32), finite)
     check_positive_int("rank", rank)
     check_nonnegative_int("iterations", iterations)
     if rank > min(W.shape):

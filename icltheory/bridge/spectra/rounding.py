@@ -5,8 +5,7 @@ import ml_dtypes
 import numpy as np
 from jax.typing import ArrayLike
 
-from icltheory._checks import check_shape
-from icltheory._noted import check_finite
+from icltheory._checks import check_shape, finite
 from icltheory._typing import Float
 
 __all__ = ["rounding_noise", "stored_dtype"]
@@ -67,7 +66,7 @@ def rounding_noise(W: Float[ArrayLike, "*_shape"], dtype: str | None = None) -> 
     Source: Stewart and Sun (1990), Matrix Perturbation Theory, section V.4.
     """
     check_shape("W", W, ("m", "n"))
-    check_finite("W", W)
+    finite("W", W)
     W = np.asarray(W)
     limits = jnp.finfo(dtype or stored_dtype(W))
     total = 0.0

@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 from jax.typing import ArrayLike
 
-from icltheory._checks import check_shape
+from icltheory._checks import check_shape, finite
 from icltheory._files import named_file
-from icltheory._noted import check_finite
 from icltheory._typing import Float
 from icltheory.bridge.spectra.methods import Exact, Randomised, SingularSystem
 
@@ -99,7 +98,7 @@ class SingularSystems:
 def _checked(W) -> np.ndarray:
     check_shape("W", W, ("m", "n"))
     W = np.ascontiguousarray(W)
-    check_finite("W", W)
+    finite("W", W)
     return W
 
 
