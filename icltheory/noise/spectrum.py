@@ -1,7 +1,6 @@
 """The spectrum of the noise covariance, computed without n^2 x n^2 matrices."""
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +17,6 @@ from icltheory._checks import (
 )
 from icltheory._core import Record, calculator, where_valid
 from icltheory._names import DemoUpdates, SpectrumMethod
-from icltheory._noted import check_values
 from icltheory._precision import widened
 from icltheory._typing import Array, Float, Int
 from icltheory.attention import LinearAttentionStack
@@ -144,13 +142,6 @@ def reaches_ranks(spectrum: NoiseSpectrum) -> Check:
     said = "" if is_tracer(ranks) else f", {ranks.tolist()}"
     expected = f"at least the rank of C_t in every layer{said}"
     return Check(lambda m: m >= ranks, expected)
-
-
-def check_given_dims(given: Any, spectrum: NoiseSpectrum) -> None:
-    """The same check for a calculator of the old core."""
-    if given is not None:
-        check = reaches_ranks(spectrum)
-        check_values("support_dims", given, check.holds, check.expected)
 
 
 def spectrum_on_path(learner: Learner, H, shots, W, m, method: SpectrumMethod = "auto"):

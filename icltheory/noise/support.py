@@ -9,7 +9,6 @@ from jax.typing import ArrayLike
 
 from icltheory._checks import check_positive_int, check_shape, finite, one_line
 from icltheory._core import calculator
-from icltheory._noted import check_finite
 from icltheory._precision import finite_or_nan, widened
 from icltheory._typing import Array, Float, Int
 from icltheory.attention import LinearAttentionStack
@@ -78,8 +77,6 @@ def dims_of(stack: LinearAttentionStack, given: Any, enough: int | None) -> Arra
     Wide weights are counted up to ``enough`` only: beyond, all that follows is equal.
     """
     if given is None:
-        for name in ("W_V", "W_K", "W_Q"):  # for a calculator of the old core
-            check_finite(name, getattr(stack, name))
         wide = stack.W_V.shape[-1] > _WIDE
         return support_dims(stack, limit=enough if wide else None)
     return as_dims("support_dims", given, stack.num_layers)
