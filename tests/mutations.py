@@ -1,9 +1,10 @@
 """A check of the tests: do they notice a wrong formula?
 
 ``python -m tests.mutations`` changes one operator, sign, index or constant of a
-function at a time, runs the test files that use the function most, and reports which
-changes no test noticed. It is no part of the test command; 120 changes take about
-half an hour on two cores.
+function at a time and runs the test files that use the function most; where these
+pass, the quick tests of its package, the identities that use it, and the examples of
+its docstrings. It reports which changes no test noticed. It is no part of the test
+command; 120 changes take about half an hour on two cores.
 """
 
 import argparse
@@ -219,6 +220,22 @@ def tests_of(path: Path, function: str) -> tuple[str, ...]:
     return tuple(file for file, count in found.most_common(FILES) if count)
 
 
+def further_tests(path: str) -> tuple[tuple[str, ...], ...]:
+    """What runs where those pass: the package's tests, and the module's examples."""
+    parts = Path(path).with_suffix("").parts
+    package = re.compile(rf"\b{parts[1]}\b")
+    of_package = (f"tests/{parts[1]}/", f"tests/test_{parts[1]}")
+    others = ("tests/identities/", "tests/test_jax_modes.py", "tests/test_precision")
+    files = [
+        name
+        for name, text in _texts().items()
+        if name.startswith(of_package)
+        or (name.startswith(others) and package.search(text))
+    ]
+    examples = ("tests/test_docs.py", "-k", f"docstrings and {'.'.join(parts)}")
+    return examples, tuple(files)
+
+
 def mutations_of(path: Path) -> dict[str, list[Mutation]]:
     """All changes of a file, by function."""
     source = path.read_text()
@@ -297,7 +314,10 @@ def examine(mutation: Mutation, tree: Path) -> Outcome:
     source = path.read_text()
     try:
         path.write_text(mutation.apply(source))
-        code, detail = _run(tree, mutation.tests)
+        for tests in (mutation.tests, *further_tests(mutation.path)):
+            code, detail = _run(tree, tests)
+            if code not in PASSED:
+                break
     finally:
         path.write_text(source)
     if code not in PASSED + (1, 2):
