@@ -123,7 +123,10 @@ PRESETS = {
             init_std=0.05,
             steps=8000,
             optimizer=dataclasses.replace(
-                GPT2_CPU.optimizer, learning_rate=3e-3, adam_learning_rate=1e-3
+                GPT2_CPU.optimizer,
+                learning_rate=3e-3,
+                adam_learning_rate=1e-3,
+                warmup_steps=80,
             ),
             chunk_steps=250,
             checkpoint_every=4000,
