@@ -87,11 +87,11 @@ def pattern(run):
     """Runs a function of parameters for tokens of 16 and a task with tokens of 20."""
     model, own = patterns.PatternTransformer(8), patterns.PatternTask(4, 4, 3.0)
     other = patterns.PatternTask(5, 5, 3.0)
-    return lambda: run(model, model.init(KEY, own), other)
+    return lambda: run(model, model.init(own, key=KEY), other)
 
 
 def sampled(task):
-    return task.sample(KEY, 2, 5, 0.8)
+    return task.sample(KEY, 5, 2)
 
 
 SIZES = {"batch_size": 2, "num_examples": 5, "step_size": 1.0}

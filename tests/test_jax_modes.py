@@ -47,7 +47,7 @@ def flowed():
 
 def pattern_step():
     few, model = patterns.PatternTask(4, 4, 3.0), patterns.PatternTransformer(8)
-    start, key = model.init(jax.random.key(0), few), jax.random.key(1)
+    start, key = model.init(few, key=jax.random.key(0)), jax.random.key(1)
     settings = {"num_examples": 8, "batch_size": 4}
     return patterns.train(model, few, start, 2, key=key, step_size=1.0, **settings)
 

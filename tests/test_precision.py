@@ -29,8 +29,8 @@ OTHERS = {
         *("random_condition_number", "rank_for_rate", "sweep", "sweep_grid"),
     },
     "patterns": {
-        *("all_tasks", "circulant_tasks", "covers", "held_out_tasks", "prune_neurons"),
-        *("reduced_training", "scores", "task_ratio", "train"),
+        *("all_tasks", "circulant_tasks", "covers", "error", "prune_neurons"),
+        *("scores", "task_ratio", "train"),
     },
     "induction": {"head_scores"},
     "chain_of_thought": {"prompt_loss", "sample_training_prompt", "train_attention"},

@@ -25,7 +25,7 @@ def as_a_gpu_would():
 
 
 def task(scale):
-    return patterns.PatternTask(4, 8, scale, noise=0.1, dtype=scale.dtype)
+    return patterns.PatternTask(4, 8, scale, 0.1, 1.0, dtype=scale.dtype)
 
 
 def on_task(function):
@@ -39,7 +39,7 @@ def on_task(function):
 
 
 def projected(params, task):
-    return patterns.projections(params, task, task.sample(KEY, 3, 5, 1.0))
+    return patterns.projections(params, task, task.sample(KEY, 5, 3))
 
 
 def letters(training, codes):
@@ -87,7 +87,7 @@ def cases():
         ),
         "PatternTask": (lambda s: task(s).relevant, (np.array(2.0),)),
         "PatternTask.out_of_domain": (
-            lambda s: jax.tree.leaves(task(s).out_of_domain(KEY, 1.2)),
+            lambda s: jax.tree.leaves(task(s).out_of_domain(1.2, key=KEY)),
             (np.array(2.0),),
         ),
         "neuron_parts": (on_task(patterns.neuron_parts), probe),
@@ -95,11 +95,13 @@ def cases():
         "projections": (on_task(projected), probe),
         "pattern_logits": (on_task(patterns.pattern_logits), probe),
         "out_of_domain_patterns": (
-            lambda P: patterns.out_of_domain_patterns(P, 3, 1.1, KEY),
+            lambda P: patterns.out_of_domain_patterns(P, 3, 1.1, key=KEY),
             (2 * basis[:6],),
         ),
         "shift_coefficients": (
-            lambda S: patterns.shift_coefficients(KEY, 6, 3, S, S.dtype),
+            lambda S: patterns.shift.shift_coefficients(
+                6, 3, S, key=KEY, dtype=S.dtype
+            ),
             (np.array(1.1),),
         ),
         "copying_ratio": (
@@ -193,7 +195,7 @@ def test_models_are_left_to_the_caller():
 
     def scored(scale):
         made = task(scale)
-        params, prompt = model.init(KEY, made), made.sample(KEY, 3, 4, 1.0)
+        params, prompt = model.init(made, key=KEY), made.sample(KEY, 4, 3)
         return jax.tree.leaves(patterns.scores(model, params, prompt))
 
     found = products.products(scored, jnp.float32(2.0))

@@ -87,7 +87,7 @@ def step(**changes):
 
 def patterns(rate):
     task, model = PatternTask(4, 4, 3.0), PatternTransformer(8)
-    start = model.init(KEY, task)
+    start = model.init(task, key=KEY)
     sizes = {"batch_size": 4, "num_examples": 5, "record_every": 2}
     return train_patterns(model, task, start, 4, key=KEY, step_size=rate, **sizes)
 
@@ -230,9 +230,9 @@ def test_it_is_an_error_of_one_line(run, message):
         lambda key: TASK.sample(key, 4, 2),
         lambda key: PromptPool(TASK, 3, KEY).sample(key, 4, 2),
         lambda key: shifts.Shift("skewed", 3)(key, 4, 2),
-        lambda key: PATTERNS.sample(key, 2, 4, 0.5),
-        lambda key: PATTERNS.out_of_domain(key, 1.0),
-        lambda key: PatternTransformer(4).init(key, PATTERNS),
+        lambda key: PATTERNS.sample(key, 4, 2),
+        lambda key: PATTERNS.out_of_domain(1.0, key=key),
+        lambda key: PatternTransformer(4).init(PATTERNS, key=key),
         lambda key: sample_training_prompt(key, LETTERS, 4, 0.5),
         lambda key: ReasoningTask(LETTERS, slide_transitions()).sample(key, 4, 0.5),
         lambda key: statistics.curve_interval(jnp.ones((4, 2)), key),

@@ -89,6 +89,7 @@ class PatternEnsemble:
             self.num_irrelevant,
             self.scale,
             tasks=circulant_tasks(self.num_relevant, self.shifts),
+            relevant_fraction=self.relevant_fraction,
             num_shifted=self.num_shifted,
             dtype=jnp.float32,
             key=key,
@@ -114,8 +115,8 @@ class PatternEnsemble:
     def start_of(self, key: Any, task: PatternTask) -> dict[str, Any]:
         """Returns the initial parameters of one seed."""
         return self.model().init(
-            key,
             task,
+            key=key,
             attention_scale=self.attention_scale,
             neuron_scale=self.neuron_scale,
         )
@@ -173,7 +174,6 @@ def _trained(ensemble: PatternEnsemble) -> tuple[PatternTask, Training]:
             step_size=ensemble.step_size,
             batch_size=ensemble.batch_size,
             num_examples=ensemble.num_examples,
-            relevant_fraction=ensemble.relevant_fraction,
             record_every=ensemble.record_every,
         )
 

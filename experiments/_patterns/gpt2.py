@@ -119,8 +119,8 @@ class PairTask:
         self, key: Any, num_examples: int, num_prompts: int, *, active_dims: Any = None
     ) -> Pairs:
         """Draws a batch of prompts; ``active_dims`` is ignored."""
-        size = num_prompts, num_examples, self.relevant_fraction
-        return pairs(self.task.sample(key, *size))
+        asked = self.task.with_(relevant_fraction=self.relevant_fraction)
+        return pairs(asked.sample(key, num_examples, num_prompts))
 
 
 def pairs(prompt: PatternPrompt) -> Pairs:

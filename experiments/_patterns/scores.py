@@ -83,8 +83,10 @@ def scores_on(
     """
 
     def one(task, params, key):
-        asked = task.held_out() if unseen else task
-        prompt = asked.sample(key, num_prompts, num_examples, relevant_fraction)
+        asked = (task.held_out() if unseen else task).with_(
+            relevant_fraction=relevant_fraction
+        )
+        prompt = asked.sample(key, num_examples, num_prompts)
         return scores(trained.model, params, prompt)
 
     return over_seeds(one, trained, trained.ensemble.keys(_IN_DOMAIN))
@@ -124,7 +126,8 @@ def _on_all(model, num_prompts, num_examples, *arrays) -> tuple[Scores, Array]:
     *stacked, relevant_fraction = arrays
 
     def one(task, params, key):
-        prompt = task.sample(key, num_prompts, num_examples, relevant_fraction)
+        asked = task.with_(relevant_fraction=relevant_fraction)
+        prompt = asked.sample(key, num_examples, num_prompts)
         return scores(model, params, prompt), prompt.pair
 
     return jax.vmap(one)(*stacked)
@@ -140,8 +143,9 @@ def shifted_prompts(
 ) -> PatternPrompt:
     """Draws out-of-domain prompts with a freshly drawn shift."""
     first, second = jax.random.split(key)
-    shifted = task.out_of_domain(first, coefficient_sum)
-    return shifted.sample(second, num_prompts, num_examples, relevant_fraction)
+    shifted = task.out_of_domain(coefficient_sum, key=first)
+    shifted = shifted.with_(relevant_fraction=relevant_fraction)
+    return shifted.sample(second, num_examples, num_prompts)
 
 
 def scores_at_sums(
@@ -212,7 +216,7 @@ def _at_sums(model, num_draws, num_prompts, num_examples, *arrays) -> Means:
 
 def with_all_tasks(trained: TrainedEnsemble) -> PatternTask:
     """Returns the pattern task with all pairs of patterns as tasks."""
-    return trained.tasks.with_tasks(all_tasks(trained.ensemble.num_relevant))
+    return trained.tasks.with_(tasks=all_tasks(trained.ensemble.num_relevant))
 
 
 def check_sums(ensemble: Any, sums: Sequence[float]) -> None:

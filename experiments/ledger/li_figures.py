@@ -100,7 +100,7 @@ LI_FIGURES = (
         "active on more than 99 % of the prompts of their sign: 4 % of 64 neurons on "
         "average of 12 starts, 2 to 9 % each; more point along the mean "
         "pattern and q after training",
-        ("patterns.activation_shares", "patterns.active_neurons"),
+        ("patterns.activation_shares",),
         (f"{GRADIENTS}::test_few_*", f"{GRADIENTS}::test_active_shares_*"),
         evidence="simulation",
     ),

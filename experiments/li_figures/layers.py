@@ -102,9 +102,7 @@ def _one(grid: LayerGrid, adam):
     model = layers.model()
     keys = [layers.keys(purpose)[0] for purpose in range(4)]
     task = layers.task(keys[_DATA])
-    prompt = task.sample(
-        keys[_PROMPTS], grid.prompts, layers.num_examples, layers.relevant_fraction
-    )
+    prompt = task.sample(keys[_PROMPTS], layers.num_examples, grid.prompts)
 
     def labels(params):
         def of_layer(W_O, W_V, W_U):
@@ -122,8 +120,8 @@ def _one(grid: LayerGrid, adam):
     def run(pair):
         step_size, scale = pair
         start = model.init(
-            keys[_START],
             task,
+            key=keys[_START],
             attention_scale=layers.attention_scale,
             attention_noise=layers.attention_noise,
             neuron_scale=scale,
@@ -137,7 +135,6 @@ def _one(grid: LayerGrid, adam):
             key=keys[_TRAINING],
             batch_size=layers.batch_size,
             num_examples=layers.num_examples,
-            relevant_fraction=layers.relevant_fraction,
             record_every=layers.record_every,
             **given,
         )

@@ -150,7 +150,7 @@ def _one(grid: OneLayerGrid, ensemble: PatternEnsemble):
     task = ensemble.task(keys[_DATA])
     start = ensemble.start_of(keys[_START], task)
     size = grid.prompts, ensemble.num_examples, ensemble.relevant_fraction
-    inside = task.sample(keys[_PROMPTS], *size)
+    inside = task.sample(keys[_PROMPTS], ensemble.num_examples, grid.prompts)
     outside = shifted_prompts(task, keys[_SHIFTED], grid.coefficient_sum, *size)
     orders = jax.random.split(keys[_ORDERS], grid.orders)
 
@@ -170,7 +170,7 @@ def _one(grid: OneLayerGrid, ensemble: PatternEnsemble):
             return scores(model, cut, outside).error
 
         def error_at_random(key):
-            return error(prune_neurons(params, grid.pruned, "random", key))
+            return error(prune_neurons(params, grid.pruned, order="random", key=key))
 
         def mean(values):
             return parts.mean(values, parts.large)
@@ -204,7 +204,6 @@ def _one(grid: OneLayerGrid, ensemble: PatternEnsemble):
             step_size=step_size,
             batch_size=ensemble.batch_size,
             num_examples=ensemble.num_examples,
-            relevant_fraction=ensemble.relevant_fraction,
             record_every=ensemble.record_every,
         )
         return jax.lax.map(look, path.params)

@@ -68,13 +68,12 @@ def _measure(config: Config, seeds, scale, step_size, share):
 def _one(config: Config, key, scale, step_size, share):
     keys = jax.random.split(key, 4)
     task, model = (
-        task_of(config, keys[0], scale),
+        task_of(config, keys[0], scale, share),
         PatternTransformer(config.num_neurons),
     )
-    start = model.init(keys[1], task)
+    start = model.init(task, key=keys[1])
     setting: dict[str, Any] = {
         "step_size": step_size,
-        "relevant_fraction": share,
         "num_examples": config.num_examples,
     }
     path = train(
@@ -87,7 +86,7 @@ def _one(config: Config, key, scale, step_size, share):
         record_every=config.every,
         **setting,
     )
-    prompt = task.sample(keys[3], config.prompts, config.num_examples, share)
+    prompt = task.sample(keys[3], config.num_examples, config.prompts)
 
     def mass(params):
         return jnp.mean(scores(model, params, prompt).masses)
@@ -96,12 +95,13 @@ def _one(config: Config, key, scale, step_size, share):
     return path.losses, jax.lax.map(mass, path.params), predicted
 
 
-def task_of(config: Config, key: Any, scale: Any) -> PatternTask:
+def task_of(config: Config, key: Any, scale: Any, share: Any = None) -> PatternTask:
     """Returns the task with all pairs of patterns drawn from a key."""
     return PatternTask(
         config.num_relevant,
         config.num_irrelevant,
         scale,
+        relevant_fraction=share,
         key=key,
         dtype=jnp.float32,
     )
@@ -115,16 +115,15 @@ def jump_times(config: Config) -> np.ndarray:
     scale, step_size = config.scales[0]
     keys = jax.random.split(jax.random.key(config.seeds[0]), 4)
     task = task_of(config, keys[0], scale)
-    start = PatternTransformer(config.num_neurons).init(keys[1], task)
+    start = PatternTransformer(config.num_neurons).init(task, key=keys[1])
     times = []
     for share in config.small_shares:
         path = reduced_training(
             start,
-            task,
+            task.with_(relevant_fraction=share),
             # This is more than twice the number of steps expected until the jump.
             round(config.steps * (0.1 + 0.4 / share)),
             step_size=step_size,
-            relevant_fraction=share,
             num_examples=config.num_examples,
         )
         reached = np.asarray(path.logits) > np.log(config.num_examples)

@@ -76,7 +76,8 @@ def _compare(config, trained, gpt, index) -> MethodComparison:
 
     def one(task, params, key):
         own = jax.random.fold_in(key, index)
-        prompt = task.held_out().sample(own, share, lengths[-1], fraction)
+        unseen = task.held_out().with_(relevant_fraction=fraction)
+        prompt = unseen.sample(own, lengths[-1], share)
         shorter = [prefix(prompt, length) for length in lengths]
         margins = [scores(trained.model, params, p).margins for p in shorter]
         missed = jnp.stack([p.missed for p in shorter])

@@ -56,8 +56,9 @@ def gpt_errors(config: Config, trained: TrainedGpt) -> GptErrors:
 
     def draw(S, alpha, own, shifted):
         first, second = jax.random.split(own)
-        asked = task.out_of_domain(first, S) if shifted else task.held_out()
-        return of_all(asked.sample(second, config.gpt_prompts, length, alpha))
+        asked = task.out_of_domain(S, key=first) if shifted else task.held_out()
+        asked = asked.with_(relevant_fraction=alpha)
+        return of_all(asked.sample(second, length, config.gpt_prompts))
 
     def table(shifted, sums, alphas):
         keys = jax.random.split(key, config.draws)

@@ -57,12 +57,14 @@ def error_by_length(config: Config, trained: TrainedEnsemble) -> tuple[Shares, S
 
     def one(task, params, key):
         keys = jax.random.split(key, 3)
-        away = task.out_of_domain(keys[0], config.reference_sum)
+        away = task.out_of_domain(config.reference_sum, key=keys[0])
 
         def at(alpha):
-            size = config.prompts, config.lengths[-1], alpha
-            inside = task.held_out().sample(keys[1], *size)
-            outside = away.sample(keys[2], *size)
+            size = config.lengths[-1], config.prompts
+            inside, outside = (
+                asked.with_(relevant_fraction=alpha).sample(key, *size)
+                for asked, key in zip((task.held_out(), away), keys[1:], strict=True)
+            )
             return shares(params, inside), shares(params, outside)
 
         return jax.lax.map(at, jnp.asarray(config.fractions, jnp.float32))

@@ -41,10 +41,10 @@ def mechanism(config: Config, trained: TrainedEnsemble) -> Mechanism:
 
     def one(task, _, key, snapshots):
         keys = jax.random.split(key, 3)
-        size = config.prompts, ensemble.num_examples, ensemble.relevant_fraction
+        size = ensemble.num_examples, config.prompts
         unseen = task.held_out()
         prompt = unseen.sample(keys[0], *size)
-        away = task.out_of_domain(keys[1], config.reference_sum)
+        away = task.out_of_domain(config.reference_sum, key=keys[1])
         asked = away.sample(keys[2], *size)
 
         def look(params):

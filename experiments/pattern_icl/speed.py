@@ -50,6 +50,7 @@ def _hinge(config: Config):
     model, tasks = ensemble.model(), ensemble.tasks()
 
     def one(alpha, task, params, key, asked):
+        task = task.with_(relevant_fraction=alpha)
         path = train(
             model,
             task,
@@ -59,10 +60,9 @@ def _hinge(config: Config):
             step_size=ensemble.step_size,
             batch_size=ensemble.batch_size,
             num_examples=config.alpha_length,
-            relevant_fraction=alpha,
             record_every=config.alpha_every,
         )
-        size = config.prompts // 4, config.alpha_length, alpha
+        size = config.alpha_length, config.prompts // 4
         prompt = task.held_out().sample(asked, *size)
         look = lambda params: scores(model, params, prompt).hinge  # noqa: E731
         return path.steps, jax.lax.map(look, path.params)

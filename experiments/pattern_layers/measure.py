@@ -50,12 +50,8 @@ def measure(config: Config, trained: TrainedEnsemble) -> DepthMeasurements:
     model = trained.model
 
     def one(task, _, key, snapshots):
-        prompt = task.sample(
-            key,
-            config.probe_prompts,
-            config.num_examples,
-            config.relevant_fraction,
-        )
+        asked = task.with_(relevant_fraction=config.relevant_fraction)
+        prompt = asked.sample(key, config.num_examples, config.probe_prompts)
 
         def look(params):
             found = scores(model, params, prompt)

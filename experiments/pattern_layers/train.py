@@ -45,8 +45,8 @@ class Layers(PatternEnsemble):
     def start_of(self, key: Any, task: PatternTask) -> dict[str, Any]:
         """Returns the initial parameters of one seed."""
         return self.model().init(
-            key,
             task,
+            key=key,
             attention_scale=self.attention_scale,
             attention_noise=self.attention_noise,
             neuron_scale=self.neuron_scale,
@@ -68,7 +68,6 @@ def train_layers(layers: Layers) -> TrainedEnsemble:
             rule=rule,
             batch_size=layers.batch_size,
             num_examples=layers.num_examples,
-            relevant_fraction=layers.relevant_fraction,
             record_every=layers.record_every,
         )
 

@@ -113,7 +113,7 @@ def _kept(params, rates, keys):
 
     def masks(order, key=None):
         def at(rate):
-            cut = prune_neurons(params, rate, order, key)
+            cut = prune_neurons(params, rate, order=order, key=key)
             return jnp.any(cut["W_O"] != 0, axis=1)
 
         return jax.vmap(at)(rates)

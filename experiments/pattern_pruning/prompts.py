@@ -45,7 +45,8 @@ def prompts_of(
 
     def known(draw):
         own = jax.random.fold_in(jax.random.fold_in(key, 0), draw)
-        return task.held_out().sample(own, num_prompts, l, values[0])
+        unseen = task.held_out().with_(relevant_fraction=values[0])
+        return unseen.sample(own, l, num_prompts)
 
     def shifted(alpha, draw):
         own = jax.random.fold_in(jax.random.fold_in(key, 1), draw)

@@ -19,7 +19,7 @@ from experiments.supersample.measure import (
 )
 from icltheory import bounds, constructions
 from icltheory.models import LayeredGPT2
-from icltheory.patterns import PatternLearner, PatternSampler
+from icltheory.patterns import PatternLearner
 from icltheory.pruning import module_spectra, prune_module
 from icltheory.regression import LinearPopulation, predictors
 from icltheory.training import stream_key
@@ -135,7 +135,11 @@ def patterns(config: Config, trained: TrainedEnsemble) -> Iterator[Case]:
     first = jax.tree.map(lambda leaf: leaf[0], (trained.tasks, trained.path.params))
     task, path = first
     model, N = config.patterns.model(), config.pattern_shots
-    sampler = PatternSampler(task, config.patterns.relevant_fraction)
+
+    def points(key, num_points, num_prompts):
+        prompt = task.sample(key, num_points, num_prompts)
+        return prompt.X, prompt.y
+
     for step in config.pattern_steps:
         place = step // config.patterns.record_every
         params = jax.tree.map(lambda leaf, place=place: leaf[place], path)
@@ -143,7 +147,7 @@ def patterns(config: Config, trained: TrainedEnsemble) -> Iterator[Case]:
 
         def losses_of(key, learner=learner):
             return bounds.supersample_losses(
-                key, learner, sampler, N, config.prompts, bounds.sign_error
+                key, learner, points, N, config.prompts, bounds.sign_error
             )
 
         yield judge(

@@ -1,30 +1,32 @@
-"""The one-layer nonlinear transformer of Li et al., equation (7)."""
+"""The transformers of Li et al.: one layer, equation (7), and several with residuals.
+
+Both are layered models: small hashable descriptions, whose parameters are dictionaries
+beside them. Inputs are a :class:`PatternPrompt` or ``(P, P_query)``, with any leading
+axes.
+"""
 
 import dataclasses
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
-from icltheory._checks import check_key, check_positive_int
+from icltheory._checks import check_key, check_positive_int, check_shape
 from icltheory._typing import Array, Float, PRNGKey
-from icltheory.layered import MatrixSpec
-from icltheory.patterns._attention import (
-    GROUPS,
-    check_width,
-    gaussian,
-    layer_specs,
-    query_weights,
-    tokens,
-)
+from icltheory.layered import MatrixSpec, all_hidden, forward
+from icltheory.patterns.prompts import PatternPrompt
 from icltheory.patterns.task import PatternTask
+from icltheory.regression.predictors.base import Predictor
 
-__all__ = ["PatternTransformer"]
+__all__ = ["DeepPatternTransformer", "PatternLearner", "PatternTransformer"]
 
 Params = dict[str, Any]
 Number = float | int | Real[ArrayLike, ""]
+ATTENTION = {"W_Q": "attn", "W_K": "attn", "W_V": "attn"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,18 +39,15 @@ class PatternTransformer:
 
     The sum is over the l contexts: the query is no key. (The slides print the letter I
     for its upper end, which is a slip.) A layered model of one block; its parameters
-    are ``{"W_Q", "W_K", "W_V", "W_O", "a"}``, of which ``a`` is never trained. Inputs
-    are a :class:`PatternPrompt` or ``(P, P_query)``, with any leading axes.
+    are ``{"W_Q", "W_K", "W_V", "W_O", "a"}``, of which ``a`` is never trained.
 
     Args:
         num_neurons: Number m of neurons, even; 64 is read off the authors' figures.
 
     Example:
-        >>> from icltheory.patterns import PatternTask
-        >>> from icltheory.layered import forward
         >>> task, model = PatternTask(6, 24, 2.0), PatternTransformer(64)
-        >>> params = model.init(jax.random.key(0), task)
-        >>> prompt = task.sample(jax.random.key(1), 5, 20, 0.8)
+        >>> params = model.init(task, key=jax.random.key(0))
+        >>> prompt = task.sample(jax.random.key(1), 20, 5)
         >>> forward(model, params, prompt).shape
         (5,)
         >>> model.attention(params, prompt).shape
@@ -78,9 +77,9 @@ class PatternTransformer:
 
     def init(
         self,
-        key: PRNGKey,
         task: PatternTask,
         *,
+        key: PRNGKey,
         attention_scale: Number = 0.2,
         neuron_scale: Number = 0.02,
     ) -> Params:
@@ -95,13 +94,10 @@ class PatternTransformer:
         of the size of their figures.
 
         Args:
-            key: Random key.
             task: Task whose widths, and dtype, the model takes.
+            key: Random key.
             attention_scale: delta.
             neuron_scale: xi.
-
-        Returns:
-            The parameters.
 
         Source: Li et al. (2024), model training.
         """
@@ -115,13 +111,13 @@ class PatternTransformer:
             "W_Q": delta * jnp.diag(features),
             "W_K": delta * jnp.diag(features),
             "W_V": delta * jnp.eye(D, dtype=dtype),
-            "W_O": gaussian(first, (m, D), neuron_scale, dtype),
+            "W_O": _gaussian(first, (m, D), neuron_scale, dtype),
             "a": jax.random.permutation(second, signs) / m,
         }
 
     def embed(self, params: Params, inputs: Any) -> tuple[Array, Array]:
         """Returns the tokens unchanged."""
-        P, P_query = tokens(inputs)
+        P, P_query = _tokens(inputs)
         check_width(params, P.shape[-1], "prompt")
         return P, P_query
 
@@ -130,7 +126,7 @@ class PatternTransformer:
     ) -> Float[Array, "*B m"]:
         """Applies attention, then the neurons before their ReLU."""
         P, P_query = hidden
-        weights = query_weights(params["W_K"], params["W_Q"], P, P_query)
+        weights = query_weights(params, P, P_query)
         pooled = jnp.einsum("...l,...ld->...d", weights, P)
         return (pooled @ params["W_V"].T) @ params["W_O"].T
 
@@ -144,9 +140,199 @@ class PatternTransformer:
         """The four weight matrices; W_O is the group ``"mlp"``."""
         if layer != 0:
             raise ValueError(f"layer: expected 0, got {layer}")
-        return layer_specs(GROUPS | {"W_O": "mlp"})
+        return _specs(ATTENTION | {"W_O": "mlp"})
 
     def attention(self, params: Params, inputs: Any) -> Float[Array, "1 *B l"]:
         """Attention weights of the query to each context."""
-        P, P_query = self.embed(params, inputs)
-        return query_weights(params["W_K"], params["W_Q"], P, P_query)[None]
+        return query_weights(params, *self.embed(params, inputs))[None]
+
+
+@dataclasses.dataclass(frozen=True)
+class DeepPatternTransformer:
+    r"""L layers of attention to the contexts and a ReLU network, with residuals.
+
+    .. math::
+        h_i \leftarrow h_i + \sum_{j \le l} A_{ij} W_V h_j , \qquad
+        h_i \leftarrow h_i + W_U \operatorname{ReLU}(W_O h_i) , \qquad
+        F = w^\top h_{query} ,
+
+    where every token attends, and the contexts alone are keys: A is the softmax of
+    (W_K h_j)' W_Q h_i over j = 1..l. The parameters are stacks with a leading axis L:
+    ``{"W_Q", "W_K", "W_V", "W_O", "W_U"}``, and ``"w"``. The authors' layers are not
+    known in detail; these are chosen.
+
+    Args:
+        num_layers: Number L of layers.
+        num_neurons: Number m of neurons of a layer.
+
+    Example:
+        >>> task, model = PatternTask(6, 24, 2.0), DeepPatternTransformer(3, 64)
+        >>> params = model.init(task, key=jax.random.key(0))
+        >>> prompt = task.sample(jax.random.key(1), 20, 5)
+        >>> forward(model, params, prompt).shape
+        (5,)
+        >>> model.attention(params, prompt).shape
+        (3, 5, 20)
+
+    Source: Li et al. (2024), numerical experiments with several layers.
+    """
+
+    num_layers: int = 3
+    num_neurons: int = 64
+
+    def __post_init__(self):
+        check_positive_int("num_layers", self.num_layers)
+        check_positive_int("num_neurons", self.num_neurons)
+
+    @property
+    def fixed(self) -> tuple[str, ...]:
+        """Names of parameters that are not trained; empty for this model."""
+        return ()
+
+    def init(
+        self,
+        task: PatternTask,
+        *,
+        key: PRNGKey,
+        attention_scale: Number = 0.2,
+        attention_noise: Number = 0.02,
+        neuron_scale: Number = 0.1,
+    ) -> Params:
+        """Draws initial weights: noisy multiples of the identity, and Gaussian neurons.
+
+        Args:
+            task: Task whose widths, and dtype, the model takes.
+            key: Random key.
+            attention_scale: Factor on the identity in W_Q, W_K and W_V.
+            attention_noise: Standard deviation of what is added to them.
+            neuron_scale: Standard deviation of W_O, W_U and w.
+        """
+        check_key("key", key)
+        L, m, D, dtype = self.num_layers, self.num_neurons, task.width, task.dtype
+        keys = jax.random.split(key, 6)
+        eye = jnp.asarray(attention_scale, dtype) * jnp.eye(D, dtype=dtype)
+        params = {
+            name: eye[None] + _gaussian(own, (L, D, D), attention_noise, dtype)
+            for name, own in zip(ATTENTION, keys[:3], strict=True)
+        }
+        return params | {
+            "W_O": _gaussian(keys[3], (L, m, D), neuron_scale, dtype),
+            "W_U": _gaussian(keys[4], (L, D, m), neuron_scale, dtype),
+            "w": _gaussian(keys[5], (D,), neuron_scale, dtype),
+        }
+
+    def embed(self, params: Params, inputs: Any) -> Float[Array, "*B P D"]:
+        """Returns the tokens, the query last."""
+        P, P_query = _tokens(inputs)
+        check_width(params, P.shape[-1], "prompt")
+        return jnp.concatenate([P, P_query[..., None, :]], axis=-2)
+
+    def block(
+        self, layer: int, params: Params, hidden: Float[Array, "*B P D"]
+    ) -> Float[Array, "*B P D"]:
+        """Applies one layer of attention and neurons."""
+        W_V, W_O, W_U = (params[name][layer] for name in ("W_V", "W_O", "W_U"))
+        mixed = _weights(layer, params, hidden) @ hidden[..., :-1, :]
+        hidden = hidden + mixed @ W_V.T
+        return hidden + jax.nn.relu(hidden @ W_O.T) @ W_U.T
+
+    def read_out(
+        self, params: Params, hidden: Float[Array, "*B P D"]
+    ) -> Float[Array, "*B"]:
+        """Returns a linear function of the query token."""
+        return hidden[..., -1, :] @ params["w"]
+
+    def matrices(self, layer: int) -> tuple[MatrixSpec, ...]:
+        """The five weight matrices of one layer."""
+        if not 0 <= layer < self.num_layers:
+            raise ValueError(f"layer: expected 0 to {self.num_layers - 1}, got {layer}")
+        return _specs(ATTENTION | {"W_O": "mlp", "W_U": "mlp"}, layer)
+
+    def attention(self, params: Params, inputs: Any) -> Float[Array, "L *B l"]:
+        """Attention of the query to each context, in every layer."""
+        states = all_hidden(self, params, inputs)[:-1]
+        weights = [_weights(l, params, hidden) for l, hidden in enumerate(states)]
+        return jnp.stack([A[..., -1, :] for A in weights])
+
+
+class PatternLearner(Predictor):
+    r"""A pattern transformer as a predictor: contexts, their labels and a query in.
+
+    .. math:: (X, y, x_{query}) \mapsto F(p_1, \dots, p_l, p_{query}) , \qquad
+        p_i = (x_i;\, y_i q) , \quad p_{query} = (x_{query};\, 0) .
+
+    It goes wherever a predictor or a function of one prompt does: :func:`error`,
+    :func:`icltheory.bounds.supersample_losses`.
+
+    Args:
+        model: The layered model.
+        params: Its parameters.
+        label_embedding: The vector q of the task, ``(d_Y,)``.
+
+    Example:
+        >>> task, model = PatternTask(6, 24, 2.0), PatternTransformer(64)
+        >>> params = model.init(task, key=jax.random.key(0))
+        >>> learner = PatternLearner(model, params, task.label_embedding)
+        >>> learner.predict(jnp.ones((20, 30)), jnp.ones(20), jnp.ones(30)).shape
+        ()
+
+    Source: Li et al. (2024), equations (6) and (7).
+    """
+
+    model: Any = eqx.field(static=True)
+    params: Any
+    label_embedding: Any
+
+    def answer(self, X: Array, y: Array, x_query: Array) -> Array:
+        """The output F for one query."""
+        q = jnp.asarray(self.label_embedding)
+        P = jnp.concatenate([X, y[:, None] * q[None]], axis=1)
+        return forward(self.model, self.params, (P, jnp.concatenate([x_query, 0 * q])))
+
+    def __call__(self, X: Array, y: Array, x_query: Array) -> Array:
+        """The same, in the precision that is set."""
+        return self.answer(X, y, x_query)
+
+
+def check_width(params: Any, width: int, whose: str) -> None:
+    """Raises unless the weights have this token width."""
+    got = np.shape(params["W_V"])[-1]
+    if got != width:
+        expected = f"expected width {width}, as of the {whose}"
+        raise ValueError(f"params: {expected}, got {got}")
+
+
+def query_weights(
+    params: Params, P: Float[Array, "*B l D"], P_query: Float[Array, "*B D"]
+) -> Float[Array, "*B l"]:
+    """Softmax over the contexts of (W_K p_i)' W_Q p_query, without the query as key.
+
+    The key matrix is applied to the query's side, once instead of for every context.
+    """
+    pulled = (P_query @ params["W_Q"].T) @ params["W_K"]
+    return jax.nn.softmax(jnp.einsum("...ld,...d->...l", P, pulled), axis=-1)
+
+
+def _weights(layer, params, hidden):
+    """Attention of every token to the contexts, in rows."""
+    queries = (hidden @ params["W_Q"][layer].T) @ params["W_K"][layer]
+    keys = hidden[..., :-1, :]
+    return jax.nn.softmax(jnp.einsum("...id,...jd->...ij", queries, keys), axis=-1)
+
+
+def _tokens(inputs):
+    """Contexts and query of a prompt, or of a pair ``(P, P_query)``."""
+    if isinstance(inputs, PatternPrompt):
+        return inputs.P, inputs.P_query
+    P, P_query = map(jnp.asarray, inputs)
+    check_shape("P_query", P_query, P.shape[:-2] + P.shape[-1:])
+    return P, P_query
+
+
+def _specs(names: dict[str, str], *index: int) -> tuple[MatrixSpec, ...]:
+    """Specs of the named matrices, at an index into their leading axes."""
+    return tuple(MatrixSpec(name, g, (name, *index)) for name, g in names.items())
+
+
+def _gaussian(key, shape, scale, dtype):
+    return jnp.asarray(scale, dtype) * jax.random.normal(key, shape, dtype)

@@ -1,21 +1,37 @@
-"""Probes of attention: projections of tokens, and logits between patterns."""
+"""What the weights of a one-layer model do to tokens, to patterns and in neurons."""
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Real
 
-from icltheory._calculators import calculator
-from icltheory._pytree import pytree
-from icltheory._typing import Array, Float, Scalar
-from icltheory.patterns._attention import check_width
+from icltheory._checks import check_key, nonnegative
+from icltheory._core import Record, calculator
+from icltheory._names import Order
+from icltheory._typing import Array, Bool, Float, Scalar
+from icltheory.patterns.model import check_width, query_weights
 from icltheory.patterns.prompts import PatternPrompt
 from icltheory.patterns.task import PatternTask
+from icltheory.pruning import prune_rows
 
-__all__ = ["Projections", "pattern_logits", "projections"]
+__all__ = [
+    "GainRatio",
+    "NeuronParts",
+    "Projections",
+    "activation_shares",
+    "gain_ratio",
+    "neuron_parts",
+    "pattern_logits",
+    "projections",
+    "prune_neurons",
+]
+
+Number = float | int | Real[ArrayLike, ""]
 
 
-@pytree
-class Projections:
+class Projections(Record):
     r"""Norm of projected tokens, and of their component along the token's pattern.
 
     Args:
@@ -23,16 +39,6 @@ class Projections:
         query_component: Mean of its component along the feature pattern.
         keys: Mean of :math:`\|W_K p_i\|` over the contexts.
         keys_component: Mean of its component along the context's pattern.
-
-    Returns:
-        A frozen pytree.
-
-    Example:
-        >>> one = jnp.ones(())
-        >>> float(Projections(one, one, one, one).query)
-        1.0
-
-    Source: Li et al. (2024), Proposition 1 and Figure 8.
     """
 
     query: Scalar
@@ -45,29 +51,21 @@ class Projections:
 def projections(
     params: dict[str, Any], task: PatternTask, prompt: PatternPrompt
 ) -> Projections:
-    r"""Norms of projections of tokens by W_Q and W_K (Proposition 1).
+    r"""Mean norms of projections of tokens by W_Q and W_K (Proposition 1).
 
     .. math:: \|W p\| \quad \text{and} \quad
         \Bigl| \Bigl\langle \frac{\mu_j}{\|\mu_j\|} , (W p)_{1..d_X} \Bigr\rangle
         \Bigr| ,
 
-    where mu_j is the relevant pattern, in or out of domain, of the token. The outputs
-    of W are read in the coordinates of the inputs, in which W starts as a diagonal.
-
-    Args:
-        params: Parameters of a one-layer model.
-        task: The task that drew the prompts; out of domain the shifted one.
-        prompt: The prompts.
-
-    Returns:
-        Means over tokens and prompts.
+    where mu_j is the relevant pattern, in or out of domain, of the token, and ``task``
+    the task that drew the prompts. The outputs of W are read in the coordinates of the
+    inputs, in which W starts as a diagonal.
 
     Example:
-        >>> import jax
         >>> from icltheory.patterns import PatternTransformer
-        >>> task = PatternTask(6, 24, 2.0, noise=0.0)
-        >>> params = PatternTransformer(64).init(jax.random.key(0), task)
-        >>> found = projections(params, task, task.sample(jax.random.key(1), 5, 20, 1))
+        >>> task = PatternTask(6, 24, 2.0, noise=0.0, relevant_fraction=1)
+        >>> params = PatternTransformer(64).init(task, key=jax.random.key(0))
+        >>> found = projections(params, task, task.sample(jax.random.key(1), 20, 5))
         >>> round(float(found.query), 5), round(float(found.keys_component), 5)
         (0.4, 0.4)
 
@@ -78,7 +76,7 @@ def projections(
     unit = task.relevant / jnp.linalg.norm(task.relevant, axis=1, keepdims=True)
 
     def sizes(W, tokens, pattern):
-        out = tokens @ jnp.asarray(W).T
+        out = tokens @ W.T
         along = jnp.sum(out[..., : task.dim] * unit[pattern], axis=-1)
         return jnp.mean(jnp.linalg.norm(out, axis=-1)), jnp.mean(jnp.abs(along))
 
@@ -89,25 +87,17 @@ def projections(
 
 @calculator
 def pattern_logits(params: dict[str, Any], task: PatternTask) -> Float[Array, "M M"]:
-    r"""Attention logits between the relevant patterns.
+    r"""Attention logits between the relevant patterns, ``(M1, M1)``, keys in rows.
 
-    .. math:: \mu_i^\top W_K^\top W_Q \mu_j ,
+    .. math:: \mu_i^\top W_K^\top W_Q \mu_j .
 
-    keys in rows. A cover by too few tasks leaves the entries off the diagonal unequal,
-    and shifted patterns, which mix the mu, then attend to one another.
-
-    Args:
-        params: Parameters of a one-layer model.
-        task: The task whose patterns are meant.
-
-    Returns:
-        The logits, ``(M1, M1)``.
+    A cover by too few tasks leaves the entries off the diagonal unequal, and shifted
+    patterns, which mix the mu, then attend to one another.
 
     Example:
-        >>> import jax
         >>> from icltheory.patterns import PatternTransformer
         >>> task = PatternTask(2, 2, 2.0)
-        >>> params = PatternTransformer(64).init(jax.random.key(0), task)
+        >>> params = PatternTransformer(64).init(task, key=jax.random.key(0))
         >>> abs(pattern_logits(params, task)).round(4).tolist()
         [[0.16, 0.0], [0.0, 0.16]]
 
@@ -115,5 +105,237 @@ def pattern_logits(params: dict[str, Any], task: PatternTask) -> Float[Array, "M
     """
     check_width(params, task.width, "task")
     d = task.dim
-    keys = task.relevant @ jnp.asarray(params["W_K"])[:, :d].T
-    return keys @ (task.relevant @ jnp.asarray(params["W_Q"])[:, :d].T).T
+    keys = task.relevant @ params["W_K"][:, :d].T
+    return keys @ (task.relevant @ params["W_Q"][:, :d].T).T
+
+
+@calculator
+def activation_shares(
+    params: dict[str, Any], prompt: PatternPrompt
+) -> Float[Array, "m"]:
+    r"""Share of the prompts of its own sign on which each neuron is active, ``(m,)``.
+
+    .. math:: \frac{\sum_n 1[z^n = \operatorname{sign} a_i]\;
+        1\bigl[ (W_O)_i \sum_s (W_V p^n_s)\, \sigma^n_s \ge 0 \bigr]}
+        {\sum_n 1[z^n = \operatorname{sign} a_i]} ,
+
+    NaN where no prompt has its sign. The slides call a neuron lucky if this indicator
+    is on at the start of training. With finitely many prompts that is a share of 1, or
+    one above a threshold. Lucky neurons by where they point after training are
+    ``neuron_parts(...).lucky()``.
+
+    Example:
+        >>> from icltheory.patterns import PatternTransformer
+        >>> task, model = PatternTask(6, 24, 2.0), PatternTransformer(64)
+        >>> params = model.init(task, key=jax.random.key(0))
+        >>> prompt = task.sample(jax.random.key(1), 20, 500)
+        >>> activation_shares(params, prompt).shape
+        (64,)
+
+    Source: Li et al. (2024), slides on the proof of Theorem 1, "lucky neurons".
+    """
+    check_width(params, prompt.P.shape[-1], "prompt")
+    weights = query_weights(params, prompt.P, prompt.P_query)
+    pooled = jnp.einsum("...l,...ld->...d", weights, prompt.P)
+    inputs = (pooled @ params["W_V"].T) @ params["W_O"].T
+    axes = tuple(range(inputs.ndim - 1))
+    own = prompt.z[..., None] == jnp.expand_dims(jnp.sign(params["a"]), axes)
+    count = jnp.sum(own, axis=axes)
+    active = jnp.sum(own & (inputs >= 0), axis=axes)
+    return jnp.where(count > 0, active / jnp.maximum(count, 1), jnp.nan)
+
+
+class NeuronParts(Record):
+    r"""Feature and label parts of the rows of W_O W_V, neuron by neuron.
+
+    Angles are in radians; multiples of pi are what the figures show. The feature angle
+    is to the mean of the relevant patterns, the label angle to q, whatever the sign of
+    a_i: near 0 for a positive neuron that has learned, near pi for a negative one.
+
+    Args:
+        size: Norm of the row of W_O, what pruning goes by, ``(m,)``.
+        positive: Whether a_i > 0, ``(m,)``.
+        large: Whether the size is at least half the largest, ``(m,)``.
+        feature_norm: Norm of the feature part, ``(m,)``.
+        feature_angle: Its angle to the mean pattern, ``(m,)``.
+        label_norm: Norm of the label part, ``(m,)``.
+        label_angle: Its angle to q, ``(m,)``.
+
+    Example:
+        >>> from icltheory.patterns import PatternTransformer
+        >>> task = PatternTask(6, 24, 2.0)
+        >>> params = PatternTransformer(64).init(task, key=jax.random.key(0))
+        >>> parts = neuron_parts(params, task)
+        >>> parts.label_angle.shape, int(parts.positive.sum())
+        ((64,), 32)
+
+    Source: Li et al. (2024), Proposition 2, Theorem 3, Figures 10, 11 and 14.
+    """
+
+    size: Float[Array, "*S m"]
+    positive: Bool[Array, "*S m"]
+    large: Bool[Array, "*S m"]
+    feature_norm: Float[Array, "*S m"]
+    feature_angle: Float[Array, "*S m"]
+    label_norm: Float[Array, "*S m"]
+    label_angle: Float[Array, "*S m"]
+
+    @property
+    def num_small(self) -> Array:
+        """Number of neurons with a small norm."""
+        return jnp.sum(~self.large, axis=-1)
+
+    def lucky(self, angle: float = jnp.pi / 4) -> Bool[Array, "*S m"]:
+        """Neurons whose two parts are within an angle of the mean pattern and of +-q.
+
+        The sign of q is that of a_i.
+
+        Source: Li et al. (2024), Proposition 2.
+        """
+        off = jnp.where(self.positive, self.label_angle, jnp.pi - self.label_angle)
+        return (self.feature_angle <= angle) & (off <= angle)
+
+    def mean(self, values: Float[Array, "*S m"], which: Bool[Array, "*S m"]) -> Array:
+        """Mean of one of the fields over selected neurons; NaN if there are none."""
+        return jnp.mean(values, axis=-1, where=which)
+
+
+@calculator(threshold=nonnegative)
+def neuron_parts(
+    params: dict[str, Any], task: PatternTask, *, threshold: Number = 0.5
+) -> NeuronParts:
+    r"""Norms and angles of the two parts of each row of W_O W_V (Proposition 2).
+
+    .. math:: (W_O W_V)_i = (f_i ;\, b_i) , \qquad
+        \angle(f_i, \bar\mu) , \quad \angle(b_i, q) , \qquad
+        \bar\mu = \frac{1}{M_1} \sum_j \mu_j .
+
+    Small neurons are those with a row of W_O below ``threshold`` times the largest;
+    after training the sizes fall into two groups.
+
+    Example:
+        >>> task = PatternTask(2, 2, 2.0)
+        >>> row = jnp.concatenate([task.relevant.mean(0), -task.label_embedding])
+        >>> params = {"W_O": row[None], "W_V": jnp.eye(8), "a": -jnp.ones(1)}
+        >>> parts = neuron_parts(params, task)
+        >>> bool(parts.lucky()[0]), bool(abs(parts.label_angle[0] - jnp.pi) < 1e-3)
+        (True, True)
+
+    Source: Li et al. (2024), Proposition 2, Figures 10 and 11.
+    """
+    feature, label = _parts(params, task)
+    size = jnp.linalg.norm(params["W_O"], axis=1)
+    return NeuronParts(
+        size,
+        params["a"] > 0,
+        size >= threshold * jnp.max(size),
+        jnp.linalg.norm(feature, axis=1),
+        _angle(feature, jnp.mean(task.relevant, axis=0)),
+        jnp.linalg.norm(label, axis=1),
+        _angle(label, task.label_embedding),
+    )
+
+
+class GainRatio(Record):
+    """Gain g and ratio c of a trained network, which the closed-form margin needs.
+
+    Example:
+        >>> from icltheory.patterns import margin
+        >>> found = GainRatio(jnp.array(0.5), jnp.array(1.0))
+        >>> float(margin(1.0, found.gain, found.ratio))
+        1.0
+    """
+
+    gain: Scalar
+    ratio: Scalar
+
+
+@calculator
+def gain_ratio(params: dict[str, Any], task: PatternTask) -> GainRatio:
+    r"""Gain and ratio of a trained network, computed from its weights alone.
+
+    .. math:: g = \frac12 \sum_i |a_i|\, s_i b_i^\top q , \qquad
+        c = \frac{\sum_i |a_i| \frac{1}{M_1} \sum_j f_i^\top \mu_j}
+                 {\sum_i |a_i|\, s_i b_i^\top q} , \qquad
+        s_i = \operatorname{sign} a_i ,
+
+    for the parts (f_i; b_i) of W_O W_V, over the lucky neurons; the others add little.
+    Attention that is not all on the query's pattern weakens the label side only,
+    because every pattern has the same coefficient sum: with the mean agreement A of the
+    labels attended to, the margin is ``margin(S_1, g A, c / A)``. No fit: it is within
+    .01 of that of trained networks.
+
+    Example:
+        >>> task = PatternTask(2, 2, 2.0)
+        >>> mean, q = task.relevant.sum(0) / 4, task.label_embedding
+        >>> rows = [jnp.concatenate([mean, q]), jnp.concatenate([mean, -q])]
+        >>> params = {"W_O": jnp.stack(rows), "W_V": jnp.eye(8)}
+        >>> found = gain_ratio(params | {"a": jnp.array([0.5, -0.5])}, task)
+        >>> round(float(found.gain), 5), round(float(found.ratio), 5)
+        (0.5, 1.0)
+
+    Source: Li et al. (2024), Proposition 2.
+    """
+    feature, label = _parts(params, task)
+    a = params["a"]
+    weight = jnp.where(neuron_parts(params, task).lucky(), jnp.abs(a), 0)
+    labels = jnp.sum(weight * jnp.sign(a) * (label @ task.label_embedding))
+    features = jnp.sum(weight * (feature @ jnp.mean(task.relevant, axis=0)))
+    return GainRatio(labels / 2, features / jnp.where(labels > 0, labels, jnp.inf))
+
+
+def _parts(params, task):
+    """Feature and label parts of the rows of W_O W_V."""
+    check_width(params, task.width, "task")
+    rows = params["W_O"] @ params["W_V"]
+    return rows[:, : task.dim], rows[:, task.dim :]
+
+
+def _angle(rows, direction):
+    norms = jnp.linalg.norm(rows, axis=1) * jnp.linalg.norm(direction)
+    cosine = (rows @ direction) / jnp.where(norms > 0, norms, 1)
+    return jnp.arccos(jnp.clip(cosine, -1, 1))
+
+
+def prune_neurons(
+    params: dict[str, Any],
+    fraction: Real[ArrayLike, ""] | float | int,
+    *,
+    order: Order = "magnitude",
+    key: Any = None,
+) -> dict[str, Any]:
+    r"""Removes neurons: rows of W_O become zero (Theorem 3).
+
+    .. math:: |S| = \operatorname{round}(R m) , \qquad
+        (W_O)_{i \cdot} \mapsto 0 \ \text{ for } i \in S ,
+
+    the smallest rows first, the largest first, or at random. In a stack of layers every
+    layer loses its own share. The fraction may be traced: a sweep is a ``vmap``.
+
+    Args:
+        params: Parameters of a pattern transformer; all but ``"W_O"`` are shared.
+        fraction: R, in [0, 1].
+        order: ``"magnitude"`` (small rows first), ``"reverse"`` (large rows first) or
+            ``"random"``.
+        key: Random key, for ``"random"`` alone.
+
+    Example:
+        >>> params = {"W_O": jnp.array([[2.0], [1.0], [3.0], [4.0]])}
+        >>> prune_neurons(params, 0.5)["W_O"].ravel().tolist()
+        [0.0, 0.0, 3.0, 4.0]
+        >>> prune_neurons(params, 0.25, order="reverse")["W_O"].ravel().tolist()
+        [2.0, 1.0, 3.0, 0.0]
+
+    Source: Li et al. (2024), Theorem 3 and Figure 14.
+    """
+    if key is not None:
+        check_key("key", key)
+    W = jnp.asarray(params["W_O"])
+    if W.ndim == 2:
+        return params | {"W_O": prune_rows(W, fraction, order=order, key=key)}
+    keys = key if key is None else jax.random.split(key, W.shape[0])
+
+    def one(W, key):
+        return prune_rows(W, fraction, order=order, key=key)
+
+    return params | {"W_O": jax.vmap(one)(W, keys)}

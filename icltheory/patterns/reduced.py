@@ -1,6 +1,5 @@
 """Training of the one-layer model in a few numbers, exact for the population loss."""
 
-import functools
 import math
 from typing import Any, NamedTuple
 
@@ -12,14 +11,11 @@ from jax.scipy.stats import norm
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
-from icltheory._checks import check_positive_int, check_shape
+from icltheory._checks import Check, check_positive_int, is_tracer, positive, scalar
+from icltheory._core import Record, calculator
 from icltheory._descent import PlainRule, descend
-from icltheory._noted import check_positive, check_values
-from icltheory._precision import exact_products
-from icltheory._pytree import pytree
 from icltheory._typing import Array, Float
-from icltheory.patterns._attention import check_width
-from icltheory.patterns._draw import check_fraction
+from icltheory.patterns.model import check_width
 from icltheory.patterns.probes import pattern_logits
 from icltheory.patterns.task import PatternTask
 
@@ -30,8 +26,12 @@ Number = float | int | Real[ArrayLike, ""]
 MOST_KINDS = 50_000
 
 
-@pytree
-class ReducedTraining:
+_same = Check(
+    lambda gap: gap <= 1e-5, "W_Q = W_K as a multiple of the identity on the features"
+)
+
+
+class ReducedTraining(Record):
     r"""Predictions of the reduced dynamics before each step.
 
     Args:
@@ -39,14 +39,6 @@ class ReducedTraining:
             another pattern, ``(num_steps,)``.
         masses: Mean attention on contexts of the query's pattern.
         losses: Mean hinge loss.
-
-    Returns:
-        A frozen pytree.
-
-    Example:
-        >>> path = ReducedTraining(jnp.ones(3), jnp.ones(3), jnp.zeros(3))
-        >>> path.losses.shape
-        (3,)
     """
 
     logits: Float[Array, "*S T"]
@@ -91,7 +83,22 @@ class _Kinds(NamedTuple):
     labels: Any
 
 
-@exact_products
+def _isotropic(name, params, given):
+    """The check of a start with W_Q = W_K, a multiple of the identity on features."""
+    check_width(params, given["task"].width, "task")
+    d = given["task"].dim
+    xp = jnp if any(map(is_tracer, (params["W_Q"], params["W_K"]))) else np
+    W_Q, W_K = (xp.asarray(params[key])[:, :d] for key in ("W_Q", "W_K"))
+    part = xp.trace(W_Q) / d * np.eye(*W_Q.shape)
+    gap = xp.abs(xp.stack([W_Q - W_K, W_Q - part])).max()
+    return _same(name, gap / xp.maximum(xp.abs(W_Q).max(), 1e-30))
+
+
+@calculator(
+    static=("num_steps", "num_examples", "substeps"),
+    params=_isotropic,
+    step_size=scalar & positive,
+)
 def reduced_training(
     params: dict[str, Any],
     task: PatternTask,
@@ -99,7 +106,6 @@ def reduced_training(
     *,
     step_size: Number,
     num_examples: int = 20,
-    relevant_fraction: Number = 0.8,
     substeps: int = 1,
 ) -> ReducedTraining:
     r"""Population gradient descent of equation (7) in order parameters.
@@ -132,21 +138,17 @@ def reduced_training(
     Args:
         params: Parameters of a one-layer model at the start, with W_Q = W_K a multiple
             of the identity on the features.
-        task: The task; its tasks are taken to be all.
+        task: The task, with its alpha; its tasks are taken to be all.
         num_steps: Number of steps.
         step_size: eta.
-        num_examples: Contexts l of a prompt, up to 64.
-        relevant_fraction: alpha.
+        num_examples: Contexts l of a prompt, up to 64. Cost O(l^3 m) a step.
         substeps: Euler steps of eta over this number; 1 is gradient descent, many are
             gradient flow.
-
-    Returns:
-        Logit, attention and hinge loss before each step. Cost O(l^3 m) a step.
 
     Example:
         >>> from icltheory.patterns import PatternTransformer
         >>> task, model = PatternTask(6, 24, 2.0), PatternTransformer(64)
-        >>> start = model.init(jax.random.key(0), task)
+        >>> start = model.init(task, key=jax.random.key(0))
         >>> path = reduced_training(start, task, 250, step_size=2.0)
         >>> [round(float(mass), 2) for mass in path.masses[jnp.array([0, 249])]]
         [0.44, 0.99]
@@ -154,40 +156,25 @@ def reduced_training(
     Source: Derivation: the reduced dynamics of pattern tasks. Li et al. (2024), Theorem
     1 and Proposition 1, describe the same training.
     """
-    check_width(params, task.width, "task")
     check_positive_int("num_steps", num_steps)
     check_positive_int("num_examples", num_examples)
     check_positive_int("substeps", substeps)
-    check_shape("step_size", step_size, ())
-    check_positive("step_size", step_size)
-    check_fraction(relevant_fraction, task.num_relevant)
-    size = (num_examples + 1) * (num_examples + 2) * (num_examples + 3) // 6
-    if size > MOST_KINDS:
+    if math.comb(num_examples + 3, 3) > MOST_KINDS:
         raise ValueError(f"num_examples: expected at most 64, got {num_examples}")
-    _check_start(params, task)
-    sizes = (num_examples, task.num_relevant, num_steps, substeps)
-    state, fixed = _start(params, task, relevant_fraction)
-    step_size = jnp.asarray(step_size, fixed.a.dtype) / substeps
-    return _run(sizes, state, fixed, step_size)
+    state, fixed = _start(params, task)
+    kinds = _Kinds(*(jnp.asarray(x, fixed.a.dtype) for x in _kinds(num_examples)))
+    weights = _probabilities(kinds, fixed.fraction)
+
+    def slope(state, _):
+        return _slope(task.num_relevant, kinds, weights, fixed, state)
+
+    rule = PlainRule(jnp.asarray(step_size, fixed.a.dtype) / substeps)
+    total = num_steps * substeps
+    _, _, seen = descend(slope, state, rule, total, total)
+    return ReducedTraining(*(values[::substeps] for values in seen))
 
 
-def _check_start(params, task):
-    W_Q, W_K = (jnp.asarray(params[name])[:, : task.dim] for name in ("W_Q", "W_K"))
-    check_values(
-        "params",
-        jnp.max(jnp.abs(jnp.stack([W_Q - W_K, W_Q - _identity_part(W_Q)]))),
-        lambda gap: gap <= 1e-5 * jnp.max(jnp.abs(W_Q)),
-        "W_Q = W_K as a multiple of the identity on the features",
-        "other initial weights",
-    )
-
-
-def _identity_part(W):
-    eye = jnp.eye(*W.shape, dtype=W.dtype)
-    return jnp.sum(W * eye) / jnp.sum(eye) * eye
-
-
-def _start(params, task, fraction) -> tuple[_State, _Fixed]:
+def _start(params, task) -> tuple[_State, _Fixed]:
     W_V, W_O = jnp.asarray(params["W_V"]), jnp.asarray(params["W_O"])
     d, M = task.dim, task.num_relevant
     mean = jnp.sum(task.relevant, axis=0)
@@ -204,7 +191,8 @@ def _start(params, task, fraction) -> tuple[_State, _Fixed]:
         W_V[:, d:] @ task.label_embedding,
     )
     deviation = jnp.linalg.norm(rest, axis=1) / math.sqrt(d - 1)
-    fixed = _Fixed(params["a"], deviation, task.scale, task.noise, fraction)
+    sizes = task.scale, task.noise, task.relevant_fraction
+    fixed = _Fixed(params["a"], deviation, *sizes)
     return jax.tree.map(lambda x: jnp.asarray(x, W_O.dtype), (state, fixed))
 
 
@@ -230,20 +218,6 @@ def _probabilities(kinds: _Kinds, fraction) -> Array:
     ways = gammaln(sum(counts) + 1) - sum(gammaln(count + 1) for count in counts)
     pair = xlogy(kinds.same + kinds.opposite, fraction / 2)
     return jnp.exp(ways + pair + xlogy(kinds.others, (1 - fraction) / 2))
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _run(sizes, state, fixed, step_size) -> ReducedTraining:
-    num_examples, num_relevant, num_steps, substeps = sizes
-    kinds = _Kinds(*(jnp.asarray(x, fixed.a.dtype) for x in _kinds(num_examples)))
-    weights = _probabilities(kinds, fixed.fraction)
-
-    def slope(state, _):
-        return _slope(num_relevant, kinds, weights, fixed, state)
-
-    total = num_steps * substeps
-    _, _, seen = descend(slope, state, PlainRule(step_size), total, total)
-    return ReducedTraining(*(values[::substeps] for values in seen))
 
 
 def _slope(num_relevant: int, kinds: _Kinds, weights, fixed: _Fixed, state: _State):

@@ -1,25 +1,72 @@
 """Out-of-domain patterns: orthogonal combinations with a given coefficient sum."""
 
+from typing import Any
+
+import jax
 import jax.numpy as jnp
+import numpy as np
+from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
-from icltheory._calculators import calculator
-from icltheory._checks import check_positive_int, check_shape, concrete
-from icltheory._noted import check_finite, check_values
+from icltheory._checks import (
+    Check,
+    check_positive_int,
+    check_shape,
+    finite,
+    is_tracer,
+    scalar,
+)
+from icltheory._core import calculator
 from icltheory._typing import Array, Bool, Float, PRNGKey
-from icltheory.patterns._rotation import complement, random_orthogonal
 
 __all__ = ["is_feasible", "out_of_domain_patterns", "shift_coefficients"]
 
 GUARD = 1e-6  # relative tolerance for M1' S_1^2 <= M1
+_close = Check(
+    lambda off: off <= 1e-4,
+    "orthogonal rows of one norm up to a deviation of 1e-4",
+)
 
 
-@calculator(compiled=False)
+def _orthogonal(name, patterns, given):
+    check_shape(name, patterns, ("M1", "d"))
+    if is_tracer(patterns):
+        gram = jnp.matmul(patterns, patterns.T, precision="highest")
+    else:
+        patterns = np.asarray(patterns)
+        gram = patterns @ patterns.T
+    xp = jnp if is_tracer(patterns) else np
+    size = gram[0, 0]
+    return _close(name, xp.abs(gram - size * np.eye(len(gram))).max() / size)
+
+
+def _sum(name, value, given):
+    """The check of S_1; that a traced one is feasible is told by ``is_feasible``."""
+    flag = (scalar & finite)(name, value)
+    num = given["num_shifted"]
+    check_positive_int("num_shifted", num)
+    M = given["num_relevant"] if "num_relevant" in given else len(given["patterns"])
+    check_positive_int("num_relevant", M)
+    if num > M:
+        raise ValueError(f"num_shifted: expected M1' <= M1 = {M}, got {num}")
+    if is_tracer(value):
+        return flag
+    square = num * float(value) ** 2
+    if square > M * (1 + GUARD):
+        raise ValueError(f"{name}: expected M1' S_1^2 <= M1 = {M}, got {square}")
+    if num == M and square < M * (1 - GUARD):
+        expected = f"M1' S_1^2 = M1 = {M} where M1' = M1"
+        raise ValueError(f"{name}: expected {expected}, got {square}")
+    return True
+
+
+@calculator(static=("num_shifted",), patterns=_orthogonal, coefficient_sum=_sum)
 def out_of_domain_patterns(
     patterns: Float[ArrayLike, "_M d"],
-    num: int,
+    num_shifted: int,
     coefficient_sum: Real[ArrayLike, ""],
+    *,
     key: PRNGKey,
 ) -> Float[Array, "num d"]:
     r"""Draws orthogonal patterns in the span of others, with one coefficient sum.
@@ -27,19 +74,11 @@ def out_of_domain_patterns(
     .. math:: \mu'_j = \sum_{i=1}^{M_1} k_{ji} \mu_i , \qquad \sum_i k_{ji} = S_1 ,
         \qquad \langle \mu'_j, \mu'_k \rangle = \beta^2 \delta_{jk} .
 
-    Args:
-        patterns: The relevant patterns :math:`\mu_i`, orthogonal and of one norm
-            :math:`\beta`, as rows ``(M1, d)``.
-        num: Number M1' of new patterns.
-        coefficient_sum: :math:`S_1`; may be traced.
-        key: Random key; the new patterns are uniform on all that there are.
-
-    Returns:
-        The new patterns as rows, ``(M1', d)``.
+    The M1' new patterns, rows as the M1 orthogonal old ones of norm beta, are uniform
+    on all that there are.
 
     Example:
-        >>> import jax
-        >>> new = out_of_domain_patterns(2 * jnp.eye(6), 3, 1.3, jax.random.key(0))
+        >>> new = out_of_domain_patterns(2 * jnp.eye(6), 3, 1.3, key=jax.random.key(0))
         >>> (new.sum(1) / 2).round(4).tolist()
         [1.3, 1.3, 1.3]
         >>> (new @ new.T).round(4).tolist() == (4 * jnp.eye(3)).tolist()
@@ -47,20 +86,18 @@ def out_of_domain_patterns(
 
     Source: Li et al. (2024), Theorem 2.
     """
-    check_shape("patterns", patterns, ("M1", "d"))
-    patterns = jnp.asarray(patterns)
-    _check_orthogonal(patterns)
-    K = shift_coefficients(key, patterns.shape[0], num, coefficient_sum, patterns.dtype)
-    return K @ patterns
+    M, dtype = len(patterns), patterns.dtype
+    return _coefficients(key, M, num_shifted, coefficient_sum, dtype) @ patterns
 
 
-@calculator(compiled=False)
+@calculator(static=("num_relevant", "num_shifted", "dtype"), coefficient_sum=_sum)
 def shift_coefficients(
-    key: PRNGKey,
     num_relevant: int,
-    num: int,
+    num_shifted: int,
     coefficient_sum: Real[ArrayLike, ""],
-    dtype=None,
+    *,
+    key: PRNGKey,
+    dtype: Any = None,
 ) -> Float[Array, "num M"]:
     r"""Coefficients k of out-of-domain patterns, computed without a decomposition.
 
@@ -74,60 +111,29 @@ def shift_coefficients(
     and not feasible, the rows keep their sum and are not orthonormal: ask
     :func:`is_feasible`.
 
-    Args:
-        key: Random key.
-        num_relevant: Number M1 of patterns to combine.
-        num: Number M1' of combinations.
-        coefficient_sum: :math:`S_1`; may be traced.
-        dtype: Type of the result; None is JAX's default float type.
-
-    Returns:
-        k, one row for each new pattern, ``(M1', M1)``.
-
     Example:
-        >>> import jax
-        >>> k = shift_coefficients(jax.random.key(0), 6, 3, -0.5)
+        >>> k = shift_coefficients(6, 3, -0.5, key=jax.random.key(0))
         >>> k.sum(1).round(4).tolist()
         [-0.5, -0.5, -0.5]
 
     Source: Li et al. (2024), Theorem 2; the condition is derived from Bessel's
     inequality for the vector of ones.
     """
-    check_positive_int("num_relevant", num_relevant)
-    check_positive_int("num", num)
-    check_shape("coefficient_sum", coefficient_sum, ())
-    check_finite("coefficient_sum", coefficient_sum)
-    _check_feasible(num_relevant, num, coefficient_sum)
     dtype = jnp.result_type(float if dtype is None else dtype)
-    M, n = num_relevant, num
-    O = random_orthogonal(key, M - 1, dtype) if M > 1 else jnp.zeros((0, 0), dtype)
-    W = jnp.asarray(complement(M), dtype) @ O  # orthonormal, orthogonal to u
-    W = jnp.concatenate([W, jnp.zeros((M, 1), dtype)], axis=1)  # no w_0 where n = M1
-    S = jnp.asarray(coefficient_sum, dtype)
-    rest = jnp.sqrt(jnp.maximum(1 - n * S**2 / M, 0))
-    common = S / M + rest * n**-0.5 * W[:, n - 1]
-    return common[None] + jnp.asarray(complement(n), dtype) @ W[:, : n - 1].T
+    return _coefficients(key, num_relevant, num_shifted, coefficient_sum, dtype)
 
 
-@calculator
+@calculator(static=("num_relevant", "num_shifted"))
 def is_feasible(
-    num_relevant: int, num: int, coefficient_sum: Real[ArrayLike, "*B"]
+    num_relevant: int, num_shifted: int, coefficient_sum: Real[ArrayLike, "*B"]
 ) -> Bool[Array, "*B"]:
-    r"""Whether M1' orthogonal patterns of coefficient sum S_1 exist.
+    r"""Whether M1' orthogonal patterns of coefficient sum S_1 exist, for each S_1.
 
     .. math:: M_1' S_1^2 \le M_1 , \qquad M_1' < M_1 ; \qquad
         S_1^2 = 1 \ \text{ if } M_1' = M_1 .
 
     The projections of the vector of ones on M1' orthonormal rows have squares that sum
     to M1' S_1^2, and to M1 exactly if the rows are a basis.
-
-    Args:
-        num_relevant: Number M1 of patterns to combine.
-        num: Number M1' of combinations.
-        coefficient_sum: :math:`S_1`; any shape, may be traced.
-
-    Returns:
-        The answer, for each :math:`S_1`.
 
     Example:
         >>> [bool(is_feasible(6, n, 1.3)) for n in (3, 4)]
@@ -138,37 +144,49 @@ def is_feasible(
     Source: Li et al. (2024), Theorem 2.
     """
     check_positive_int("num_relevant", num_relevant)
-    check_positive_int("num", num)
-    excess = num * jnp.asarray(coefficient_sum) ** 2 / num_relevant - 1
-    if num == num_relevant:
+    check_positive_int("num_shifted", num_shifted)
+    excess = num_shifted * jnp.asarray(coefficient_sum) ** 2 / num_relevant - 1
+    if num_shifted == num_relevant:
         return jnp.abs(excess) <= GUARD
-    return (excess <= GUARD) & (num < num_relevant)
+    return (excess <= GUARD) & (num_shifted < num_relevant)
 
 
-def _check_feasible(num_relevant, num, coefficient_sum):
-    if num > num_relevant:
-        raise ValueError(f"num: expected M1' <= M1 = {num_relevant}, got {num}")
-    known = concrete(coefficient_sum)
-    if known is None:  # checked by ``is_feasible``
-        return
-    square = num * float(known) ** 2
-    if square > num_relevant * (1 + GUARD):
-        raise ValueError(
-            f"coefficient_sum: expected M1' S_1^2 <= M1 = {num_relevant}, got {square}"
-        )
-    if num == num_relevant and square < num_relevant * (1 - GUARD):
-        raise ValueError(
-            f"coefficient_sum: expected M1' S_1^2 = M1 = {num_relevant} where M1' = "
-            f"M1, got {square}"
-        )
+def _coefficients(key, num_relevant, num_shifted, coefficient_sum, dtype):
+    M, n = num_relevant, num_shifted
+    O = random_orthogonal(key, M - 1, dtype) if M > 1 else jnp.zeros((0, 0), dtype)
+    W = jnp.asarray(complement(M), dtype) @ O  # orthonormal, orthogonal to u
+    W = jnp.concatenate([W, jnp.zeros((M, 1), dtype)], axis=1)  # no w_0 where n = M1
+    S = jnp.asarray(coefficient_sum, dtype)
+    rest = jnp.sqrt(jnp.maximum(1 - n * S**2 / M, 0))
+    common = S / M + rest * n**-0.5 * W[:, n - 1]
+    return common[None] + jnp.asarray(complement(n), dtype) @ W[:, : n - 1].T
 
 
-def _check_orthogonal(patterns):
-    gram = patterns @ patterns.T
-    size = gram[0, 0]
-    check_values(
-        "patterns",
-        jnp.max(jnp.abs(gram - size * jnp.eye(len(gram), dtype=gram.dtype))) / size,
-        lambda off: off <= 1e-4,
-        "orthogonal rows of one norm up to a deviation of 1e-4",
-    )
+def random_orthogonal(key: PRNGKey, size: int, dtype: Any) -> Float[Array, "n n"]:
+    """Draws a matrix from the Haar measure on O(n).
+
+    Stewart's product of reflections: reflection i takes a Gaussian vector of the last
+    n - i coordinates to the axis i. Batches of LAPACK calls are avoided, so that stacks
+    of them may be drawn inside any loop.
+    """
+    draws = jnp.triu(jax.random.normal(key, (size, size), dtype))
+    signs = jnp.where(jnp.diagonal(draws) < 0, -1, 1).astype(dtype)
+
+    def reflect(Q, row):
+        g, sign, axis = row
+        v = g + sign * jnp.linalg.norm(g) * axis
+        square = jnp.sum(v**2)
+        Q = Q - 2 / jnp.where(square > 0, square, 1) * jnp.outer(Q @ v, v)
+        return Q, None
+
+    start = jnp.eye(size, dtype=dtype)
+    Q, _ = lax.scan(reflect, start, (draws, signs, start))
+    return -Q * signs[:, None]
+
+
+def complement(size: int) -> Float[np.ndarray, "n k"]:
+    """Orthonormal basis of the vectors whose entries sum to 0, ``(n, n - 1)``."""
+    u = np.full(size, size**-0.5)
+    v = u - np.eye(size)[0]
+    H = np.eye(size) - np.outer(v, v) / max(1 - u[0], np.finfo(float).tiny)
+    return H[:, 1:]

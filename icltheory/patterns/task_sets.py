@@ -1,4 +1,4 @@
-"""Sets of classification tasks, which are ordered pairs of relevant patterns."""
+"""Sets of tasks: the ordered pairs (a, b), +1 on pattern a and -1 on pattern b."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,26 +8,13 @@ import numpy as np
 
 from icltheory._checks import check_integer
 
-__all__ = [
-    "all_tasks",
-    "circulant_tasks",
-    "covers",
-    "held_out_tasks",
-    "read_tasks",
-    "task_ratio",
-]
+__all__ = ["all_tasks", "circulant_tasks", "covers", "held_out_tasks", "task_ratio"]
 
 Tasks = tuple[tuple[int, int], ...]
 
 
 def all_tasks(num_relevant: int) -> Tasks:
-    """All M1 (M1 - 1) tasks: +1 on one relevant pattern, -1 on another.
-
-    Args:
-        num_relevant: Number M1 of relevant patterns, at least 2.
-
-    Returns:
-        The ordered pairs (a, b).
+    """All M1 (M1 - 1) tasks of M1 relevant patterns.
 
     Example:
         >>> all_tasks(3)
@@ -45,15 +32,9 @@ def circulant_tasks(num_relevant: int, shifts: Sequence[int]) -> Tasks:
 
     .. math:: \{ (i,\, i + s \bmod M_1) : 0 \le i < M_1,\ s \in \text{shifts} \} .
 
-    One shift is a ring of M1 tasks. That is a share 1 / (M1 - 1) of all tasks, below
-    the (M1 - 1)^{-1/2} of Theorem 1: enough for unseen tasks, not for shifted patterns.
-
-    Args:
-        num_relevant: Number M1 of relevant patterns.
-        shifts: Distinct numbers s, from 1 to M1 - 1.
-
-    Returns:
-        The ordered pairs (a, b), M1 for each shift.
+    The shifts are distinct, from 1 to M1 - 1. One of them is a ring of M1 tasks, a
+    share 1 / (M1 - 1) of all, below the (M1 - 1)^{-1/2} of Theorem 1: enough for unseen
+    tasks, not for shifted patterns.
 
     Example:
         >>> circulant_tasks(4, [1])
@@ -64,58 +45,34 @@ def circulant_tasks(num_relevant: int, shifts: Sequence[int]) -> Tasks:
     Source: Li et al. (2024), Theorem 1.
     """
     check_integer("num_relevant", num_relevant, 2)
-    known = sorted(set(shifts))
-    if (
-        not known
-        or len(known) < len(shifts)
-        or not 1 <= known[0] <= known[-1] < (num_relevant)
-    ):
-        raise ValueError(
-            f"shifts: expected distinct numbers from 1 to {num_relevant - 1}, "
-            f"got {list(shifts)}"
-        )
+    known, most = sorted(set(shifts)), num_relevant - 1
+    distinct = 0 < len(known) == len(shifts)
+    if not distinct or not 1 <= known[0] <= known[-1] <= most:
+        expected = f"distinct numbers from 1 to {most}"
+        raise ValueError(f"shifts: expected {expected}, got {list(shifts)}")
     every = range(num_relevant)
     return tuple((i, (i + s) % num_relevant) for s in shifts for i in every)
 
 
-def held_out_tasks(num_relevant: int, tasks: Any) -> Tasks:
+def held_out_tasks(tasks: Any, num_relevant: int) -> Tasks:
     r"""Tasks that were not trained on, :math:`T \setminus T_{tr}`.
 
-    Args:
-        num_relevant: Number M1 of relevant patterns.
-        tasks: Ordered pairs (a, b) trained on.
-
-    Returns:
-        All other ordered pairs.
-
     Example:
-        >>> held_out_tasks(3, circulant_tasks(3, [1]))
+        >>> held_out_tasks(circulant_tasks(3, [1]), 3)
         ((0, 2), (1, 0), (2, 1))
 
     Source: Li et al. (2024), equation (9).
     """
-    seen = set(read_tasks(num_relevant, tasks))
+    seen = set(read_tasks(tasks, num_relevant))
     left = tuple(task for task in all_tasks(num_relevant) if task not in seen)
     if not left:
-        raise ValueError(
-            f"tasks: expected fewer than all {len(seen)} tasks, so that some are "
-            f"unseen, got {len(seen)}"
-        )
+        expected = f"fewer than all {len(seen)} tasks, so that some are unseen"
+        raise ValueError(f"tasks: expected {expected}, got {len(seen)}")
     return left
 
 
 def covers(tasks: Any, num_relevant: int) -> bool:
-    """Whether all patterns are +1 and -1 equally often.
-
-    The condition of Theorem 1 that the training tasks cover all relevant patterns and
-    labels uniformly.
-
-    Args:
-        tasks: Ordered pairs (a, b): +1 on a, -1 on b.
-        num_relevant: Number M1 of relevant patterns.
-
-    Returns:
-        The answer.
+    """Whether all patterns are +1 and -1 equally often, as Theorem 1 demands.
 
     Example:
         >>> covers([(0, 1), (1, 0)], 2), covers([(0, 1), (1, 2), (0, 2)], 3)
@@ -124,20 +81,15 @@ def covers(tasks: Any, num_relevant: int) -> bool:
     Source: Li et al. (2024), Theorem 1.
     """
     counts = Counter()
-    for a, b in read_tasks(num_relevant, tasks):
+    for a, b in read_tasks(tasks, num_relevant):
         counts.update([(a, 1), (b, -1)])
     return len(counts) == 2 * num_relevant and len(set(counts.values())) == 1
 
 
 def task_ratio(tasks: Any, num_relevant: int) -> float:
-    r"""Share of tasks trained on, :math:`|T_{tr}| / |T|`.
+    r"""Share of tasks trained on, :math:`|T_{tr}| / |T|` with |T| = M1 (M1 - 1).
 
-    Args:
-        tasks: Ordered pairs (a, b); one that is given twice counts once.
-        num_relevant: Number M1 of relevant patterns.
-
-    Returns:
-        The share, :math:`|T| = M_1 (M_1 - 1)`.
+    A task that is given twice counts once.
 
     Example:
         >>> task_ratio(circulant_tasks(6, [1, 2, 3]), 6)
@@ -145,33 +97,24 @@ def task_ratio(tasks: Any, num_relevant: int) -> float:
 
     Source: Li et al. (2024), Theorem 1.
     """
-    distinct = set(read_tasks(num_relevant, tasks))
+    distinct = set(read_tasks(tasks, num_relevant))
     return len(distinct) / (num_relevant * (num_relevant - 1))
 
 
-def read_tasks(num_relevant: int, tasks: Any) -> Tasks:
-    """Converts tasks to a checked tuple of pairs of integers.
-
-    Args:
-        num_relevant: Number M1 of relevant patterns.
-        tasks: Ordered pairs (a, b), in any form that NumPy reads.
-
-    Returns:
-        The same pairs.
+def read_tasks(tasks: Any, num_relevant: int) -> Tasks:
+    """Converts pairs, in any form that NumPy reads, to checked tuples of integers.
 
     Example:
-        >>> read_tasks(3, [[0, 2]])
+        >>> read_tasks([[0, 2]], 3)
         ((0, 2),)
     """
     check_integer("num_relevant", num_relevant, 2)
     known = np.asarray(tasks)
-    ok = known.ndim == 2 and known.shape[1:] == (2,) and known.shape[0] > 0
-    if not ok or not np.issubdtype(known.dtype, np.integer):
+    pairs = known.ndim == 2 and known.shape[1:] == (2,) and known.shape[0] > 0
+    if not pairs or not np.issubdtype(known.dtype, np.integer):
         raise ValueError(f"tasks: expected pairs of integers, got {tasks!r}")
     for a, b in known.tolist():
         if a == b or not (0 <= a < num_relevant and 0 <= b < num_relevant):
-            raise ValueError(
-                f"tasks: expected two different patterns from 0 to "
-                f"{num_relevant - 1}, got ({a}, {b})"
-            )
+            expected = f"two different patterns from 0 to {num_relevant - 1}"
+            raise ValueError(f"tasks: expected {expected}, got ({a}, {b})")
     return tuple((a, b) for a, b in known.tolist())

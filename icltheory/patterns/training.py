@@ -1,4 +1,4 @@
-"""Trains pattern models on fresh prompts in one scan, and scores them."""
+"""Trains pattern models on fresh prompts in one scan; gradients in closed form."""
 
 import functools
 from typing import Any
@@ -9,29 +9,34 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._checks import (
+    Check,
+    check_choice,
     check_key,
     check_nonnegative_int,
     check_positive_int,
     check_shape,
+    checked,
+    positive,
+    scalar,
 )
+from icltheory._core import Record, calculator
 from icltheory._descent import PlainRule, check_steps, descend
-from icltheory._noted import check_positive, check_values
-from icltheory._pytree import pytree
-from icltheory._typing import Array, Bool, Float, Int, PRNGKey, PyTree
+from icltheory._names import GradientForm
+from icltheory._typing import Array, Float, Int, PRNGKey, PyTree
 from icltheory.layered import forward
-from icltheory.patterns._attention import check_width
-from icltheory.patterns._draw import check_fraction
-from icltheory.patterns.closed_forms import hinge
+from icltheory.patterns.measures import check_pattern_model
+from icltheory.patterns.model import check_width
 from icltheory.patterns.prompts import PatternPrompt
 from icltheory.patterns.task import PatternTask
+from icltheory.patterns.theorems import hinge
 
-__all__ = ["Scores", "Training", "scores", "train"]
+__all__ = ["Training", "loss_gradients", "train"]
 
 Number = float | int | Real[ArrayLike, ""]
+_finite = Check(lambda x: x - x == 0, "finite losses (a smaller step_size)")
 
 
-@pytree
-class Training:
+class Training(Record):
     """Parameters at several steps of training.
 
     Args:
@@ -39,11 +44,7 @@ class Training:
         params: Parameters there, with a leading axis T on every leaf.
         losses: Hinge loss of each batch before its step, ``(num_steps,)``.
 
-    Returns:
-        A frozen pytree; ``last`` are the parameters at the end of one training.
-
     Example:
-        >>> import jax.numpy as jnp
         >>> path = Training(jnp.arange(2), {"w": jnp.array([0.5, 1.0])}, jnp.ones(1))
         >>> float(path.last["w"])
         1.0
@@ -73,7 +74,6 @@ def train(
     rule: Any = None,
     batch_size: int = 128,
     num_examples: int = 20,
-    relevant_fraction: Number = 0.8,
     record_every: int = 1,
 ) -> Training:
     r"""Stochastic gradient descent on the hinge loss of fresh prompts, equation (8).
@@ -82,8 +82,8 @@ def train(
         \bigl[ 1 - z^n F(\Psi_t; P^n) \bigr]_+ .
 
     Step t draws its prompts from the key folded with t. Compiled once for each model,
-    rule and sizes; task, start, key, eta and alpha are traced, so that an ensemble over
-    seeds or settings is a ``vmap`` of this function.
+    rule and sizes; task (with its alpha), start, key and eta are traced, so that an
+    ensemble over seeds or settings is a ``vmap`` of this function.
 
     Args:
         model: A layered model with ``fixed``, the names of parameters to leave alone.
@@ -96,16 +96,12 @@ def train(
             same object again to compile once.
         batch_size: Prompts B a step.
         num_examples: Contexts l_tr of a prompt.
-        relevant_fraction: alpha.
         record_every: Steps between two records.
-
-    Returns:
-        The parameters along training.
 
     Example:
         >>> from icltheory.patterns import PatternTransformer
         >>> task, model = PatternTask(4, 4, 3.0), PatternTransformer(8)
-        >>> start = model.init(jax.random.key(0), task)
+        >>> start = model.init(task, key=jax.random.key(0))
         >>> path = train(model, task, start, 4, key=jax.random.key(1), step_size=1.0,
         ...              batch_size=8, num_examples=10, record_every=2)
         >>> path.steps.tolist(), path.params["W_O"].shape, path.losses.shape
@@ -114,42 +110,26 @@ def train(
     Source: Li et al. (2024), equation (8).
     """
     check_key("key", key)
-    _check_model(model)
+    check_pattern_model(model)
     check_width(params, task.width, "task")
     check_steps(num_steps, record_every)
     check_positive_int("batch_size", batch_size)
     check_nonnegative_int("num_examples", num_examples)
-    check_fraction(relevant_fraction, task.num_relevant)
     if (step_size is None) == (rule is None):
         got = "neither" if rule is None else "both"
         raise ValueError(f"step_size, rule: expected exactly one of them, got {got}")
     if step_size is not None:
-        check_shape("step_size", step_size, ())
-        check_positive("step_size", step_size)
+        step_size = checked("step_size", step_size, scalar & positive)
         step_size = jnp.asarray(step_size, task.dtype)
     sizes = (num_steps, record_every, batch_size, num_examples)
-    given = task, params, key, step_size, relevant_fraction
     with jax.numpy_dtype_promotion("standard"):
-        path = _train(model, rule, sizes, *given)
-    check_values(
-        "losses",
-        path.losses,
-        jnp.isfinite,
-        "finite losses (a smaller step_size)",
-        "NaN or infinity",
-    )
+        path = _train(model, rule, sizes, task, params, key, step_size)
+    checked("losses", path.losses, _finite)
     return path
 
 
-def _check_model(model):
-    if not (hasattr(model, "attention") and hasattr(model, "fixed")):
-        expected = "a PatternTransformer or a DeepPatternTransformer"
-        kind = type(model).__name__
-        raise ValueError(f"model: expected {expected}, got {kind}")
-
-
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
-def _train(model, rule, sizes, task, params, key, step_size, alpha) -> Training:
+def _train(model, rule, sizes, task, params, key, step_size) -> Training:
     num_steps, record_every, batch_size, num_examples = sizes
     held = {name: params[name] for name in model.fixed}
     free = {name: leaf for name, leaf in params.items() if name not in held}
@@ -158,110 +138,83 @@ def _train(model, rule, sizes, task, params, key, step_size, alpha) -> Training:
         return jnp.mean(hinge(prompt.z * forward(model, free | held, prompt)))
 
     def slope(free, t):
-        own = jax.random.fold_in(key, t)
-        prompt = task.sample(own, batch_size, num_examples, alpha)
+        prompt = task.sample(jax.random.fold_in(key, t), num_examples, batch_size)
         return jax.value_and_grad(loss)(free, prompt)
 
     rule = PlainRule(step_size) if rule is None else rule
     path = descend(slope, free, rule, num_steps, record_every)
-    again = {name: _repeat(leaf, path.steps) for name, leaf in held.items()}
+    again = {
+        name: jnp.broadcast_to(leaf, path.steps.shape + jnp.shape(leaf))
+        for name, leaf in held.items()
+    }
     return Training(path.steps, path.params | again, path.losses)
 
 
-def _repeat(leaf, steps):
-    return jnp.broadcast_to(leaf, steps.shape + leaf.shape)
+@calculator(static=("form", "query_is_key"))
+def loss_gradients(
+    params: dict[str, Any],
+    prompt: PatternPrompt,
+    *,
+    form: GradientForm = "correct",
+    query_is_key: bool = False,
+) -> dict[str, Array]:
+    r"""Gradients of the mean hinge loss in the four matrices, in closed form.
 
+    With attention sigma_s, :math:`\bar p = \sum_s \sigma_s p_s`, the active neurons
+    :math:`1_i = 1[(W_O)_i W_V \bar p \ge 0]` and
+    :math:`u = \sum_i a_i 1_i (W_O)_i`, the gradients of one prompt with z F < 1 are
 
-@pytree
-class Scores:
-    """Margins and attention of a model on a batch of prompts.
+    .. math:: \partial W_Q &= -z \sum_s \sigma_s (u^\top W_V p_s)
+        \bigl( W_K p_s - \textstyle\sum_r \sigma_r W_K p_r \bigr) p_{query}^\top , \\
+        \partial W_K &= -z \sum_s \sigma_s (u^\top W_V p_s)\, W_Q p_{query}\,
+        (p_s - \bar p)^\top , \\
+        \partial W_V &= -z\, u\, \bar p^\top , \qquad
+        \partial (W_O)_i = -z\, a_i 1_i\, (W_V \bar p)^\top ,
 
-    Args:
-        margins: z F of each prompt, ``(B,)``.
-        masses: Attention on contexts that share the query's pattern, in every layer,
-            ``(L, B)``.
-        agreements: Attention-weighted labels of the contexts times z, in every layer,
-            ``(L, B)``: +1 where all attention is on the query's label.
-        missed: Whether no context shares the query's pattern, ``(B,)``.
-        feasible: Whether the patterns of the prompt exist as asked for, ``(B,)``.
-
-    Returns:
-        A frozen pytree; stacks of it come from ``jax.vmap``.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> no = jnp.zeros(2, bool)
-        >>> full = jnp.ones((1, 2))
-        >>> got = Scores(jnp.array([0.5, 2.0]), full, full, no, ~no)
-        >>> float(got.hinge), float(got.error), float(got.margin)
-        (0.25, 0.0, 1.25)
-
-    Source: Li et al. (2024), equations (9) and (10).
-    """
-
-    margins: Float[Array, "*S B"]
-    masses: Float[Array, "*S L B"]
-    agreements: Float[Array, "*S L B"]
-    missed: Bool[Array, "*S B"]
-    feasible: Bool[Array, "*S B"]
-
-    @property
-    def hinge(self) -> Float[Array, "*S"]:
-        """Mean hinge loss, the generalisation error of the theorems."""
-        return jnp.mean(hinge(self.margins), axis=-1)
-
-    @property
-    def error(self) -> Float[Array, "*S"]:
-        """0-1 error: share of prompts without z F > 0; NaN counts as an error."""
-        return jnp.mean((~(self.margins > 0)).astype(self.margins.dtype), axis=-1)
-
-    @property
-    def margin(self) -> Float[Array, "*S"]:
-        """Mean margin."""
-        return jnp.mean(self.margins, axis=-1)
-
-    @property
-    def attention_mass(self) -> Float[Array, "*S L"]:
-        """Mean attention to contexts that share the query's pattern (Proposition 1)."""
-        return jnp.mean(self.masses, axis=-1)
-
-    @property
-    def agreement(self) -> Float[Array, "*S L"]:
-        """Mean agreement A of the labels attended to, for :func:`gain_ratio`."""
-        return jnp.mean(self.agreements, axis=-1)
-
-    @property
-    def miss_rate(self) -> Float[Array, "*S"]:
-        """Share of prompts without a context that shares the query's pattern."""
-        return jnp.mean(self.missed.astype(self.margins.dtype), axis=-1)
-
-
-def scores(model: Any, params: PyTree, prompt: PatternPrompt) -> Scores:
-    """Computes margins and attention of a model on a batch of prompts.
+    and 0 otherwise. The slides print the transpose of W_Q in the second line, leave out
+    the condition z F < 1 and let s run to l + 1, so that the query is a key; equation
+    (7) has the l contexts only. ``form="printed"`` has the first two of these,
+    ``query_is_key=True`` the third.
 
     Args:
-        model: A layered model with ``attention``, as both of this package have it.
-        params: Its parameters.
-        prompt: The prompts, ``(B, ...)``.
-
-    Returns:
-        Entry by entry; means are properties.
+        params: Parameters of a one-layer model.
+        prompt: A batch of prompts, ``(B, ...)``.
+        form: ``"correct"`` or ``"printed"``.
+        query_is_key: Whether the sums run over the query too.
 
     Example:
         >>> from icltheory.patterns import PatternTransformer
         >>> task, model = PatternTask(6, 24, 2.0), PatternTransformer(64)
-        >>> params = model.init(jax.random.key(0), task)
-        >>> prompt = task.sample(jax.random.key(1), 5, 20, 0.8)
-        >>> got = scores(model, params, prompt)
-        >>> got.margins.shape, got.masses.shape
-        ((5,), (1, 5))
+        >>> params = model.init(task, key=jax.random.key(0))
+        >>> found = loss_gradients(params, task.sample(jax.random.key(1), 20, 5))
+        >>> sorted(found), found["W_O"].shape
+        (['W_K', 'W_O', 'W_Q', 'W_V'], (64, 60))
 
-    Source: Li et al. (2024), Proposition 1 and Figure 9.
+    Source: Li et al. (2024), slides on the proof of Theorem 1.
     """
-    _check_model(model)
-    check_width(params, prompt.P.shape[-1], "prompt")
-    weights = model.attention(params, prompt)
-    masses = jnp.sum(jnp.where(prompt.same[None], weights, 0), axis=-1)
-    agreements = jnp.sum(weights * prompt.y[None], axis=-1) * prompt.z[None]
-    margins = prompt.z * forward(model, params, prompt)
-    return Scores(margins, masses, agreements, prompt.missed, prompt.feasible)
+    check_choice("form", form, ("correct", "printed"))
+    P, P_query, z = prompt.P, prompt.P_query, prompt.z
+    check_shape("prompt.P", P, ("B", "l", "D"))
+    check_width(params, P.shape[-1], "prompt")
+    W_Q, W_K, W_V, W_O, a = (params[n] for n in ("W_Q", "W_K", "W_V", "W_O", "a"))
+    keys = jnp.concatenate([P, P_query[:, None]], axis=1) if query_is_key else P
+    query, K = P_query @ W_Q.T, keys @ W_K.T
+    sigma = jax.nn.softmax(jnp.einsum("bsk,bk->bs", K, query), axis=-1)
+    pooled = jnp.einsum("bs,bsd->bd", sigma, keys)
+    value = pooled @ W_V.T
+    inputs = value @ W_O.T
+    weight = a[None] * (inputs >= 0)
+    correct = form == "correct"
+    enough = z * (jax.nn.relu(inputs) @ a) >= 1  # these prompts have zero loss
+    sign = -jnp.where(enough & correct, 0, z) / len(z)
+    u = weight @ W_O
+    cost = sigma * jnp.einsum("bsd,bd->bs", keys @ W_V.T, u)
+    moved_keys = K - jnp.einsum("bs,bsk->bk", sigma, K)[:, None]
+    moved = keys - pooled[:, None]
+    side = query if correct else P_query @ W_Q
+    return {
+        "W_Q": jnp.einsum("b,bs,bsk,bd->kd", sign, cost, moved_keys, P_query),
+        "W_K": jnp.einsum("b,bs,bk,bsd->kd", sign, cost, side, moved),
+        "W_V": jnp.einsum("b,bv,bd->vd", sign, u, pooled),
+        "W_O": jnp.einsum("b,bi,bv->iv", sign, weight, value),
+    }

@@ -56,7 +56,7 @@ def test_the_trainer_reads_pairs_with_the_query_last(key):
     @jax.jit
     def both(key):
         drawn = PairTask(task, 0.8).sample(key, 6, 3, active_dims=8)
-        return drawn.points(), task.sample(key, 3, 6, 0.8)
+        return drawn.points(), task.sample(key, 6, 3)
 
     (X, y), prompt = both(key)
     assert X.shape == (3, 7, 8)
@@ -71,7 +71,7 @@ def test_one_pass_answers_after_every_context(key):
     module = GPT2(
         8, 5, width=8, num_layers=1, num_heads=2, token_layout="matrix", init_std=0.3
     )
-    prompt = jax.jit(lambda key: task.sample(key, 3, 4, 0.8))(key)
+    prompt = jax.jit(lambda key: task.sample(key, 4, 3))(key)
     params = jax.jit(module.init)(key, prompt.X, prompt.y)["params"]
     margins = jax.jit(margins_by_length, static_argnums=0)(module, params, prompt)
     part = jax.jit(lambda prompt: prefix(prompt, 3))(prompt)
@@ -115,7 +115,7 @@ def test_unseen_tasks_are_those_left_out():
     found, unseen = scores_on_all(trained, 400, num_examples=6)
     assert found.margins.shape == unseen.shape == (2, 400)
     assert float(unseen.mean()) == pytest.approx(12 / 30, abs=0.1)
-    whole = dataclasses.replace(trained, tasks=trained.tasks.with_tasks(ALL))
+    whole = dataclasses.replace(trained, tasks=trained.tasks.with_(tasks=ALL))
     assert not scores_on_all(whole, 400, num_examples=6)[1].any()
     task, params = trained.of_seed(1)
     assert task.tasks == circulant_tasks(6, (1, 2, 3))

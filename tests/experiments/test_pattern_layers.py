@@ -107,7 +107,7 @@ def test_attention_is_of_the_query_in_every_layer(ran):
     trained, found = ran[2][0]
     task, params = trained.of_seed(0)
     key = trained.ensemble.keys(6)[0]
-    prompt = jax.jit(lambda task: task.sample(key, 16, 8, 0.8))(task)
+    prompt = jax.jit(lambda task: task.sample(key, 8, 16))(task)
     weights = trained.model.attention(params, prompt)
     mass = np.where(prompt.same, weights, 0).sum(-1).mean(-1)
     np.testing.assert_allclose(found.attention[0, -1], mass, atol=1e-5)

@@ -148,7 +148,7 @@ def test_pruned_neurons_have_the_errors_of_the_pruned_model(ran, trained):
         assert prompt.z.shape == (3, 2, 16)
         for place, rate in enumerate(CONFIG.rates):
             for order in ("magnitude", "reverse"):
-                cut = prune_neurons(params, rate, order)
+                cut = prune_neurons(params, rate, order=order)
                 margins = np.asarray(margins_of(cut, prompt))
                 curve = found.curves[order]
                 np.testing.assert_allclose(

@@ -11,7 +11,6 @@ import pytest
 from icltheory.patterns import (
     PatternTransformer,
     activation_shares,
-    active_neurons,
     loss_gradients,
 )
 from tests.patterns import drawn, oracles
@@ -28,7 +27,7 @@ def case():
     params = drawn.pattern_params(PatternTransformer(4), task, size=0.6)
     params["a"] = -20 * params["a"]
     prompt = drawn.pattern_prompt(task, B, LENGTH)
-    return params, prompt.P, prompt.P_query, prompt.z
+    return params, prompt
 
 
 def loss(weights, a, P, P_query, z, query_is_key):
@@ -49,10 +48,11 @@ def loss(weights, a, P, P_query, z, query_is_key):
 
 
 def differentiated(case, query_is_key):
-    params, P, P_query, z = case
+    params, prompt = case
     weights = {name: params[name] for name in NAMES}
     gradient = jax.jit(jax.grad(loss), static_argnums=5)
-    return gradient(weights, params["a"], P, P_query, z, query_is_key)
+    tokens = prompt.P, prompt.P_query, prompt.z
+    return gradient(weights, params["a"], *tokens, query_is_key)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,8 @@ def test_four_gradients_are_those_of_the_loss(case, query_is_key, measured):
 
 
 def test_some_prompts_have_no_loss_and_some_do(case):
-    params, P, P_query, z = (np.asarray(x) if i else x for i, x in enumerate(case))
+    params, prompt = case
+    P, P_query, z = map(np.asarray, (prompt.P, prompt.P_query, prompt.z))
     F = [oracles.one_layer(params, P[n], P_query[n])[0] for n in range(B)]
     lost = z * np.array(F) < 1
     assert 0 < lost.sum() < B
@@ -78,9 +79,9 @@ def test_some_prompts_have_no_loss_and_some_do(case):
 
 def test_printed_gradient_of_the_keys_has_a_transpose_too_many(case, measured):
     """On prompts with a loss the three others are right; equal for symmetric W_Q."""
-    params, P, P_query, z = case
+    params, prompt = case
     small = params | {"a": 0.01 * params["a"]}  # zF < 1 on every prompt
-    given = (small, P, P_query, z)
+    given = (small, prompt)
     wanted = differentiated(given, True)
     printed = loss_gradients(*given, form="printed", query_is_key=True)
     for name in ("W_Q", "W_V", "W_O"):
@@ -91,14 +92,15 @@ def test_printed_gradient_of_the_keys_has_a_transpose_too_many(case, measured):
     assert off > 0.5
     symmetric = small | {"W_Q": small["W_Q"] + small["W_Q"].T}
     found, right = (
-        loss_gradients(symmetric, P, P_query, z, form=form)["W_K"]
+        loss_gradients(symmetric, prompt, form=form)["W_K"]
         for form in ("printed", "correct")
     )
     np.testing.assert_allclose(found, right, atol=1e-15)
 
 
 def test_slides_take_the_query_as_a_key_and_equation_7_does_not(case, measured):
-    params, P, P_query, z = case
+    params, prompt = case
+    P, P_query = prompt.P, prompt.P_query
     off = [
         oracles.one_layer(params, np.vstack([P[n], q]), q)[0]
         - oracles.one_layer(params, np.asarray(P[n]), q)[0]
@@ -123,19 +125,18 @@ def test_active_shares_prompt_by_prompt(case):
             value = np.asarray(params["W_V"]) @ (attn @ P[n])
             hits.append(np.asarray(params["W_O"])[i] @ value >= 0)
         np.testing.assert_allclose(shares[i], np.mean(hits), rtol=1e-12)
-    chosen = np.asarray(active_neurons(params, prompt, least=0.5))
-    np.testing.assert_array_equal(chosen, shares > 0.5)
 
 
 def test_few_neurons_are_active_on_their_sign_at_the_start(measured):
     """64 neurons of twelve starts: the slides say a constant share of them."""
     task, model = pattern_task(6, 24, 2.0), PatternTransformer(64)
-    prompt = sample(task, jax.random.key(1), 400, 20, 0.8)
+    prompt = sample(task, jax.random.key(1), 20, 400)
 
     @jax.jit
     @jax.vmap
     def counts(key):
-        return jnp.mean(active_neurons(model.init(key, task), prompt))
+        shares = activation_shares(model.init(task, key=key), prompt)
+        return jnp.mean(shares > 0.99)
 
     share = np.asarray(counts(jax.random.split(jax.random.key(0), 12)))
     measured("share of neurons, mean of 12 starts", share.mean())

@@ -34,9 +34,9 @@ def test_proposition_1_projections_grow_along_the_patterns(measured, key):
     @jax.jit
     @jax.vmap
     def probe(task, params):
-        prompt = task.sample(key, 512, 20, 0.8)
-        shifted = task.out_of_domain(key, 1.2)
-        outside = shifted.sample(key, 512, 20, 0.8)
+        prompt = task.sample(key, 20, 512)
+        shifted = task.out_of_domain(1.2, key=key)
+        outside = shifted.sample(key, 20, 512)
         return projections(params, task, prompt), projections(params, shifted, outside)
 
     start = jax.tree.map(lambda leaf: leaf[:, 0], members.path.params)

@@ -35,20 +35,21 @@ def trained():
     def run(seed, alpha):
         keys = jax.random.split(jax.random.key(seed), 3)
         tasks = circulant_tasks(4, [1, 2])
-        task = PatternTask(4, 8, 3.0, tasks=tasks, key=keys[0], dtype=jnp.float32)
+        sizes = {"tasks": tasks, "dtype": jnp.float32, "relevant_fraction": alpha}
+        task = PatternTask(4, 8, 3.0, key=keys[0], **sizes)
         path = train(
             MODEL,
             task,
-            MODEL.init(keys[1], task),
+            MODEL.init(task, key=keys[1]),
             160,
             key=keys[2],
             step_size=1.0,
             batch_size=64,
             num_examples=12,
-            relevant_fraction=alpha,
             record_every=160,
         )
-        prompt = task.held_out().sample(jax.random.key(5), 2048, 20, 0.8)
+        asked = task.held_out().with_(relevant_fraction=0.8)
+        prompt = asked.sample(jax.random.key(5), 20, 2048)
         parts = neuron_parts(path.last, task)
         pruned = prune_neurons(path.last, parts.num_small / 16)
         first = jax.tree.map(lambda leaf: leaf[0], path.params)

@@ -4,8 +4,7 @@ The constants of these theorems are hidden, so that a test can only record what 
 training does when one size varies. Asserted is what is far from the noise of the seeds.
 """
 
-import dataclasses
-
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -31,7 +30,7 @@ def task_of(key):
 
 
 def fit(task, keys, **sizes):
-    start = MODEL.init(keys[1], task)
+    start = MODEL.init(task, key=keys[1])
     given = {"step_size": 1.0, "num_examples": 12, "record_every": 160}
     return train(MODEL, task, start, 160, key=keys[2], **given, **sizes)
 
@@ -45,9 +44,9 @@ def test_pruning_small_neurons_by_the_number_of_irrelevant_patterns(measured):
     def run(seed, rows):
         keys = jax.random.split(jax.random.key(seed), 3)
         task = task_of(keys[0])
-        task = dataclasses.replace(task, irrelevant=task.irrelevant[rows])
+        task = eqx.tree_at(lambda t: t.irrelevant, task, task.irrelevant[rows])
         params = fit(task, keys, batch_size=64).last
-        prompt = task.held_out().sample(jax.random.key(5), 2048, 20, 0.8)
+        prompt = task.held_out().sample(jax.random.key(5), 20, 2048)
         pruned = prune_neurons(params, neuron_parts(params, task).num_small / 16)
         pair = (scores(MODEL, p, prompt).hinge for p in (params, pruned))
         return jnp.stack([*pair])
@@ -74,7 +73,7 @@ def test_error_by_batch_size(measured):
             keys = jax.random.split(jax.random.key(seed), 3)
             task = task_of(keys[0])
             params = fit(task, keys, batch_size=size).last
-            prompt = task.held_out().sample(jax.random.key(5), 2048, 20, 0.8)
+            prompt = task.held_out().sample(jax.random.key(5), 20, 2048)
             return scores(MODEL, params, prompt).hinge
 
         errors[size] = np.asarray(run(np.arange(4)))

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from icltheory.patterns import (
+    PatternTask,
     PatternTransformer,
+    Setting,
     circulant_tasks,
     covers,
     in_domain_conditions,
@@ -19,21 +21,14 @@ from tests.patterns.compiled import pattern_task, sample
 from tests.patterns.trained import EIGHTEEN, ensemble, evaluate, member
 
 KEY = jax.random.key(11)
-SETTINGS = dict(
-    relevant_fraction=0.8,
-    num_examples=20,
-    test_fraction=0.8,
-    test_examples=20,
-    batch_size=128,
-    num_steps=320,
-    accuracy=0.1,
-)
+SETTING = Setting(num_steps=320)
 
 
 @pytest.mark.slow
 def test_unseen_tasks_are_learned(measured):
-    assert in_domain_conditions(EIGHTEEN, 6, **SETTINGS).holds
     members = ensemble()
+    task = jax.tree.map(lambda leaf: leaf[0], members.task)
+    assert in_domain_conditions(task, SETTING, 0.1).holds
     found = evaluate(members.task.held_out(), members.params, KEY, 0.8)
     assert np.all(found.hinge < 1e-3)
     measured("hinge error on unseen tasks", found.hinge.max())
@@ -43,7 +38,7 @@ def test_error_of_an_ideal_network_is_that_of_a_miss(measured):
     """At alpha' = 1, as for the trained network below."""
     task = pattern_task(6, 4, 2.0)
     params = ideal_network(task, 0.7, 0.9)
-    prompt = sample(task, KEY, 8192, 4, 1.0)
+    prompt = sample(task, KEY, 4, 8192, 1.0)
     found = jax.jit(lambda p: scores(PatternTransformer(8), params, p))(prompt)
     np.testing.assert_array_equal(found.margins <= 1e-9, found.missed)
     p = float(miss_probability(1.0, 4))
@@ -115,7 +110,8 @@ def test_a_ring_is_a_smaller_share_than_the_theorem_asks():
         assert covers(ring, M)
         assert len(ring) >= M
         np.testing.assert_allclose(task_ratio(ring, M), 1 / (M - 1))
-        assert in_domain_conditions(ring, M, **SETTINGS).failing == ("tasks",)
+        task = PatternTask(M, 2, 2.0, tasks=ring, relevant=np.zeros((M, M + 2)))
+        assert in_domain_conditions(task, SETTING, 0.1).failing == ("tasks",)
 
 
 @pytest.mark.slow

@@ -9,17 +9,18 @@ import pytest
 
 from icltheory.patterns import (
     PatternTransformer,
+    Setting,
     gain_ratio,
     hinge,
     margin,
     out_of_domain_conditions,
     scores,
 )
-from icltheory.patterns.conditions import Conditions
 from tests.patterns.compiled import pattern_task, sample
 from tests.patterns.trained import ensemble, evaluate
 
 KEY = jax.random.key(12)
+SETTING = Setting(num_steps=320)
 SUMS = (1.4, 1.2, 1.0, 0.7, 0.5, 0.0, -0.5)
 
 
@@ -57,7 +58,7 @@ def test_an_ideal_network_has_the_margin_of_the_formula(measured, S, ratio):
     """Every prompt with a hit, also at sums where the network fails."""
     task = shifted_task()
     params = ideal_network(task, 0.7, ratio)
-    got, found = read(params, task, sample(task, KEY, 300, 20, 0.8, S))
+    got, found = read(params, task, sample(task, KEY, 20, 300, 0.8, S))
     wanted = float(margin(S, 0.7, ratio))
     margins = np.asarray(got.margins)[~np.asarray(got.missed)]
     np.testing.assert_allclose(margins, wanted, atol=1e-12)
@@ -70,21 +71,18 @@ def test_shifted_patterns_are_classified_by_an_ideal_network_from_sum_1_on():
     task = shifted_task()
     params = ideal_network(task, 0.5, 1.0)
     for S in (1.4, 1.0, 0.9):
-        got, _ = read(params, task, sample(task, KEY, 300, 20, 0.8, S))
+        got, _ = read(params, task, sample(task, KEY, 20, 300, 0.8, S))
         errors = np.maximum(1 - np.asarray(got.margins), 0)[~np.asarray(got.missed)]
         np.testing.assert_allclose(errors, max(0, (1 - S) / 2), atol=1e-12)
-        settings = dict(test_fraction=0.8, test_examples=20)
-        assert out_of_domain_conditions(Conditions(()), 6, 3, S, **settings).holds == (
-            S >= 1
-        )
+        assert out_of_domain_conditions(task, SETTING, 0.1, S).holds == (S >= 1)
 
 
 @pytest.mark.slow
 def test_shifted_patterns_are_classified_from_sum_1_on(measured):
     task, params = ensemble().at(3.0)
+    one = jax.tree.map(lambda leaf: leaf[0], task)
     for S in (1.0, 1.1, 1.4):
-        settings = dict(test_fraction=0.8, test_examples=20)
-        assert out_of_domain_conditions(Conditions(()), 6, 3, S, **settings).holds
+        assert out_of_domain_conditions(one, SETTING, 0.1, S).holds
         found = evaluate(task, params, KEY, 0.8, coefficient_sum=S)
         assert np.all(found.hinge < 1e-3)
         assert np.all(found.attention_mass > 0.95)

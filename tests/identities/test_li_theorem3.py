@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from icltheory.patterns import (
+    Constants,
+    PatternTask,
     neuron_parts,
     prune_neurons,
     pruned_hinge,
@@ -16,9 +18,11 @@ from icltheory.patterns import (
 )
 from tests.identities.test_li_theorem2 import ideal_network, read
 from tests.patterns import drawn
+from tests.patterns.compiled import sample
 from tests.patterns.trained import MODEL, ensemble
 
 KEY = jax.random.key(13)
+TASK = PatternTask(6, 24, 2.0, relevant=np.zeros((6, 30)))  # for its M2
 RATES = np.array([0.0, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8])
 
 
@@ -38,11 +42,11 @@ def curves(order, draws=1):
 
     @jax.jit
     def run(task, params):
-        prompt = task.sample(KEY, 2048, 20, 0.8, 1.1)
+        prompt = sample(task, KEY, 20, 2048, 0.8, 1.1)
 
         def at(rate, key):
             given = key if order == "random" else None
-            pruned = prune_neurons(params, rate, order, given)
+            pruned = prune_neurons(params, rate, order=order, key=given)
             got = scores(MODEL, pruned, prompt)
             return got.hinge, got.margin, pruned["W_O"]
 
@@ -99,7 +103,7 @@ def test_pruning_all_small_neurons_is_free(measured):
     @jax.jit
     def both(S):
         def one(task, params, share):
-            prompt = task.sample(KEY, 4096, 20, 0.8, S)
+            prompt = sample(task, KEY, 20, 4096, 0.8, S)
             pruned = prune_neurons(params, share)
             lost = jnp.sum(~jnp.any(pruned["W_O"] != 0, axis=1))
             return scores(MODEL, params, prompt), scores(MODEL, pruned, prompt), lost
@@ -111,7 +115,7 @@ def test_pruning_all_small_neurons_is_free(measured):
     assert np.all(lost >= 4)
     assert np.all(np.abs(cut.hinge - whole.hinge) < 1e-3)
     for eps, error in zip(whole.hinge, cut.hinge, strict=True):
-        found = pruning_conditions(float(error), 1.0, 0.4, 24, float(eps))
+        found = pruning_conditions(TASK, float(eps), float(error), 1.0, 0.4)
         assert found["small neurons"].holds
     measured("change of the hinge error", np.abs(cut.hinge - whole.hinge).max())
     whole, cut, _ = both(0.0)
@@ -139,9 +143,8 @@ def test_large_neurons_cost_their_share(measured):
     assert np.all(over > -0.02)
     assert np.all(over < 0.12)
     for error, share in zip(loss.ravel(), gone.ravel(), strict=True):
-        found = pruning_conditions(
-            0.0, float(error), float(share), 24, 0.0, large_constant=0.5
-        )
+        given = TASK, 0.0, 0.0, float(error), float(share)
+        found = pruning_conditions(*given, constants=Constants(large=0.5))
         assert found["large neurons"].holds
     small = curves("magnitude")[0]
     assert np.all(small[..., 1:] < loss[..., 1:])
@@ -165,7 +168,7 @@ def test_a_share_within_the_slack_of_the_margin_can_be_free(measured):
             size = jnp.where(parts.large & sign, parts.size, jnp.inf)
             gone = gone.at[jnp.argsort(size)[:2]].set(True)
         cut = params | {"W_O": jnp.where(gone[:, None], 0, params["W_O"])}
-        prompt = task.sample(KEY, 2048, 20, 0.8)
+        prompt = task.sample(KEY, 20, 2048)
         return scores(MODEL, cut, prompt).hinge, 4 / parts.large.sum()
 
     loss, share = run(task, params)

@@ -44,6 +44,6 @@ def pattern_prompt(task, size, length, seed=1):
 
 def pattern_params(model, task, seed=1, size=1.0):
     """Normal weights, none of them diagonal, so that a wrong transpose shows."""
-    start = jax.eval_shape(lambda: model.init(jax.random.key(0), task))
+    start = jax.eval_shape(lambda: model.init(task, key=jax.random.key(0)))
     rng = np.random.default_rng(seed)
     return {n: jnp.asarray(size * rng.normal(size=v.shape)) for n, v in start.items()}

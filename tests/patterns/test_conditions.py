@@ -1,33 +1,50 @@
+import functools
+
+import numpy as np
 import pytest
 
 from icltheory.patterns import (
     Condition,
     Conditions,
+    Constants,
+    PatternTask,
+    Setting,
     circulant_tasks,
     in_domain_conditions,
     out_of_domain_conditions,
     pruning_conditions,
 )
 
-GOOD = dict(
-    relevant_fraction=0.8,
-    num_examples=20,
-    test_fraction=0.6,
-    test_examples=20,
-    batch_size=128,
-    num_steps=320,
-    accuracy=0.1,
-)
 EIGHTEEN = circulant_tasks(6, [1, 2, 3])
 
 
-def one(tasks=EIGHTEEN, **changes):
-    return in_domain_conditions(tasks, 6, **(GOOD | changes))
+@functools.cache
+def task_of(tasks, num=3):
+    """Six relevant patterns and 25 irrelevant ones."""
+    rows = np.zeros((25, 31))
+    given = {"relevant": rows[:6], "irrelevant": rows, "tasks": tasks}
+    return PatternTask(6, 25, 2.0, num_shifted=num, **given)
 
 
-def two(S=1.2, num=3, training=None, **changes):
-    settings = dict(test_fraction=0.6, test_examples=20) | changes
-    return out_of_domain_conditions(training or one(), 6, num, S, **settings)
+def setting(**changes):
+    return Setting(**({"num_steps": 320, "test_fraction": 0.6} | changes))
+
+
+def one(tasks=EIGHTEEN, accuracy=0.1, constants=None, **changes):
+    constants = Constants(**(constants or {}))
+    task, sizes = task_of(tuple(tasks)), setting(**changes)
+    return in_domain_conditions(task, sizes, accuracy, constants=constants)
+
+
+def two(S=1.2, num=3, constants=None, **changes):
+    task, sizes = task_of(EIGHTEEN, num), setting(**changes)
+    constants = Constants(**(constants or {}))
+    return out_of_domain_conditions(task, sizes, 0.1, S, constants=constants)
+
+
+def three(few, many, accuracy, **constants):
+    given = task_of(EIGHTEEN), accuracy, few, many, 0.4
+    return pruning_conditions(*given, constants=Constants(**constants))
 
 
 def test_theorem_1_holds_at_the_settings_of_the_package():
@@ -48,15 +65,15 @@ def test_theorem_1_holds_at_the_settings_of_the_package():
         ("cover", {"tasks": EIGHTEEN[:-1]}),
         ("tasks", {"tasks": circulant_tasks(6, [1, 2])}),
         ("training length", {"num_examples": 1}),
-        ("training length", {"length_constant": 17.0}),
+        ("training length", {"constants": {"length": 17.0}}),
         ("test length", {"test_examples": 1}),
-        ("test length", {"test_length_constant": 13.0}),
+        ("test length", {"constants": {"test_length": 13.0}}),
         ("batch", {"accuracy": 0.08}),
         ("batch", {"batch_size": 5, "accuracy": 1.0}),
-        ("batch", {"batch_constant": 2.0}),
+        ("batch", {"constants": {"batch": 2.0}}),
         ("steps", {"num_steps": 100}),
         ("steps", {"num_steps": 1200}),
-        ("steps", {"steps_constants": (300.0, 1000.0)}),
+        ("steps", {"constants": {"steps": (300.0, 1000.0)}}),
     ],
 )
 def test_each_condition_of_theorem_1_fails_alone(name, changes):
@@ -80,8 +97,8 @@ def test_the_sides_are_the_numbers():
     ("name", "changes"),
     [
         ("coefficient sum", {"S": 0.9}),
-        ("coefficient sum", {"least_sum": 1.3}),
-        ("constant order", {"S": 2.1, "num": 1}),
+        ("coefficient sum", {"constants": {"least_sum": 1.3}}),
+        ("constant order", {"S": 1.4, "constants": {"largest_sum": 1.3}}),
         ("feasible", {"S": 1.3, "num": 4}),
         ("test length", {"test_examples": 1}),
     ],
@@ -92,17 +109,16 @@ def test_each_condition_of_theorem_2_fails_alone(name, changes):
 
 
 def test_theorem_2_takes_over_theorem_1():
-    found = two(training=one(num_steps=1, test_examples=1))
-    assert found.failing == ("steps",)  # the test length is that of the shifted prompts
+    assert two(num_steps=1, test_examples=1).failing == ("steps", "test length")
 
 
 def test_theorem_3_compares_with_both_bounds():
-    assert pruning_conditions(0.2, 0.4, 0.4, 25, 0.0).holds
-    assert pruning_conditions(0.21, 0.4, 0.4, 25, 0.0).failing == ("small neurons",)
-    assert pruning_conditions(0.21, 0.4, 0.4, 25, 0.02).holds
-    assert pruning_conditions(0.5, 0.4, 0.4, 25, 0.05, small_constant=2.0).holds
-    assert pruning_conditions(0.0, 0.39, 0.4, 25, 0.0).failing == ("large neurons",)
-    assert pruning_conditions(0.0, 0.2, 0.4, 25, 0.0, large_constant=0.5).holds
+    assert three(0.2, 0.4, 0.0).holds
+    assert three(0.21, 0.4, 0.0).failing == ("small neurons",)
+    assert three(0.21, 0.4, 0.02).holds
+    assert three(0.5, 0.4, 0.05, small=2.0).holds
+    assert three(0.0, 0.39, 0.0).failing == ("large neurons",)
+    assert three(0.0, 0.2, 0.0, large=0.5).holds
 
 
 def test_what_is_printed():
@@ -117,7 +133,3 @@ def test_bad_input():
         ValueError, match="accuracy: expected a finite value > 0, got 0"
     ):
         one(accuracy=0.0)
-    with pytest.raises(ValueError, match="tasks: expected two different patterns"):
-        one(tasks=[(0, 0)])
-    with pytest.raises(ValueError, match="num_irrelevant: expected a positive integer"):
-        pruning_conditions(0.0, 0.0, 0.1, 0, 0.1)

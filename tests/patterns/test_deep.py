@@ -36,7 +36,7 @@ def test_it_is_the_loop(task, params):
 
 def test_the_start(task):
     model = DeepPatternTransformer(4, 50)
-    start = jax.jit(lambda key: model.init(key, task))(jax.random.key(2))
+    start = jax.jit(lambda key: model.init(task, key=key))(jax.random.key(2))
     for name, shape, mean, scale in (
         ("W_Q", (4, 12, 12), 0.2 * np.eye(12)[None], 0.02),
         ("W_V", (4, 12, 12), 0.2 * np.eye(12)[None], 0.02),
@@ -75,9 +75,10 @@ def test_the_layered_protocol(params):
 @pytest.mark.slow
 def test_it_learns_with_a_rule_of_optax():
     """Four patterns without noise, in a few seconds; every parameter moves."""
-    task = drawn.pattern_task(4, 2, 2.0, 2, noise=0.0, dtype=jnp.float32)
+    sizes = {"noise": 0.0, "relevant_fraction": 1.0, "dtype": jnp.float32}
+    task = drawn.pattern_task(4, 2, 2.0, 2, **sizes)
     model = DeepPatternTransformer(2, 16)
-    start = jax.jit(lambda key: model.init(key, task))(jax.random.key(0))
+    start = jax.jit(lambda key: model.init(task, key=key))(jax.random.key(0))
     path = train(
         model,
         task,
@@ -87,7 +88,6 @@ def test_it_learns_with_a_rule_of_optax():
         rule=optax.adam(1e-2),
         batch_size=64,
         num_examples=12,
-        relevant_fraction=1.0,
         record_every=300,
     )
     losses = np.asarray(path.losses)

@@ -2,31 +2,60 @@
 
 import jax
 import numpy as np
+import pytest
 
 from icltheory import bounds
 from icltheory.layered import forward
 from icltheory.patterns import (
     PatternLearner,
-    PatternSampler,
     PatternTask,
     PatternTransformer,
+    error,
+    scores,
 )
+from icltheory.regression import squared_errors
 
 TASK, MODEL = PatternTask(4, 4, 2.0), PatternTransformer(8)
 
 
 def test_tokens_and_points_are_those_of_the_task():
-    params = MODEL.init(jax.random.key(0), TASK)
-    prompt = TASK.sample(jax.random.key(1), 3, 6, 0.8)
+    params = MODEL.init(TASK, key=jax.random.key(0))
+    prompt = TASK.sample(jax.random.key(1), 6, 3)
     learner = PatternLearner(MODEL, params, TASK.label_embedding)
-    found = jax.vmap(learner)(prompt.X, prompt.y, prompt.x_query)
-    np.testing.assert_allclose(found, forward(MODEL, params, prompt), atol=1e-12)
-    X, y = PatternSampler(TASK, 0.8)(jax.random.key(1), 6, 3)
-    np.testing.assert_array_equal(X, prompt.X)
-    np.testing.assert_array_equal(y, prompt.y)
+    for one in (learner, learner.predict):
+        found = jax.vmap(one)(prompt.X, prompt.y, prompt.x_query)
+        np.testing.assert_allclose(found, forward(MODEL, params, prompt), atol=1e-12)
+
+    def points(key, num_points, num_prompts):
+        prompt = TASK.sample(key, num_points, num_prompts)
+        return prompt.X, prompt.y
+
     losses, chosen = bounds.supersample_losses(
-        jax.random.key(2), learner, PatternSampler(TASK), 3, 40, bounds.sign_error
+        jax.random.key(2), learner, points, 3, 40, bounds.sign_error
     )
     assert losses.shape == (40, 3, 2)
     assert set(np.unique(losses)) <= {0, 1}
     assert chosen.shape == (40, 3)
+
+
+def test_errors_are_those_of_the_scores(key):
+    params = MODEL.init(TASK, key=jax.random.key(0), neuron_scale=2.0)
+    learner = PatternLearner(MODEL, params, TASK.label_embedding)
+    found = error(learner, TASK, 6, key=key, num_prompts=50)
+    seen = scores(MODEL, params, TASK.sample(key, 6, 50))
+    np.testing.assert_allclose(found.hinge.mean, seen.hinge, rtol=1e-12)
+    np.testing.assert_allclose(found.zero_one.mean, seen.error, rtol=1e-12)
+    losses = np.maximum(1 - np.asarray(seen.margins), 0)
+    np.testing.assert_allclose(
+        found.hinge.standard_error, losses.std(ddof=1) / 50**0.5, rtol=1e-12
+    )
+
+
+def test_any_function_is_a_learner_and_regression_takes_the_task(key):
+    def constant(X, y, x_query):
+        return 1.0
+
+    found = error(constant, TASK, 0, key=key, num_prompts=400)
+    assert found.hinge.mean == pytest.approx(2 * found.zero_one.mean)
+    squares = squared_errors(constant, TASK, 0, key=key, num_prompts=400)
+    assert np.mean(squares) == pytest.approx(4 * float(found.zero_one.mean))

@@ -58,7 +58,7 @@ def test_the_order_of_contexts_does_not_matter(params, prompt):
 def test_the_start(task):
     model = PatternTransformer(400)
     scales = {"attention_scale": 0.3, "neuron_scale": 0.05}
-    start = jax.jit(lambda key: model.init(key, task, **scales))(jax.random.key(2))
+    start = jax.jit(lambda key: model.init(task, key=key, **scales))(jax.random.key(2))
     start = jax.tree.map(np.asarray, start)
     wanted = 0.3 * np.diag([1.0] * 9 + [0.0] * 3)
     np.testing.assert_array_equal(start["W_Q"], wanted)

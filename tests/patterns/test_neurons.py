@@ -11,7 +11,9 @@ RNG = np.random.default_rng(0)
 PARAMS = {"W_O": RNG.normal(size=(10, 4)), "a": RNG.normal(size=10)}
 
 
-prune = jax.jit(prune_neurons, static_argnums=2)
+@functools.partial(jax.jit, static_argnums=2)
+def prune(params, fraction, order, key=None):
+    return prune_neurons(params, fraction, order=order, key=key)
 
 
 def rows_left(W):
@@ -35,8 +37,8 @@ def test_the_right_number_of_the_right_rows(order, fraction):
 
 def test_random_rows_are_uniform_and_follow_the_key():
     keys = jax.random.split(jax.random.key(0), 2000)
-    one = functools.partial(prune_neurons, PARAMS, 0.3, "random")
-    many = jax.jit(jax.vmap(lambda k: one(k)["W_O"]))(keys)
+    one = functools.partial(prune_neurons, PARAMS, 0.3, order="random")
+    many = jax.jit(jax.vmap(lambda k: one(key=k)["W_O"]))(keys)
     gone = (np.asarray(many) == 0).all(-1).mean(0)
     assert np.abs(gone - 0.3).max() < 4.5 * (0.21 / 2000) ** 0.5
     again = prune(PARAMS, 0.3, "random", keys[7])["W_O"]
@@ -65,9 +67,9 @@ def test_each_layer_of_a_stack_loses_its_own():
 
 
 def test_bad_input():
-    def refused(message, *args):
+    def refused(message, fraction, order="magnitude", key=None):
         with pytest.raises(ValueError, match="^" + re.escape(message)):
-            prune_neurons(PARAMS, *args)
+            prune_neurons(PARAMS, fraction, order=order, key=key)
 
     refused("fraction: expected 0 <= fraction <= 1, got 1.2", 1.2)
     refused(

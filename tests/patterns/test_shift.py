@@ -3,13 +3,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.patterns import is_feasible, out_of_domain_patterns, shift_coefficients
-from icltheory.patterns._rotation import complement, random_orthogonal
+from icltheory.patterns import is_feasible, out_of_domain_patterns
+from icltheory.patterns.shift import (
+    complement,
+    random_orthogonal,
+    shift_coefficients,
+)
 from tests.raising import raises
 
 MU = 2.0 * np.linalg.qr(np.random.default_rng(0).normal(size=(9, 9)))[0][:6]
 draw = jax.jit(out_of_domain_patterns, static_argnums=1)
-coefficients_jit = jax.jit(shift_coefficients, static_argnums=(1, 2))
+coefficients_jit = jax.jit(shift_coefficients, static_argnums=(0, 1))
 
 
 @pytest.mark.parametrize(
@@ -17,7 +21,7 @@ coefficients_jit = jax.jit(shift_coefficients, static_argnums=(1, 2))
     [(1, 2.4), (2, -1.7), (3, 1.3), (3, 2**0.5), (5, 0.0), (6, 1.0), (6, -1.0)],
 )
 def test_patterns_are_orthogonal_of_one_norm_and_of_the_sum(key, num, S):
-    new = np.asarray(draw(MU, num, S, key))
+    new = np.asarray(draw(MU, num, S, key=key))
     np.testing.assert_allclose(new @ new.T, 4 * np.eye(num), atol=1e-12)
     coefficients = new @ MU.T / 4
     np.testing.assert_allclose(coefficients @ MU, new, atol=1e-12)  # in the span
@@ -27,17 +31,17 @@ def test_patterns_are_orthogonal_of_one_norm_and_of_the_sum(key, num, S):
 def test_infeasible_sums_name_the_inequality(key):
     message = "coefficient_sum: expected M1' S_1^2 <= M1 = 6, got 6.76"
     with raises(message):
-        out_of_domain_patterns(MU, 4, 1.3, key)
+        out_of_domain_patterns(MU, 4, 1.3, key=key)
     with raises("coefficient_sum: expected M1' S_1^2 = M1 = 6 where M1' = M1, got 1.5"):
-        out_of_domain_patterns(MU, 6, 0.5, key)
-    with raises("num: expected M1' <= M1 = 6, got 7"):
-        out_of_domain_patterns(MU, 7, 0.1, key)
+        out_of_domain_patterns(MU, 6, 0.5, key=key)
+    with raises("num_shifted: expected M1' <= M1 = 6, got 7"):
+        out_of_domain_patterns(MU, 7, 0.1, key=key)
     with raises("coefficient_sum: expected finite entries"):
-        out_of_domain_patterns(MU, 2, np.nan, key)
+        out_of_domain_patterns(MU, 2, np.nan, key=key)
     with raises("patterns: expected orthogonal rows of one norm up to a deviation"):
-        out_of_domain_patterns(np.diag([1.0, 2.0]), 1, 1.0, key)
-    with raises("num: expected a positive integer, got 0"):
-        out_of_domain_patterns(MU, 0, 1.0, key)
+        out_of_domain_patterns(np.diag([1.0, 2.0]), 1, 1.0, key=key)
+    with raises("num_shifted: expected a positive integer, got 0"):
+        out_of_domain_patterns(MU, 0, 1.0, key=key)
 
 
 @pytest.mark.parametrize("num", [2, 5, 6])
@@ -61,10 +65,10 @@ def test_feasibility_of_many_sums():
 @pytest.mark.slow
 def test_traced_sums_and_stacks_are_the_same(key):
     S = np.array([-1.0, 0.3, 1.4])
-    many = jax.jit(jax.vmap(lambda s: shift_coefficients(key, 6, 3, s)))(S)
+    many = jax.jit(jax.vmap(lambda s: shift_coefficients(6, 3, s, key=key)))(S)
     for one, s in zip(np.asarray(many), S, strict=True):
-        np.testing.assert_allclose(one, coefficients_jit(key, 6, 3, s), atol=1e-14)
-    broken = np.asarray(coefficients_jit(key, 6, 4, 1.3))
+        np.testing.assert_allclose(one, coefficients_jit(6, 3, s, key=key), atol=1e-14)
+    broken = np.asarray(coefficients_jit(6, 4, 1.3, key=key))
     np.testing.assert_allclose(broken.sum(1), 1.3, atol=1e-12)  # the sum is kept
     assert np.isfinite(broken).all()
 
@@ -72,7 +76,7 @@ def test_traced_sums_and_stacks_are_the_same(key):
 def test_coefficients_are_drawn_uniformly():
     """The law is invariant under permutations of both patterns: means and squares."""
     keys = jax.random.split(jax.random.key(1), 4000)
-    one = lambda key: shift_coefficients(key, 6, 3, 0.9)  # noqa: E731
+    one = lambda key: shift_coefficients(6, 3, 0.9, key=key)  # noqa: E731
     k = np.asarray(jax.jit(jax.vmap(one))(keys))
     for values, mean in ((k, 0.9 / 6), (k**2, 1 / 6)):
         z = (values.mean(0) - mean) / (values.std(0) / len(k) ** 0.5)

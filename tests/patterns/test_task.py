@@ -25,7 +25,7 @@ def task():
 
 @functools.cache
 def prompts(size, length, alpha):
-    return sample(task(), jax.random.key(0), size, length, alpha)
+    return sample(task(), jax.random.key(0), length, size, alpha)
 
 
 def test_patterns_are_orthogonal_and_of_norm_beta():
@@ -112,7 +112,7 @@ def test_frequencies(alpha):
 
 
 def test_without_others_both_patterns_of_the_pair_are_equally_likely(key):
-    drawn = sample(pattern_task(2, 4, 2.0), key, 300, 10, 1.0)
+    drawn = sample(pattern_task(2, 4, 2.0), key, 10, 300, 1.0)
     first = np.asarray(drawn.pattern) == np.asarray(drawn.pair)[:, :1]
     assert abs(first.mean() - 0.5) < 4.5 * 0.5 / 3000**0.5
 
@@ -120,7 +120,7 @@ def test_without_others_both_patterns_of_the_pair_are_equally_likely(key):
 @pytest.mark.slow
 def test_shifted_prompts_are_of_shifted_patterns(key):
     task = pattern_task(6, 4, 2.0, num_shifted=3)
-    shifted = out_of_domain(task, key, 1.2)
+    shifted = out_of_domain(task, 1.2, key=key)
     K = np.asarray(shifted.relevant) @ np.asarray(task.relevant).T / 4
     np.testing.assert_allclose(K.sum(1), 1.2, atol=1e-12)
     nu = np.asarray(shifted.irrelevant)
@@ -128,11 +128,7 @@ def test_shifted_prompts_are_of_shifted_patterns(key):
     inside = nu @ np.asarray(task.irrelevant).T @ np.asarray(task.irrelevant) / 4
     np.testing.assert_allclose(inside, nu, atol=1e-12)
     assert shifted.tasks == all_tasks(3)
-    first, second = jax.random.split(key)
-    direct = sample(task, key, 6, 5, 0.5, 1.2)
-    by_hand = sample(out_of_domain(task, first, 1.2), second, 6, 5, 0.5)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-14), direct, by_hand)
-    ring = jax.eval_shape(lambda: task.out_of_domain(key, 1.2, tasks=[(0, 1)]))
+    ring = jax.eval_shape(lambda: task.out_of_domain(1.2, key=key, tasks=[(0, 1)]))
     assert ring.tasks == ((0, 1),)
 
 
@@ -143,11 +139,11 @@ def test_sweeps_are_one_program(key):
 
     @jax.jit
     def sweep(S, alpha):
-        return jax.vmap(lambda s, a: task.sample(key, 6, 5, a, s))(S, alpha)
+        return jax.vmap(lambda s, a: sample(task, key, 5, 6, a, s))(S, alpha)
 
     many = sweep(np.array([1.0, 2.0]), np.array([0.3, 0.9]))
     many = jax.tree.map(np.asarray, many)
-    one = sample(task, key, 6, 5, 0.3, 1.0)
+    one = sample(task, key, 5, 6, 0.3, 1.0)
     first = jax.tree.map(lambda leaf: leaf[0], many)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), first, one)
     assert many.feasible.all(1).tolist() == [True, False]
@@ -166,14 +162,14 @@ def test_stacks_over_seeds(key):
     assert tasks.relevant.shape == (3, 6, 10)
     unseen = tasks.held_out()
     assert len(unseen.tasks) == 24
-    many = jax.jit(jax.vmap(lambda task: task.sample(key, 2, 5, 0.8)))(unseen)
-    alone = jax.jit(lambda k: make(k).held_out().sample(key, 2, 5, 0.8))(keys[1])
+    many = jax.jit(jax.vmap(lambda task: task.sample(key, 5, 2)))(unseen)
+    alone = jax.jit(lambda k: make(k).held_out().sample(key, 5, 2))(keys[1])
     np.testing.assert_allclose(np.asarray(many.P)[1], alone.P, atol=1e-12)
 
 
 def test_given_patterns_and_dtype(key):
     known = task().relevant
-    mu = jax.jit(lambda: out_of_domain_patterns(known, 2, 0.4, key))()
+    mu = jax.jit(lambda: out_of_domain_patterns(known, 2, 0.4, key=key))()
     given = pattern_task(2, 7, 3.0, dim=12, relevant=mu, dtype=jnp.float32)
     np.testing.assert_allclose(given.relevant, mu, rtol=1e-6)
     gram = np.asarray(given.irrelevant) @ np.asarray(given.irrelevant).T
@@ -181,9 +177,9 @@ def test_given_patterns_and_dtype(key):
     np.testing.assert_allclose(given.irrelevant @ mu.T, 0, atol=1e-4)
     other = pattern_task(2, 7, 3.0, dim=12, irrelevant=given.irrelevant)
     np.testing.assert_allclose(other.relevant @ other.irrelevant.T, 0, atol=1e-5)
-    prompt = jax.eval_shape(lambda: given.sample(key, 3, 4, 1))
+    prompt = jax.eval_shape(lambda: given.sample(key, 4, 3))
     assert {prompt.P.dtype, prompt.y.dtype, prompt.z.dtype} == {jnp.dtype("float32")}
-    assert np.all(sample(given, key, 3, 0, 1).missed)
+    assert np.all(sample(given, key, 0, 3, 1).missed)
     typed = pattern_task(5, 7, 3.0, label_dim=4, key=jax.random.key(3))
     np.testing.assert_allclose(typed.relevant, task().relevant, rtol=1e-14)
 
@@ -197,22 +193,22 @@ def test_bad_input(key):
         PatternTask(5, 7, 0.0)
     with raises("noise: expected a value >= 0, got -1"):
         PatternTask(5, 7, 1.0, -1.0)
-    with raises("num_shifted: expected >= 2, got 1"):
+    with raises("num_shifted: expected an integer >= 2, got 1"):
         PatternTask(5, 7, 1.0, num_shifted=1)
     with raises("relevant: expected shape (5, 12), got (5, 11)"):
         PatternTask(5, 7, 1.0, relevant=np.ones((5, 11)))
     with raises("irrelevant: expected finite entries"):
         PatternTask(5, 7, 1.0, irrelevant=np.full((7, 12), np.nan))
     with raises("relevant_fraction: expected a value in [0, 1], got 1.5"):
-        task().sample(key, 2, 3, 1.5)
+        task().with_(relevant_fraction=1.5)
     with raises("relevant_fraction: expected 1 where there are two patterns, got 0.5"):
-        pattern_task(2, 2, 1.0).sample(key, 2, 3, 0.5)
-    with raises("batch_size: expected a positive integer, got 0"):
-        task().sample(key, 0, 3, 1.0)
+        PatternTask(2, 2, 1.0, relevant_fraction=0.5)
+    with raises("num_prompts: expected a positive integer, got 0"):
+        task().sample(key, 3, 0)
     with raises("coefficient_sum: expected M1' S_1^2 <= M1 = 5, got 8.0"):
-        task().sample(key, 2, 3, 1.0, 2.0)
+        task().out_of_domain(2.0, key=key)
     with raises("tasks: expected fewer than all 20 tasks"):
-        task().with_tasks(all_tasks(5)).held_out()
+        task().with_(tasks=all_tasks(5)).held_out()
 
 
 @pytest.mark.slow

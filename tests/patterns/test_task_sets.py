@@ -7,10 +7,9 @@ from icltheory.patterns import (
     all_tasks,
     circulant_tasks,
     covers,
-    held_out_tasks,
     task_ratio,
 )
-from icltheory.patterns.task_sets import read_tasks
+from icltheory.patterns.task_sets import held_out_tasks, read_tasks
 from tests.raising import raises
 
 
@@ -25,7 +24,7 @@ def test_circulants_cover_and_the_rest_is_held_out(shifts):
     assert covers(tasks, 6)
     assert task_ratio(tasks, 6) == len(shifts) / 5
     if len(shifts) < 5:
-        left = held_out_tasks(6, tasks)
+        left = held_out_tasks(tasks, 6)
         assert sorted(left + tasks) == sorted(all_tasks(6))
 
 
@@ -60,12 +59,12 @@ def test_bad_input():
     with raises("num_relevant: expected an integer >= 2, got 1"):
         all_tasks(1)
     with raises("tasks: expected two different patterns from 0 to 2, got (1, 1)"):
-        read_tasks(3, [(1, 1)])
+        read_tasks([(1, 1)], 3)
     with raises("tasks: expected two different patterns from 0 to 2, got (0, 3)"):
         covers([(0, 3)], 3)
     with raises("tasks: expected pairs of integers, got []"):
-        read_tasks(3, [])
+        read_tasks([], 3)
     with raises(
         "tasks: expected fewer than all 6 tasks, so that some are unseen, got 6"
     ):
-        held_out_tasks(3, all_tasks(3))
+        held_out_tasks(all_tasks(3), 3)

@@ -12,14 +12,14 @@ from icltheory.patterns import PatternTransformer, Scores, Training, scores, tra
 from tests.patterns import drawn, oracles
 
 MODEL = PatternTransformer(8)
-SIZES = dict(batch_size=16, num_examples=6, relevant_fraction=0.7)
+SIZES = dict(batch_size=16, num_examples=6)
 
 
 @functools.cache
 def start():
     """The task, and where training begins."""
-    task = drawn.pattern_task(4, 4, 3.0, 3)
-    init = jax.jit(lambda key: MODEL.init(key, task, neuron_scale=0.2))
+    task = drawn.pattern_task(4, 4, 3.0, 3, relevant_fraction=0.7)
+    init = jax.jit(lambda key: MODEL.init(task, key=key, neuron_scale=0.2))
     return task, init(jax.random.key(0))
 
 
@@ -40,7 +40,7 @@ def by_hand(steps, step_size, seed=1):
 
     @jax.jit
     def slope(params, t):
-        prompt = task.sample(jax.random.fold_in(jax.random.key(seed), t), 16, 6, 0.7)
+        prompt = task.sample(jax.random.fold_in(jax.random.key(seed), t), 6, 16)
 
         def loss(free):
             F = forward(MODEL, params | free, prompt)
@@ -158,7 +158,6 @@ def test_bad_input():
     refused("step_size, rule: expected exactly one", rule=optax.sgd(0.1))
     refused("step_size: expected a finite value > 0, got -1.0", step_size=-1.0)
     refused("batch_size: expected a positive integer, got 0", batch_size=0)
-    refused("relevant_fraction: expected a value in [0, 1]", relevant_fraction=1.5)
 
 
 def test_means_are_over_the_prompts_of_each_layer():

@@ -18,6 +18,7 @@ from icltheory.patterns import (
     scores,
     train,
 )
+from tests.patterns.compiled import sample
 
 MODEL = PatternTransformer(64)
 EIGHTEEN = circulant_tasks(6, (1, 2, 3))
@@ -42,9 +43,16 @@ class Ensemble(NamedTuple):
 def member(seed, beta, tasks, num_steps, every, alpha=0.8):
     keys = jax.random.split(jax.random.key(seed), 3)
     task = PatternTask(
-        6, 24, beta, tasks=tasks, num_shifted=3, key=keys[0], dtype=jnp.float32
+        6,
+        24,
+        beta,
+        relevant_fraction=alpha,
+        tasks=tasks,
+        num_shifted=3,
+        key=keys[0],
+        dtype=jnp.float32,
     )
-    start = MODEL.init(keys[1], task)
+    start = MODEL.init(task, key=keys[1])
     path = train(
         MODEL,
         task,
@@ -52,7 +60,6 @@ def member(seed, beta, tasks, num_steps, every, alpha=0.8):
         num_steps,
         key=keys[2],
         step_size=4 - beta,
-        relevant_fraction=alpha,
         record_every=every,
     )
     return task, path
@@ -69,7 +76,7 @@ def evaluate(task, params, key, alpha, size=2048, length=20, coefficient_sum=Non
     """Scores of a stack of members, each on prompts of its own task."""
 
     def one(task, params):
-        prompt = task.sample(key, size, length, alpha, coefficient_sum)
+        prompt = sample(task, key, length, size, alpha, coefficient_sum)
         return scores(MODEL, params, prompt)
 
     return jax.vmap(one)(task, params)

@@ -1,0 +1,321 @@
+"""Theorems 1 to 3 of Li et al. (2024): closed forms, and conditions with constants."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Real
+
+from icltheory._checks import nonnegative, positive, unit
+from icltheory._conditions import Condition, Conditions, at_least, at_most
+from icltheory._core import Record, calculator
+from icltheory._typing import Array, Float
+from icltheory.patterns.shift import is_feasible
+from icltheory.patterns.task import PatternTask
+from icltheory.patterns.task_sets import covers, task_ratio
+
+__all__ = [
+    "Constants",
+    "Setting",
+    "hinge",
+    "in_domain_conditions",
+    "margin",
+    "miss_probability",
+    "out_of_domain_conditions",
+    "pruned_hinge",
+    "pruning_conditions",
+]
+
+Numbers = Real[ArrayLike, "*_B"]
+
+
+@calculator(gain=nonnegative, ratio=nonnegative)
+def margin(
+    coefficient_sum: Numbers, gain: Numbers, ratio: Numbers
+) -> Float[Array, "*B"]:
+    r"""Margin of a network of lucky neurons at coefficient sum S_1 (Theorem 2).
+
+    .. math:: F(S_1) = g \bigl[ (1 + c S_1)_+ - (c S_1 - 1)_+ \bigr] .
+
+    A lucky neuron is proportional to :math:`c \hat\mu + q` if its weight a is positive,
+    and to :math:`c \hat\mu - q` if it is negative; attention is on the query's pattern.
+    The margin rises with S_1, is 2 g from S_1 = 1/c on, and 0 up to S_1 = -1/c.
+    Theorem 2 asks for S_1 >= 1. (A poster of the authors says "no larger than 1", which
+    is a slip.) Below 1 the hinge error grows; the 0-1 error of one layer does not fail
+    before S_1 comes near -1/c. Derived here, not a formula of the paper.
+
+    Args:
+        coefficient_sum: :math:`S_1`.
+        gain: g, half the margin of saturation.
+        ratio: c, of the gains of feature and label: feature part times a pattern, over
+            the norm of the label part.
+
+    Example:
+        >>> S = jnp.array([4.0, 1.0, 0.0, -2.0])
+        >>> margin(S, 0.5, 0.5).tolist()
+        [1.0, 0.75, 0.5, 0.0]
+
+    Source: Li et al. (2024), Theorem 2 and Proposition 2.
+    """
+    cS = ratio * jnp.asarray(coefficient_sum)
+    return gain * (_positive(1 + cS) - _positive(cS - 1))
+
+
+@calculator
+def hinge(margins: Numbers) -> Float[Array, "*B"]:
+    r"""Hinge loss of margins z F, :math:`[1 - z F]_+`.
+
+    Example:
+        >>> hinge(jnp.array([0.25, 2.0])).tolist()
+        [0.75, 0.0]
+
+    Source: Li et al. (2024), equation (8).
+    """
+    return _positive(1 - jnp.asarray(margins))
+
+
+@calculator(pruned_fraction=unit)
+def pruned_hinge(margins: Numbers, pruned_fraction: Numbers) -> Float[Array, "*B"]:
+    r"""Hinge error after a share g of the large neurons is pruned (Theorem 3).
+
+    .. math:: \bigl[ 1 - F (1 - g) \bigr]_+ ,
+
+    with the margin F before pruning: the mean over random choices of neurons. Pruning
+    by size adds a little, because it takes more of one sign than of the other. Zero up
+    to g = 1 - 1/F, then of slope F. Derived here, not a formula of the paper.
+
+    Example:
+        >>> pruned_hinge(1.25, jnp.array([0.0, 0.2, 0.6])).round(6).tolist()
+        [0.0, 0.0, 0.5]
+
+    Source: Li et al. (2024), Theorem 3.
+    """
+    return _positive(1 - jnp.asarray(margins) * (1 - pruned_fraction))
+
+
+@calculator(
+    integers=("num_examples",), relevant_fraction=unit, num_examples=nonnegative
+)
+def miss_probability(
+    relevant_fraction: Numbers, num_examples: Numbers
+) -> Float[Array, "*B"]:
+    r"""Chance that no context shares the query's pattern, for alpha' and l contexts.
+
+    .. math:: \Bigl( 1 - \frac{\alpha'}{2} \Bigr)^l .
+
+    A network of concentrated attention errs on these prompts alone: on all of them
+    where alpha' = 1, so that its error is 2^{-l}, and on most where alpha' < 1. It is
+    why the prompt has to be longer than a multiple of 1 / alpha'.
+
+    Example:
+        >>> miss_probability(0.8, jnp.array([0, 1, 8])).round(6).tolist()
+        [1.0, 0.6, 0.016796]
+
+    Source: Li et al. (2024), Theorem 1, condition (2).
+    """
+    return (1 - jnp.asarray(relevant_fraction) / 2) ** jnp.asarray(num_examples)
+
+
+def _positive(value):
+    return jnp.maximum(value, 0)
+
+
+class Setting(Record):
+    """Sizes of a training, and of the prompts that test it.
+
+    Args:
+        num_steps: T.
+        batch_size: B.
+        num_examples: Contexts l_tr of a training prompt.
+        test_examples: Contexts l_ts of a test prompt.
+        test_fraction: alpha' of a test prompt; the task has alpha, that of training.
+    """
+
+    num_steps: int = eqx.field(static=True)
+    batch_size: int = eqx.field(static=True, default=128)
+    num_examples: int = eqx.field(static=True, default=20)
+    test_examples: int = eqx.field(static=True, default=20)
+    test_fraction: float = eqx.field(static=True, default=0.8)
+
+
+class Constants(Record):
+    """Constants that the paper's orders of magnitude hide.
+
+    Those of T depend on the step size: at the settings of this package the hinge error
+    falls below .1 near T = 130 alpha^{-2/3}.
+
+    Args:
+        length: C of l_tr alpha >= C.
+        test_length: C' of l_ts alpha' >= C'.
+        batch: C_B of the batch size.
+        steps: (C_1, C_2) of the steps.
+        least_sum: The 1 in S_1 >= 1.
+        largest_sum: What "a constant order" allows S_1.
+        small: C, of the error without small neurons.
+        large: c, of the error without a share of the large ones.
+    """
+
+    length: float = eqx.field(static=True, default=1.0)
+    test_length: float = eqx.field(static=True, default=1.0)
+    batch: float = eqx.field(static=True, default=1.0)
+    steps: tuple[float, float] = eqx.field(static=True, default=(100.0, 1000.0))
+    least_sum: float = eqx.field(static=True, default=1.0)
+    largest_sum: float = eqx.field(static=True, default=2.0)
+    small: float = eqx.field(static=True, default=1.0)
+    large: float = eqx.field(static=True, default=1.0)
+
+
+@calculator(compiled=False, accuracy=positive)
+def in_domain_conditions(
+    task: PatternTask,
+    setting: Setting,
+    accuracy: float,
+    *,
+    constants: Constants = Constants(),  # noqa: B008
+) -> Conditions:
+    r"""Conditions for in-domain generalisation (Li et al. 2024, Theorem 1).
+
+    .. math::
+        \frac{|T_{tr}|}{|T|} \ge (M_1 - 1)^{-1/2} , \quad
+        l_{tr}\, \alpha \ge C , \quad l_{ts}\, \alpha' \ge C' , \quad
+        B \ge C_B \max\{\epsilon^{-2}, M_1\} , \quad
+        C_1 \le T \alpha^{2/3} \le C_2 ,
+
+    and a uniform cover of patterns and labels. One talk by the authors asks for
+    ``|T_tr| >= M1`` and says that this means the first inequality; but M1 of
+    M1 (M1 - 1) tasks are a share (M1 - 1)^{-1} only. Of ``steps`` the right side is
+    C_1, or C_2 where that is exceeded.
+
+    Args:
+        task: The task, with its training tasks and alpha.
+        setting: Sizes of training and test.
+        accuracy: epsilon > 0.
+        constants: The constants C.
+
+    Example:
+        >>> ring = [(i, (i + 1) % 6) for i in range(6)]
+        >>> task = PatternTask(6, 24, 2.0, tasks=ring)
+        >>> found = in_domain_conditions(task, Setting(num_steps=320), 0.1)
+        >>> found.failing
+        ('tasks',)
+        >>> print(found["tasks"])
+        tasks: |T_tr|/|T| >= (M1 - 1)^(-1/2) (0.2 against 0.447214): fails
+
+    Source: Li et al. (2024), Theorem 1.
+    """
+    test = _test_length(setting, constants)
+    cover, tasks, training, *rest = _training(task, setting, accuracy, constants)
+    return Conditions((cover, tasks, training, test, *rest))
+
+
+@calculator(compiled=False, accuracy=positive)
+def out_of_domain_conditions(
+    task: PatternTask,
+    setting: Setting,
+    accuracy: float,
+    coefficient_sum: float,
+    *,
+    constants: Constants = Constants(),  # noqa: B008
+) -> Conditions:
+    r"""Conditions for out-of-domain generalisation (Li et al. 2024, Theorem 2).
+
+    .. math:: 1 \le S_1 \le C , \qquad M_1' S_1^2 \le M_1 , \qquad
+        l_{ts}\, \alpha' \ge C' ,
+
+    beside the conditions of Theorem 1 on training. The second is not in the paper:
+    without it there are no such patterns. A poster of the authors has S_1 no larger
+    than 1 instead of no smaller, which is a slip.
+
+    Args:
+        task: The task of training, with alpha and M1'.
+        setting: Sizes of training, and of the test on shifted patterns.
+        accuracy: epsilon > 0.
+        coefficient_sum: :math:`S_1`.
+        constants: The constants C.
+
+    Example:
+        >>> task = PatternTask(6, 24, 2.0, num_shifted=4)
+        >>> out_of_domain_conditions(task, Setting(num_steps=320), 0.1, 1.3).failing
+        ('feasible',)
+
+    Source: Li et al. (2024), Theorem 2.
+    """
+    S, M, num = coefficient_sum, task.num_relevant, task.num_shifted
+    exist = bool(is_feasible(M, num, S))
+    return Conditions(
+        (
+            *_training(task, setting, accuracy, constants),
+            at_least("coefficient sum", "S_1 >= 1", S, constants.least_sum),
+            at_most("constant order", "S_1 <= C", S, constants.largest_sum),
+            Condition("feasible", "M1' S_1^2 <= M1", num * S**2, M, exist),
+            _test_length(setting, constants),
+        )
+    )
+
+
+@calculator(compiled=False)
+def pruning_conditions(
+    task: PatternTask,
+    accuracy: float,
+    small_error: float,
+    large_error: float,
+    pruned_fraction: float,
+    *,
+    constants: Constants = Constants(),  # noqa: B008
+) -> Conditions:
+    r"""Bounds on the error after pruning (Li et al. 2024, Theorem 3).
+
+    .. math:: \text{small neurons gone: } \le C (\epsilon + M_2^{-1/2}) , \qquad
+        \text{a share } R \text{ of the large ones gone: } \ge c R .
+
+    The first has M2 as in the later talks of the authors; an earlier one has M1. The
+    second is conditional: a margin F > 1 has slack, and by :func:`pruned_hinge` a share
+    below 1 - 1/F need not cost anything.
+
+    Args:
+        task: The task, which has M2.
+        accuracy: epsilon, the error before pruning.
+        small_error: Hinge error with all small neurons pruned.
+        large_error: Hinge error with a share of the large ones pruned.
+        pruned_fraction: R, that share.
+        constants: The constants C and c.
+
+    Example:
+        >>> pruning_conditions(PatternTask(6, 24, 2.0), 1e-4, 1e-4, 0.46, 0.4).holds
+        True
+
+    Source: Li et al. (2024), Theorem 3.
+    """
+    bound = constants.small * (accuracy + task.num_irrelevant**-0.5)
+    least = constants.large * pruned_fraction
+    return Conditions(
+        (
+            at_most(
+                "small neurons", "error <= C (eps + M2^(-1/2))", small_error, bound
+            ),
+            at_least("large neurons", "error >= c R", large_error, least),
+        )
+    )
+
+
+def _training(task, setting, accuracy, constants) -> tuple[Condition, ...]:
+    """The conditions of Theorem 1 but that on the test."""
+    M, covered = task.num_relevant, covers(task.tasks, task.num_relevant)
+    alpha = float(task.relevant_fraction)
+    ratio, length = task_ratio(task.tasks, M), setting.num_examples * alpha
+    size = constants.batch * max(accuracy**-2, M)
+    scaled, (low, high) = setting.num_steps * alpha ** (2 / 3), constants.steps
+    end, inside = high if scaled > high else low, low <= scaled <= high
+    return (
+        Condition("cover", "T_tr covers uniformly", int(covered), 1, covered),
+        at_least("tasks", "|T_tr|/|T| >= (M1 - 1)^(-1/2)", ratio, (M - 1) ** -0.5),
+        at_least("training length", "l_tr alpha >= C", length, constants.length),
+        at_least("batch", "B >= C max(eps^-2, M1)", setting.batch_size, size),
+        Condition("steps", "C1 <= T alpha^(2/3) <= C2", scaled, end, inside),
+    )
+
+
+def _test_length(setting: Setting, constants: Constants) -> Any:
+    length, least = setting.test_examples * setting.test_fraction, constants.test_length
+    return at_least("test length", "l_ts alpha' >= C'", length, least)
