@@ -43,14 +43,10 @@ def error(
 
     .. math:: E\, [1 - z F]_+ , \qquad P(z F \le 0) .
 
-    Args:
-        predictor: A predictor, such as :class:`PatternLearner`, or a function of one
-            prompt ``(X, y, x_query)``.
-        task: The task; ``task.held_out()`` for unseen tasks and
-            ``task.out_of_domain(S, key=...)`` for shifted patterns.
-        num_examples: Number l of contexts, 0 or more.
-        key: Typed key; the same key gives two learners the same prompts.
-        num_prompts: Prompts drawn.
+    The learner is a predictor, such as :class:`PatternLearner`, or a function of one
+    prompt ``(X, y, x_query)``; the task may be ``task.held_out()`` or
+    ``task.out_of_domain(S, key=key)``. The same key gives two learners the same
+    prompts.
 
     Example:
         >>> task, key = PatternTask(4, 4, 2.0, relevant_fraction=1.0), jax.random.key(0)
@@ -81,13 +77,12 @@ class Scores(Record):
     """Margins and attention of a model on a batch of prompts.
 
     Args:
-        margins: z F of each prompt, ``(B,)``.
-        masses: Attention on contexts that share the query's pattern, in every layer,
-            ``(L, B)``.
-        agreements: Attention-weighted labels of the contexts times z, in every layer,
-            ``(L, B)``: +1 where all attention is on the query's label.
-        missed: Whether no context shares the query's pattern, ``(B,)``.
-        feasible: Whether the patterns of the prompt exist as asked for, ``(B,)``.
+        margins: z F of each prompt.
+        masses: Attention on contexts that share the query's pattern, in every layer.
+        agreements: Attention-weighted labels of the contexts times z, in every layer:
+            +1 where all attention is on the query's label.
+        missed: Whether no context shares the query's pattern.
+        feasible: Whether the patterns of the prompt exist as asked for.
 
     Example:
         >>> no = jnp.zeros(2, bool)
@@ -137,12 +132,7 @@ class Scores(Record):
 
 
 def scores(model: Any, params: PyTree, prompt: PatternPrompt) -> Scores:
-    """Margins and attention of a model on a batch of prompts; means are properties.
-
-    Args:
-        model: A layered model with ``attention``, as both of this package have it.
-        params: Its parameters.
-        prompt: The prompts, ``(B, ...)``.
+    """Margins and attention of a model of this package on a batch of prompts.
 
     Example:
         >>> from icltheory.patterns import PatternTransformer

@@ -89,15 +89,10 @@ class PatternTransformer:
             W_V = \delta I , \quad (W_O)_{ij} \sim N(0, \xi^2) , \quad
             a_i = \pm 1/m .
 
-        Half of the a_i are positive, at random places. The step sizes of the authors
-        are not known; a_i = 1/m rather than their 1/sqrt(m) is what gives label parts
-        of the size of their figures.
-
-        Args:
-            task: Task whose widths, and dtype, the model takes.
-            key: Random key.
-            attention_scale: delta.
-            neuron_scale: xi.
+        Half of the a_i are positive, at random places; 1/m rather than the authors'
+        1/sqrt(m) is what gives label parts of the size of their figures.
+        Widths and dtype are those of the task, delta is ``attention_scale`` and xi
+        ``neuron_scale``.
 
         Source: Li et al. (2024), model training.
         """
@@ -161,10 +156,6 @@ class DeepPatternTransformer:
     ``{"W_Q", "W_K", "W_V", "W_O", "W_U"}``, and ``"w"``. The authors' layers are not
     known in detail; these are chosen.
 
-    Args:
-        num_layers: Number L of layers.
-        num_neurons: Number m of neurons of a layer.
-
     Example:
         >>> task, model = PatternTask(6, 24, 2.0), DeepPatternTransformer(3, 64)
         >>> params = model.init(task, key=jax.random.key(0))
@@ -200,12 +191,8 @@ class DeepPatternTransformer:
     ) -> Params:
         """Draws initial weights: noisy multiples of the identity, and Gaussian neurons.
 
-        Args:
-            task: Task whose widths, and dtype, the model takes.
-            key: Random key.
-            attention_scale: Factor on the identity in W_Q, W_K and W_V.
-            attention_noise: Standard deviation of what is added to them.
-            neuron_scale: Standard deviation of W_O, W_U and w.
+        The scales are the factor on the identity in W_Q, W_K and W_V, and the standard
+        deviations of what is added to them, and of W_O, W_U and w.
         """
         check_key("key", key)
         L, m, D, dtype = self.num_layers, self.num_neurons, task.width, task.dtype
@@ -261,13 +248,8 @@ class PatternLearner(Predictor):
     .. math:: (X, y, x_{query}) \mapsto F(p_1, \dots, p_l, p_{query}) , \qquad
         p_i = (x_i;\, y_i q) , \quad p_{query} = (x_{query};\, 0) .
 
-    It goes wherever a predictor or a function of one prompt does: :func:`error`,
-    :func:`icltheory.bounds.supersample_losses`.
-
-    Args:
-        model: The layered model.
-        params: Its parameters.
-        label_embedding: The vector q of the task, ``(d_Y,)``.
+    q is the label embedding of the task. It goes wherever a predictor or a function of
+    one prompt does, such as :func:`error`.
 
     Example:
         >>> task, model = PatternTask(6, 24, 2.0), PatternTransformer(64)
@@ -305,10 +287,8 @@ def check_width(params: Any, width: int, whose: str) -> None:
 def query_weights(
     params: Params, P: Float[Array, "*B l D"], P_query: Float[Array, "*B D"]
 ) -> Float[Array, "*B l"]:
-    """Softmax over the contexts of (W_K p_i)' W_Q p_query, without the query as key.
-
-    The key matrix is applied to the query's side, once instead of for every context.
-    """
+    """Softmax over the contexts of (W_K p_i)' W_Q p_query, without the query as key."""
+    # The key matrix is applied to the query's side, once instead of for every context.
     pulled = (P_query @ params["W_Q"].T) @ params["W_K"]
     return jax.nn.softmax(jnp.einsum("...ld,...d->...l", P, pulled), axis=-1)
 

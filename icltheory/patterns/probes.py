@@ -34,11 +34,8 @@ Number = float | int | Real[ArrayLike, ""]
 class Projections(Record):
     r"""Norm of projected tokens, and of their component along the token's pattern.
 
-    Args:
-        query: Mean of :math:`\|W_Q p_{query}\|`.
-        query_component: Mean of its component along the feature pattern.
-        keys: Mean of :math:`\|W_K p_i\|` over the contexts.
-        keys_component: Mean of its component along the context's pattern.
+    Means of :math:`\|W_Q p_{query}\|`, of :math:`\|W_K p_i\|` over the contexts, and of
+    the components.
     """
 
     query: Scalar
@@ -120,8 +117,7 @@ def activation_shares(
         {\sum_n 1[z^n = \operatorname{sign} a_i]} ,
 
     NaN where no prompt has its sign. The slides call a neuron lucky if this indicator
-    is on at the start of training. With finitely many prompts that is a share of 1, or
-    one above a threshold. Lucky neurons by where they point after training are
+    is on at the start of training. Lucky neurons by where they point after training are
     ``neuron_parts(...).lucky()``.
 
     Example:
@@ -152,14 +148,8 @@ class NeuronParts(Record):
     is to the mean of the relevant patterns, the label angle to q, whatever the sign of
     a_i: near 0 for a positive neuron that has learned, near pi for a negative one.
 
-    Args:
-        size: Norm of the row of W_O, what pruning goes by, ``(m,)``.
-        positive: Whether a_i > 0, ``(m,)``.
-        large: Whether the size is at least half the largest, ``(m,)``.
-        feature_norm: Norm of the feature part, ``(m,)``.
-        feature_angle: Its angle to the mean pattern, ``(m,)``.
-        label_norm: Norm of the label part, ``(m,)``.
-        label_angle: Its angle to q, ``(m,)``.
+    ``size`` is the norm of the row of W_O, what pruning goes by, and ``large`` is at
+    least a share of the largest.
 
     Example:
         >>> from icltheory.patterns import PatternTransformer
@@ -309,15 +299,9 @@ def prune_neurons(
     .. math:: |S| = \operatorname{round}(R m) , \qquad
         (W_O)_{i \cdot} \mapsto 0 \ \text{ for } i \in S ,
 
-    the smallest rows first, the largest first, or at random. In a stack of layers every
-    layer loses its own share. The fraction may be traced: a sweep is a ``vmap``.
-
-    Args:
-        params: Parameters of a pattern transformer; all but ``"W_O"`` are shared.
-        fraction: R, in [0, 1].
-        order: ``"magnitude"`` (small rows first), ``"reverse"`` (large rows first) or
-            ``"random"``.
-        key: Random key, for ``"random"`` alone.
+    the smallest rows first (``"magnitude"``), the largest (``"reverse"``), or
+    ``"random"`` ones by a key. In a stack of layers every layer loses its own share.
+    The fraction may be traced: a sweep is a ``vmap``.
 
     Example:
         >>> params = {"W_O": jnp.array([[2.0], [1.0], [3.0], [4.0]])}

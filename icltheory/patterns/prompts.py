@@ -17,20 +17,16 @@ class PatternPrompt(Record):
 
     .. math:: p_i = (x_i;\, y_i q) , \qquad p_{query} = (x_{query};\, 0) .
 
-    The pattern indices count within the relevant patterns of the task that drew them:
-    the out-of-domain ones if the prompt is out of domain. All arrays have the same
-    leading axes.
-
     Args:
-        P: Contexts p_i, ``(B, l, d_X + d_Y)``.
-        P_query: Query, ``(B, d_X + d_Y)``.
-        y: Labels of the contexts, +1 or -1, ``(B, l)``.
-        z: Label of the query, ``(B,)``.
-        pattern: Relevant pattern of each context, ``(B, l)``.
-        query_pattern: Relevant pattern of the query, ``(B,)``.
-        pair: The task (a, b): +1 on a, -1 on b, ``(B, 2)``.
-        feasible: Whether patterns of this coefficient sum exist; true in domain,
-            ``(B,)``.
+        P: Contexts p_i.
+        P_query: Query.
+        y: Labels of the contexts, +1 or -1.
+        z: Label of the query.
+        pattern: Relevant pattern of each context, by its number in the task that drew
+            them.
+        query_pattern: Relevant pattern of the query.
+        pair: The task (a, b): +1 on a, -1 on b.
+        feasible: Whether patterns of this coefficient sum exist; true in domain.
         dim: Width d_X of the features.
 
     Example:

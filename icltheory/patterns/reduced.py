@@ -32,13 +32,9 @@ _same = Check(
 
 
 class ReducedTraining(Record):
-    r"""Predictions of the reduced dynamics before each step.
+    r"""Logit :math:`\lambda`, attention and hinge loss before each step.
 
-    Args:
-        logits: Logit :math:`\lambda` of a context of the query's pattern over one of
-            another pattern, ``(num_steps,)``.
-        masses: Mean attention on contexts of the query's pattern.
-        losses: Mean hinge loss.
+    The last two are means over prompts; attention is that on the query's pattern.
     """
 
     logits: Float[Array, "*S T"]
@@ -47,17 +43,12 @@ class ReducedTraining(Record):
 
 
 class _State(NamedTuple):
-    """The trained order parameters.
+    """The trained order parameters."""
 
-    ``attention`` is the eigenvalue omega of W_Q = W_K on differences of patterns,
-    ``neurons`` are the rows of W_O, and the two values what W_V makes of the unit
-    vector along the mean pattern and of the label embedding.
-    """
-
-    attention: Any
-    neurons: Any
-    feature_value: Any
-    label_value: Any
+    attention: Any  # eigenvalue omega of W_Q = W_K on differences of patterns
+    neurons: Any  # rows of W_O
+    feature_value: Any  # what W_V makes of the unit vector along the mean pattern
+    label_value: Any  # and of the label embedding
 
 
 class _Fixed(NamedTuple):
@@ -71,16 +62,12 @@ class _Fixed(NamedTuple):
 
 
 class _Kinds(NamedTuple):
-    """Kinds of prompts by their numbers of contexts.
+    """Kinds of prompts by their numbers of contexts."""
 
-    Numbers of contexts of the query's pattern, of the other one of the pair, and of
-    none of them, and the sum of the labels of these.
-    """
-
-    same: Any
-    opposite: Any
-    others: Any
-    labels: Any
+    same: Any  # of the query's pattern
+    opposite: Any  # of the other one of the pair
+    others: Any  # of none of them
+    labels: Any  # sum of the labels of the others
 
 
 def _isotropic(name, params, given):
@@ -89,7 +76,7 @@ def _isotropic(name, params, given):
     d = given["task"].dim
     xp = jnp if any(map(is_tracer, (params["W_Q"], params["W_K"]))) else np
     W_Q, W_K = (xp.asarray(params[key])[:, :d] for key in ("W_Q", "W_K"))
-    part = xp.trace(W_Q) / d * np.eye(*W_Q.shape)
+    part = xp.trace(W_Q) / d * np.eye(len(W_Q), d, dtype=W_Q.dtype)
     gap = xp.abs(xp.stack([W_Q - W_K, W_Q - part])).max()
     return _same(name, gap / xp.maximum(xp.abs(W_Q).max(), 1e-30))
 
@@ -110,12 +97,12 @@ def reduced_training(
 ) -> ReducedTraining:
     r"""Population gradient descent of equation (7) in order parameters.
 
-    With all tasks the population has the symmetry of exchanging patterns. Attention is
-    then one number, the logit :math:`\lambda = \omega^2 \beta^2` of the query's pattern
-    over others; neurons see the features along the mean pattern only. With the gains
-    :math:`\phi_i = \frac{\beta}{\sqrt{M_1}} w_i^\top v_f` of features and
-    :math:`g_i = w_i^\top v_q` of labels, and the agreement r and mass M of attention in
-    a prompt, neuron i is active at query label z with probability :math:`A_i^z` and
+    With all tasks, patterns may be exchanged. Attention is then one number, the logit
+    :math:`\lambda = \omega^2 \beta^2` of the query's pattern over others, and neurons
+    see the features along the mean pattern only. With the gains :math:`\phi_i =
+    \frac{\beta}{\sqrt{M_1}} w_i^\top v_f` of features and :math:`g_i = w_i^\top v_q`
+    of labels, and the agreement r and mass M of attention in a prompt, neuron i is
+    active at query label z with probability :math:`A_i^z` and
 
     .. math::
         \dot w_i &= a_i \Bigl( E[z h A_i^z]\, \tfrac{\beta}{\sqrt{M_1}} v_f
@@ -125,15 +112,10 @@ def reduced_training(
         \dot \omega &= \omega \frac{\beta^2}{M_1 - 1}
             E \Bigl[ h M (1 - r) \sum_i a_i A_i^z g_i \Bigr] ,
 
-    h being 1 where the hinge loss is not 0. Expectations are exact sums over the number
-    of contexts of each kind and the sum of the other labels. Two things are
-    approximated: what single patterns and irrelevant ones do to a neuron is Gaussian
-    with the deviation of the start, which decides its activity early in training, and
-    attention ignores irrelevant patterns.
-
-    Every rate is proportional to alpha as long as :math:`\alpha e^\lambda` is small,
-    and the end of training does not depend on it: the number of steps is about
-    :math:`A / \alpha + B`, and no power of alpha.
+    h being 1 where the hinge loss is not 0. Expectations are exact sums over the kinds
+    of prompts, O(l^3 m) a step. Approximated are the effect of single and irrelevant
+    patterns on a neuron, Gaussian with the deviation of the start, and attention, which
+    ignores irrelevant patterns. The number of steps is about :math:`A / \alpha + B`.
 
     Args:
         params: Parameters of a one-layer model at the start, with W_Q = W_K a multiple
@@ -141,9 +123,8 @@ def reduced_training(
         task: The task, with its alpha; its tasks are taken to be all.
         num_steps: Number of steps.
         step_size: eta.
-        num_examples: Contexts l of a prompt, up to 64. Cost O(l^3 m) a step.
-        substeps: Euler steps of eta over this number; 1 is gradient descent, many are
-            gradient flow.
+        num_examples: Contexts l of a prompt, up to 64.
+        substeps: Euler steps of eta over this number; many are gradient flow.
 
     Example:
         >>> from icltheory.patterns import PatternTransformer

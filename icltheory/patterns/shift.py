@@ -38,7 +38,9 @@ def _orthogonal(name, patterns, given):
         gram = patterns @ patterns.T
     xp = jnp if is_tracer(patterns) else np
     size = gram[0, 0]
-    return _close(name, xp.abs(gram - size * np.eye(len(gram))).max() / size)
+    return _close(
+        name, xp.abs(gram - size * np.eye(len(gram), dtype=gram.dtype)).max() / size
+    )
 
 
 def _sum(name, value, given):
@@ -86,8 +88,9 @@ def out_of_domain_patterns(
 
     Source: Li et al. (2024), Theorem 2.
     """
-    M, dtype = len(patterns), patterns.dtype
-    return _coefficients(key, M, num_shifted, coefficient_sum, dtype) @ patterns
+    patterns = jnp.asarray(patterns)
+    sizes = len(patterns), num_shifted, coefficient_sum, patterns.dtype
+    return _coefficients(key, *sizes) @ patterns
 
 
 @calculator(static=("num_relevant", "num_shifted", "dtype"), coefficient_sum=_sum)
@@ -108,8 +111,7 @@ def shift_coefficients(
     with n = M1', V an orthonormal basis of the vectors of n entries that sum to 0, and
     (w_0, W) random orthonormal vectors orthogonal to u; so k k' = I and k 1 = S_1 1.
     Any such k has this form, and the distribution is uniform on them. If S_1 is traced
-    and not feasible, the rows keep their sum and are not orthonormal: ask
-    :func:`is_feasible`.
+    and not feasible, the rows keep their sum and are not orthonormal.
 
     Example:
         >>> k = shift_coefficients(6, 3, -0.5, key=jax.random.key(0))
@@ -163,11 +165,9 @@ def _coefficients(key, num_relevant, num_shifted, coefficient_sum, dtype):
 
 
 def random_orthogonal(key: PRNGKey, size: int, dtype: Any) -> Float[Array, "n n"]:
-    """Draws a matrix from the Haar measure on O(n).
+    """Draws a matrix from the Haar measure on O(n): Stewart's product of reflections.
 
-    Stewart's product of reflections: reflection i takes a Gaussian vector of the last
-    n - i coordinates to the axis i. Batches of LAPACK calls are avoided, so that stacks
-    of them may be drawn inside any loop.
+    Without LAPACK, whose batches are slow, stacks may be drawn inside any loop.
     """
     draws = jnp.triu(jax.random.normal(key, (size, size), dtype))
     signs = jnp.where(jnp.diagonal(draws) < 0, -1, 1).astype(dtype)

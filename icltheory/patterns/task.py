@@ -62,17 +62,14 @@ class PatternTask(Record):
         noise: The bound K on kappa.
         relevant_fraction: alpha, or alpha' of a test; 0.8 if left out, and 1 where
             there are two patterns only, as it has to be.
-        tasks: Ordered pairs (a, b) that prompts are drawn from; all M1 (M1 - 1) of them
-            if left out.
-        num_shifted: Number M1' of out-of-domain patterns, 2 or more; M1 // 2 if left
-            out, or 2.
+        tasks: Ordered pairs (a, b) that prompts are drawn from; all if left out.
+        num_shifted: Number M1' >= 2 of out-of-domain patterns; M1 // 2 if left out.
         dim: Width d_X >= M1 + M2 of the features; M1 + M2 if left out.
         label_dim: Width d_Y of the label embedding; d_X if left out.
         dtype: Type of the prompts; None is JAX's default float type.
-        relevant: The patterns mu_j, ``(M1, d_X)``, used as they are; drawn if left out,
-            orthogonal to the irrelevant ones.
-        irrelevant: The patterns nu_k, ``(M2, d_X)``, likewise.
-        label_embedding: The unit vector q, ``(d_Y,)``, drawn if left out.
+        relevant: The patterns mu_j, used as they are; drawn if left out.
+        irrelevant: The patterns nu_k, likewise.
+        label_embedding: The unit vector q, likewise.
         feasible: Whether the patterns exist as asked for; see :meth:`out_of_domain`.
         key: Typed key or seed of what is drawn: orthogonal patterns from the Haar
             measure, q uniform on the sphere.
@@ -230,14 +227,9 @@ class PatternTask(Record):
         .. math:: \mu'_j = \sum_i k_{ji} \mu_i , \quad \sum_i k_{ji} = S_1 , \qquad
             \nu' = O \nu .
 
-        Where a traced sum is not feasible, ``feasible`` says so, there and on each of
-        the prompts. The share of relevant contexts stays, if there are more than two
-        new patterns.
-
-        Args:
-            coefficient_sum: :math:`S_1`; may be traced.
-            key: Random key of the draw.
-            tasks: Pairs of the new patterns; all M1' (M1' - 1) if left out.
+        ``tasks`` are pairs of the new patterns, all if left out. Where a traced S_1 is
+        not feasible, ``feasible`` says so, there and on each of the prompts. The share
+        of relevant contexts stays, if there are more than two new patterns.
 
         Source: Li et al. (2024), Theorem 2.
         """

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Real
@@ -40,16 +39,9 @@ def margin(
 
     A lucky neuron is proportional to :math:`c \hat\mu + q` if its weight a is positive,
     and to :math:`c \hat\mu - q` if it is negative; attention is on the query's pattern.
-    The margin rises with S_1, is 2 g from S_1 = 1/c on, and 0 up to S_1 = -1/c.
-    Theorem 2 asks for S_1 >= 1. (A poster of the authors says "no larger than 1", which
-    is a slip.) Below 1 the hinge error grows; the 0-1 error of one layer does not fail
-    before S_1 comes near -1/c. Derived here, not a formula of the paper.
-
-    Args:
-        coefficient_sum: :math:`S_1`.
-        gain: g, half the margin of saturation.
-        ratio: c, of the gains of feature and label: feature part times a pattern, over
-            the norm of the label part.
+    The margin rises with S_1, is 2 g from S_1 = 1/c on, and 0 up to S_1 = -1/c. Gain g
+    and ratio c are those of :func:`gain_ratio`. Derived here, not a formula of the
+    paper.
 
     Example:
         >>> S = jnp.array([4.0, 1.0, 0.0, -2.0])
@@ -59,7 +51,7 @@ def margin(
     Source: Li et al. (2024), Theorem 2 and Proposition 2.
     """
     cS = ratio * jnp.asarray(coefficient_sum)
-    return gain * (_positive(1 + cS) - _positive(cS - 1))
+    return jnp.asarray(gain) * (_positive(1 + cS) - _positive(cS - 1))
 
 
 @calculator
@@ -82,8 +74,8 @@ def pruned_hinge(margins: Numbers, pruned_fraction: Numbers) -> Float[Array, "*B
     .. math:: \bigl[ 1 - F (1 - g) \bigr]_+ ,
 
     with the margin F before pruning: the mean over random choices of neurons. Pruning
-    by size adds a little, because it takes more of one sign than of the other. Zero up
-    to g = 1 - 1/F, then of slope F. Derived here, not a formula of the paper.
+    by size adds a little, because it takes more of one sign than of the other. Derived
+    here, not a formula of the paper.
 
     Example:
         >>> pruned_hinge(1.25, jnp.array([0.0, 0.2, 0.6])).round(6).tolist()
@@ -105,8 +97,7 @@ def miss_probability(
     .. math:: \Bigl( 1 - \frac{\alpha'}{2} \Bigr)^l .
 
     A network of concentrated attention errs on these prompts alone: on all of them
-    where alpha' = 1, so that its error is 2^{-l}, and on most where alpha' < 1. It is
-    why the prompt has to be longer than a multiple of 1 / alpha'.
+    where alpha' = 1, so that its error is 2^{-l}, and on most where alpha' < 1.
 
     Example:
         >>> miss_probability(0.8, jnp.array([0, 1, 8])).round(6).tolist()
@@ -122,48 +113,30 @@ def _positive(value):
 
 
 class Setting(Record):
-    """Sizes of a training, and of the prompts that test it.
+    """Sizes of a training and of its test; alpha is that of the task."""
 
-    Args:
-        num_steps: T.
-        batch_size: B.
-        num_examples: Contexts l_tr of a training prompt.
-        test_examples: Contexts l_ts of a test prompt.
-        test_fraction: alpha' of a test prompt; the task has alpha, that of training.
-    """
-
-    num_steps: int = eqx.field(static=True)
-    batch_size: int = eqx.field(static=True, default=128)
-    num_examples: int = eqx.field(static=True, default=20)
-    test_examples: int = eqx.field(static=True, default=20)
-    test_fraction: float = eqx.field(static=True, default=0.8)
+    num_steps: int  # T
+    batch_size: int = 128  # B
+    num_examples: int = 20  # l_tr of a training prompt
+    test_examples: int = 20  # l_ts of a test prompt
+    test_fraction: float = 0.8  # alpha' of a test prompt
 
 
 class Constants(Record):
-    """Constants that the paper's orders of magnitude hide.
+    """Constants that the paper's orders of magnitude hide; the comments say where.
 
     Those of T depend on the step size: at the settings of this package the hinge error
     falls below .1 near T = 130 alpha^{-2/3}.
-
-    Args:
-        length: C of l_tr alpha >= C.
-        test_length: C' of l_ts alpha' >= C'.
-        batch: C_B of the batch size.
-        steps: (C_1, C_2) of the steps.
-        least_sum: The 1 in S_1 >= 1.
-        largest_sum: What "a constant order" allows S_1.
-        small: C, of the error without small neurons.
-        large: c, of the error without a share of the large ones.
     """
 
-    length: float = eqx.field(static=True, default=1.0)
-    test_length: float = eqx.field(static=True, default=1.0)
-    batch: float = eqx.field(static=True, default=1.0)
-    steps: tuple[float, float] = eqx.field(static=True, default=(100.0, 1000.0))
-    least_sum: float = eqx.field(static=True, default=1.0)
-    largest_sum: float = eqx.field(static=True, default=2.0)
-    small: float = eqx.field(static=True, default=1.0)
-    large: float = eqx.field(static=True, default=1.0)
+    length: float = 1.0  # l_tr alpha >= C
+    test_length: float = 1.0  # l_ts alpha' >= C'
+    batch: float = 1.0  # B >= C_B max(eps^-2, M1)
+    steps: tuple[float, float] = (100.0, 1000.0)  # C_1 <= T alpha^(2/3) <= C_2
+    least_sum: float = 1.0  # S_1 >= 1
+    largest_sum: float = 2.0  # "a constant order" of S_1
+    small: float = 1.0  # error <= C (eps + M2^(-1/2))
+    large: float = 1.0  # error >= c R
 
 
 @calculator(compiled=False, accuracy=positive)
@@ -182,16 +155,9 @@ def in_domain_conditions(
         B \ge C_B \max\{\epsilon^{-2}, M_1\} , \quad
         C_1 \le T \alpha^{2/3} \le C_2 ,
 
-    and a uniform cover of patterns and labels. One talk by the authors asks for
-    ``|T_tr| >= M1`` and says that this means the first inequality; but M1 of
-    M1 (M1 - 1) tasks are a share (M1 - 1)^{-1} only. Of ``steps`` the right side is
-    C_1, or C_2 where that is exceeded.
-
-    Args:
-        task: The task, with its training tasks and alpha.
-        setting: Sizes of training and test.
-        accuracy: epsilon > 0.
-        constants: The constants C.
+    and a uniform cover of patterns and labels. The task has the training tasks and
+    alpha, and ``accuracy`` is epsilon. Of ``steps`` the right side is C_1, or C_2 where
+    that is exceeded.
 
     Example:
         >>> ring = [(i, (i + 1) % 6) for i in range(6)]
@@ -226,13 +192,6 @@ def out_of_domain_conditions(
     beside the conditions of Theorem 1 on training. The second is not in the paper:
     without it there are no such patterns. A poster of the authors has S_1 no larger
     than 1 instead of no smaller, which is a slip.
-
-    Args:
-        task: The task of training, with alpha and M1'.
-        setting: Sizes of training, and of the test on shifted patterns.
-        accuracy: epsilon > 0.
-        coefficient_sum: :math:`S_1`.
-        constants: The constants C.
 
     Example:
         >>> task = PatternTask(6, 24, 2.0, num_shifted=4)
@@ -271,15 +230,8 @@ def pruning_conditions(
 
     The first has M2 as in the later talks of the authors; an earlier one has M1. The
     second is conditional: a margin F > 1 has slack, and by :func:`pruned_hinge` a share
-    below 1 - 1/F need not cost anything.
-
-    Args:
-        task: The task, which has M2.
-        accuracy: epsilon, the error before pruning.
-        small_error: Hinge error with all small neurons pruned.
-        large_error: Hinge error with a share of the large ones pruned.
-        pruned_fraction: R, that share.
-        constants: The constants C and c.
+    below 1 - 1/F need not cost anything. Errors are hinge errors, and ``accuracy`` is
+    epsilon, that before pruning.
 
     Example:
         >>> pruning_conditions(PatternTask(6, 24, 2.0), 1e-4, 1e-4, 0.46, 0.4).holds

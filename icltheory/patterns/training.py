@@ -40,9 +40,9 @@ class Training(Record):
     """Parameters at several steps of training.
 
     Args:
-        steps: Steps taken at each record, from 0 on, ``(T,)``.
-        params: Parameters there, with a leading axis T on every leaf.
-        losses: Hinge loss of each batch before its step, ``(num_steps,)``.
+        steps: Steps taken at each record, from 0 on.
+        params: Parameters there, with a leading axis on every leaf.
+        losses: Hinge loss of each batch before its step.
 
     Example:
         >>> path = Training(jnp.arange(2), {"w": jnp.array([0.5, 1.0])}, jnp.ones(1))
@@ -92,9 +92,9 @@ def train(
         num_steps: Number T of steps; a multiple of ``record_every``.
         key: Random key of the prompts.
         step_size: eta; this or ``rule``.
-        rule: An update rule as optax has it, such as one ``optax.adam(1e-3)``; pass the
+        rule: An update rule as optax has it, such as ``optax.adam(1e-3)``; pass the
             same object again to compile once.
-        batch_size: Prompts B a step.
+        batch_size: Prompts B of a step.
         num_examples: Contexts l_tr of a prompt.
         record_every: Steps between two records.
 
@@ -175,12 +175,6 @@ def loss_gradients(
     the condition z F < 1 and let s run to l + 1, so that the query is a key; equation
     (7) has the l contexts only. ``form="printed"`` has the first two of these,
     ``query_is_key=True`` the third.
-
-    Args:
-        params: Parameters of a one-layer model.
-        prompt: A batch of prompts, ``(B, ...)``.
-        form: ``"correct"`` or ``"printed"``.
-        query_is_key: Whether the sums run over the query too.
 
     Example:
         >>> from icltheory.patterns import PatternTransformer

@@ -23,7 +23,7 @@ CONFIG = pattern_layers.Config(
     Layers(
         num_relevant=4,
         num_irrelevant=4,
-        num_shifted=2,
+        num_shifted=3,
         shifts=(1, 2),
         num_neurons=8,
         num_layers=2,
@@ -41,7 +41,7 @@ CONFIG = pattern_layers.Config(
 )
 SMALL = """
     --preset cpu --layers.num-relevant 4 --layers.num-irrelevant 4
-    --layers.num-shifted 2 --layers.shifts 1 2 --layers.num-neurons 8
+    --layers.num-shifted 3 --layers.shifts 1 2 --layers.num-neurons 8
     --layers.num-layers 2 --layers.steps 6 --layers.batch-size 8
     --layers.num-examples 6 --layers.record-every 3 --layers.seeds 0 3
     --sums 1.1 0.5 --draws 2 --prompts 8 --probe-prompts 16 --num-examples 8

@@ -40,7 +40,7 @@ from icltheory.pruning import clip, magnitude_prune
 ENSEMBLE = PatternEnsemble(
     num_relevant=4,
     num_irrelevant=4,
-    num_shifted=2,
+    num_shifted=3,
     shifts=(1, 2),
     num_neurons=8,
     attention_scale=0.3,
@@ -79,7 +79,7 @@ CONFIG = pattern_pruning.Config(
 )
 SMALL = """
     --preset cpu --ensemble.num-relevant 4 --ensemble.num-irrelevant 4
-    --ensemble.num-shifted 2 --ensemble.shifts 1 2 --ensemble.num-neurons 8
+    --ensemble.num-shifted 3 --ensemble.shifts 1 2 --ensemble.num-neurons 8
     --ensemble.attention-scale 0.3 --ensemble.neuron-scale 0.1 --ensemble.steps 40
     --ensemble.record-every 40 --ensemble.batch-size 16 --ensemble.num-examples 8
     --ensemble.seeds 0 3 --rates 0 0.25 0.5 --ranks 1 3 --draws 2 --prompts 16

@@ -221,3 +221,13 @@ def test_a_seed_may_be_an_integer_of_numpy():
 def test_types_of_numpy_jax_and_by_name_are_taken(dtype):
     task = PatternTask(2, 2, 1.0, dtype=dtype)
     assert task.relevant.dtype == task.dtype == np.float32
+
+
+def test_a_traced_share_that_is_wrong_makes_no_prompts():
+    made = pattern_task(2, 2, 1.0)
+
+    def drawn(alpha):
+        return made.with_(relevant_fraction=alpha).sample(jax.random.key(0), 3, 2).P
+
+    prompts = jax.jit(jax.vmap(drawn))(jnp.array([1.0, 0.5]))
+    assert np.isnan(prompts).any((1, 2, 3)).tolist() == [False, True]
