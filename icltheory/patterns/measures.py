@@ -51,7 +51,7 @@ def error(
     Example:
         >>> task, key = PatternTask(4, 4, 2.0, relevant_fraction=1.0), jax.random.key(0)
         >>> def nearest(X, y, x_query):
-        ...     return y[jnp.argmin(jnp.sum((X - x_query) ** 2, axis=1))]
+        ...     return y[jnp.argmax(X @ x_query)]
         >>> found = error(nearest, task, 4, key=key, num_prompts=4000)
         >>> bool(abs(found.zero_one.mean - 0.5**4) < 0.02)  # the chance of a miss
         True
@@ -63,7 +63,8 @@ def error(
     learner = predictor_of(predictor)
     margins = _margins(learner, task, key, num_examples, num_prompts)
     wrong = (~(margins > 0)).astype(margins.dtype)
-    return Errors(Estimate.of(hinge(margins)), Estimate.of(wrong))
+    values = hinge(margins), wrong
+    return Errors(*(Estimate.of(value, how="simulated") for value in values))
 
 
 @calculator(static=("num_examples", "num_prompts"))
