@@ -16,7 +16,6 @@ from icltheory._checks import (
     check_nonnegative_int,
     check_positive_int,
     check_shape,
-    checked,
     finite,
 )
 from icltheory._typing import Array, Float, PRNGKey
@@ -198,7 +197,8 @@ def randomised_svd(
     """
     check_key("key", key)
     check_shape("W", W, ("m", "n"))
-    W = checked("W", jnp.asarray(W, jnp.float32), finite)
+    W = jnp.asarray(W, jnp.float32)
+    finite("W", W)
     check_positive_int("rank", rank)
     check_nonnegative_int("iterations", iterations)
     if rank > min(W.shape):
