@@ -42,7 +42,7 @@ def task():
 
 def flowed():
     start = ltb.GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
-    return flow.gradient_flow(task(), 3, start, jnp.array([0.0, 1.0]), rtol=1e-5)
+    return flow(start, task(), 3, jnp.array([0.0, 1.0]), rtol=1e-5)
 
 
 def pattern_step():

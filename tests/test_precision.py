@@ -39,8 +39,9 @@ OTHERS = {
 PACKAGES = [
     *("attention", "trajectory", "noise", "bounds", "linalg", "constructions"),
     *("regression.ltb", "regression.risks"),
-    *("regression.bayes", "regression.features", "regression.flow"),
-    *("regression.kernel_descent", "regression.rates", *OTHERS),
+    *("regression.descents", "regression.flow_limits"),
+    *("regression.bayes", "regression.features", "regression.flows"),
+    *("regression.kernels", "regression.rates", "regression.orders", *OTHERS),
 ]
 
 

@@ -73,7 +73,12 @@ def _panel(path: FlowPath) -> FlowPanel:
         "excess risk": (flow.excess, {"from both bounds": bounds.excess}),
     }
     return FlowPanel(
-        flow.times, flow.beta, flow.Gamma, path.limit.beta, path.limit.Gamma, curves
+        flow.times,
+        flow.model.beta,
+        flow.model.Gamma,
+        path.limit.beta,
+        path.limit.Gamma,
+        curves,
     )
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.gradient_flow.config import Config
-from icltheory.regression import LinearPopulation, flow, ltb
+from icltheory.regression import LinearPopulation, Trajectory, flow, ltb
 
 MODELS = ("LTB", "LSA, beta* = 0")
 FATES = (
@@ -95,14 +95,14 @@ def draw_weights(config: Config, name: str, dim: int) -> Any:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *models)
 
 
-def _flow(problem, M, models, times, max_steps: int) -> flow.FlowTrajectory:
+def _flow(problem, M, models, times, max_steps: int) -> Trajectory:
     @jax.jit
     def run(problem, M, models):
         return jax.vmap(
-            lambda model: flow.gradient_flow(
+            lambda model: flow(
+                model,
                 problem,
                 M,
-                model,
                 times,
                 solver="explicit",
                 rtol=1e-6,

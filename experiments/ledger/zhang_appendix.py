@@ -38,7 +38,7 @@ APPENDIX = (
         "conditional",
         "tr(H Psi) <= c s^2; constants 1/3 (for any c) and 107 + 16 c, probability at "
         "least 1 - exp(-.15 M) - exp(-M) - exp(-M / 32)",
-        ("regression.bayes.likely_rate",),
+        ("regression.orders.rates",),
         (
             "test_zhang_high_probability.py::test_drawn_inputs_*",
             "test_zhang_high_probability.py::test_probabilities_*",
@@ -54,7 +54,7 @@ APPENDIX = (
         "conditional",
         "tr(H Psi) <= c s^2; R_min - s^2 <= 3 (1 + 2c) times the Bayes excess given X, "
         "with probability at least 1 - exp(-.15 M)",
-        ("regression.bayes.likely_rate",),
+        ("regression.orders.rates",),
         ("test_zhang_high_probability.py::test_best_step_*",),
         evidence="proof",
         source=LIKELY,

@@ -46,7 +46,7 @@ RATES = (
         "the average Bayes risk lies between Jensen's bound and the best GD-beta",
         "true",
         "not numbered in the paper",
-        ("regression.bayes.sandwich",),
+        ("regression.orders.rates",),
         ("test_zhang_bayes_average.py::test_sandwich_*",),
         evidence="proof",
         source="rates#the-average-bayes-risk",
@@ -58,7 +58,7 @@ RATES = (
         "conditional",
         "tr(H Psi) <= c s^2; proved here on average, with constants 1/2 and 1 + 2c; "
         "the constants given the inputs, with high probability, are observed only",
-        ("regression.bayes.risk_rate",),
+        ("regression.orders.rates",),
         ("test_zhang_bayes_average.py::test_rate_*",),
         evidence="proof",
         source="rates#the-average-bayes-risk",
@@ -70,10 +70,7 @@ RATES = (
         "conditional",
         "tr(H Psi) <= c s^2; constants 1/3 and 1 + 2c; the paper's name for the "
         "threshold s^2 / M is unknown",
-        (
-            "regression.rates.effective_dimension",
-            "regression.rates.optimal_risk_rate",
-        ),
+        ("regression.orders.rates",),
         (
             "test_zhang_rates.py::test_*",
             "test_symbolic_zhang.py::test_rates_of_*",
@@ -166,7 +163,7 @@ RATES = (
         "the limit of gradient flow is the best step, split evenly over the matrices",
         "exact",
         "",
-        ("regression.rates.trained_attention_limit",),
+        ("regression.flow_limit",),
         ("test_frei_trained_attention.py::test_limit_*",),
         evidence="numerical",
     ),
@@ -175,9 +172,9 @@ RATES = (
         "Theorem 4.1, convergence",
         "a Polyak-Lojasiewicz inequality along the flow",
         "reconstructed",
-        "known from a secondary note; needs s^2 |G| sqrt(d) < 2; s^2 K_1 / K_2 holds "
-        "on the paths integrated, inverted it is false",
-        ("regression.rates.convergence_constants",),
+        "known from a secondary note; needs s^2 |G| sqrt(d) < 2; s^2 K_1 / K_2, for "
+        "half the squared error, holds on the paths integrated, inverted it is false",
+        ("regression.flow_bounds",),
         (
             "test_frei_trained_attention.py::test_convergence_constants_*",
             "test_frei_trained_attention.py::test_the_inverted_*",

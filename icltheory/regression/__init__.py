@@ -13,8 +13,7 @@ Stability: stable.
 from icltheory.regression import (
     bayes,
     features,
-    flow,
-    kernel_descent,
+    kernels,
     ltb,
     position,
     predictors,
@@ -22,6 +21,9 @@ from icltheory.regression import (
     risks,
     shifts,
 )
+from icltheory.regression.descents import descend
+from icltheory.regression.flow_limits import flow_bounds, flow_limit
+from icltheory.regression.flows import Trajectory, flow
 from icltheory.regression.measures import estimate_risk, risk, squared_errors
 from icltheory.regression.one_layer import FeatureMoments, OneLayer
 from icltheory.regression.optima import LinearStep, Optimum, optimum
@@ -50,8 +52,10 @@ from icltheory.regression.sources import (
     Source,
     SparseLinearRegression,
 )
+from icltheory.regression.trained_attention import AttentionWeights
 
 __all__ = [
+    "AttentionWeights",
     "Averaging",
     "Bayes",
     "CorrelatedTasks",
@@ -79,12 +83,16 @@ __all__ = [
     "SparseLinearRegression",
     "Steps",
     "TaskPool",
+    "Trajectory",
     "Zero",
     "bayes",
+    "descend",
     "estimate_risk",
     "features",
     "flow",
-    "kernel_descent",
+    "flow_bounds",
+    "flow_limit",
+    "kernels",
     "ltb",
     "optimum",
     "position",

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.regression import LinearPopulation, bayes, rates
+from icltheory.regression import LinearPopulation, bayes, orders, rates
 from icltheory.statistics import Estimate
 from tests.raising import raises
 
@@ -35,10 +35,7 @@ def test_bayes_refuses_other_shapes_and_forms(key):
 @pytest.mark.parametrize(
     "function",
     [
-        bayes.sandwich,
-        bayes.risk_rate,
-        rates.effective_dimension,
-        rates.optimal_risk_rate,
+        orders.rates,
         rates.one_step_optimum,
         rates.preconditioned_optimum,
     ],
@@ -52,11 +49,9 @@ def test_prompts_without_examples_are_refused(function, length):
 @pytest.mark.slow
 def test_rates_refuse_what_no_theorem_covers():
     with raises("constant: expected a value >= 0, got -1.0"):
-        rates.optimal_risk_rate(TASK, 4, constant=-1.0)
-    with raises("constant: expected a value >= 0, got -1.0"):
-        bayes.risk_rate(TASK, 4, constant=-1.0)
-    with raises("problem: expected tau = tr(H Psi) + noise_var > 0, got 0.0"):
-        bayes.sandwich(SILENT, 4)
+        orders.rates(TASK, 4, constant=-1.0)
+    with raises("population: expected tau = tr(H Psi) + noise_var > 0, got 0.0"):
+        orders.rates(SILENT, 4)
     with raises("problem: expected tau = tr(H Psi) + noise_var > 0, got 0.0"):
         rates.length_transfer(SILENT, 4, 8)
 
@@ -89,22 +84,14 @@ def test_one_step_refuses_other_priors_shapes_and_counts():
 
 def test_trained_attention_refuses_what_is_no_covariance():
     with raises("input_cov: expected shape (d, d), got (2, 3)"):
-        rates.trained_attention_limit(EYE[:2], 4)
+        rates.risk_at_length_bound(EYE[:2], 4, 4)
     with raises("input_cov: expected a positive semi-definite matrix"):
-        rates.trained_attention_limit(-EYE, 4)
+        rates.risk_at_length_bound(-EYE, 4, 4)
     with raises("input_cov: expected a covariance other than 0, got 0"):
-        rates.trained_attention_limit(0 * EYE, 4)
-    with raises("num_examples: expected a whole number >= 1, got 0"):
-        rates.trained_attention_limit(EYE, 0)
+        rates.risk_at_length_bound(0 * EYE, 4, 4)
     singular = np.diag([1.0, 0.0, 2.0])
     with raises("input_cov: expected a positive definite matrix, got a singular one"):
         rates.risk_at_length_bound(singular, 4, 4)
-    with raises("input_cov: expected a positive definite matrix, got a singular one"):
-        rates.convergence_constants(singular, 4, EYE / 3**0.25, 0.1)
-    with raises("Theta: expected |Theta Theta'|_F = 1, got 1.73205"):
-        rates.convergence_constants(EYE, 4, EYE, 0.1)
-    with raises("scale: expected a value >= 0, got -0.1"):
-        rates.convergence_constants(EYE, 4, EYE / 3**0.25, -0.1)
     with raises("test_length: expected a whole number >= 1, got 0"):
         rates.risk_at_length(EYE, 4, 0, weight=np.ones(3), moment_cov=EYE)
     with raises("train_length: expected a whole number >= 1, got 0"):

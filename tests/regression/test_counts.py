@@ -4,9 +4,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.regression import LinearPopulation, predictors, risks
+from icltheory.regression import (
+    AttentionWeights,
+    LinearPopulation,
+    flow_bounds,
+    predictors,
+    risks,
+)
 from icltheory.regression.position import label_weights
-from icltheory.regression.rates import convergence_constants, preconditioned_prediction
+from icltheory.regression.rates import preconditioned_prediction
 
 
 @pytest.mark.parametrize("dim", [1, 2])
@@ -39,7 +45,8 @@ def test_predictions_of_one_example():
 
 def test_constants_of_convergence_in_one_dimension():
     """With a covariance of 1: K_1 = 2 - s^2 g, and u_min^2 = s^2 K_1 / 2, g = 3."""
-    found = convergence_constants(jnp.eye(1), 1, jnp.eye(1), 0.5)
+    start, one = AttentionWeights(0.5, 0.5 * jnp.eye(1)), LinearPopulation.isotropic(1)
+    found = flow_bounds(start, one, 1, jnp.zeros(1))
     K_1 = 2 - 0.25 * 3
     np.testing.assert_allclose(found.scale_floor**2, 0.25 * K_1 / 2, rtol=1e-12)
-    np.testing.assert_allclose(found.rate, 0.25 * K_1 * 3, rtol=1e-12)
+    np.testing.assert_allclose(found.rate, 2 * 0.25 * K_1 * 3, rtol=1e-12)

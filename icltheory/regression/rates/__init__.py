@@ -8,11 +8,6 @@ rate of the best GD-beta (Zhang, Wu and Bartlett, 2024) and the effective dimens
 The Bayes rate is in ``icltheory.regression.bayes``.
 """
 
-from icltheory.regression.rates.dimension import (
-    TwoSidedRate,
-    effective_dimension,
-    optimal_risk_rate,
-)
 from icltheory.regression.rates.one_step import (
     LengthTransfer,
     OneStepOptimum,
@@ -29,37 +24,26 @@ from icltheory.regression.rates.preconditioned import (
     preconditioned_prediction,
 )
 from icltheory.regression.rates.trained_attention import (
-    Convergence,
-    FlowLimit,
-    convergence_constants,
     linear_moment_cov,
     random_covariance_optimum,
     risk_at_length,
     risk_at_length_bound,
-    trained_attention_limit,
 )
 
 __all__ = [
-    "Convergence",
-    "FlowLimit",
     "LengthTransfer",
     "OneStepOptimum",
     "PreconditionedOptimum",
     "TaskComplexity",
-    "TwoSidedRate",
-    "convergence_constants",
-    "effective_dimension",
     "halving_steps",
     "length_transfer",
     "linear_moment_cov",
     "one_step_excess",
     "one_step_optimum",
-    "optimal_risk_rate",
     "preconditioned_optimum",
     "preconditioned_prediction",
     "random_covariance_optimum",
     "risk_at_length",
     "risk_at_length_bound",
     "task_complexity_bound",
-    "trained_attention_limit",
 ]

@@ -4,14 +4,8 @@ Prompts of N examples, x ~ N(0, Lambda), w ~ N(0, I), no noise, no mask; the los
 half the squared error. ``G = (1 + 1/N) Lambda + (tr(Lambda) / N) I`` throughout.
 """
 
-from icltheory.regression.rates.trained_attention.convergence import (
-    Convergence,
-    convergence_constants,
-)
 from icltheory.regression.rates.trained_attention.flow_limit import (
-    FlowLimit,
     random_covariance_optimum,
-    trained_attention_limit,
 )
 from icltheory.regression.rates.trained_attention.risk import (
     linear_moment_cov,
@@ -20,10 +14,6 @@ from icltheory.regression.rates.trained_attention.risk import (
 )
 
 __all__ = [
-    "Convergence",
-    "FlowLimit",
-    "convergence_constants",
-    "trained_attention_limit",
     "linear_moment_cov",
     "random_covariance_optimum",
     "risk_at_length",

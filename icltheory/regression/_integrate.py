@@ -7,8 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._checks import check_choice, check_positive_int, check_shape
-from icltheory._noted import check_finite, check_positive, check_values
+from icltheory._checks import Check, check_choice, check_positive_int, finite
 from icltheory._typing import Array
 
 SOLVERS = ("auto", "exponential", "explicit", "implicit")
@@ -42,7 +41,7 @@ def integrate(
 
     method, wrapped = _method(diffrax, solver), args
     if rates is not None:
-        from icltheory.regression.flow._krogstad import SplitField
+        from icltheory.regression._krogstad import SplitField
 
         wrapped = SplitField(rates, args)
 
@@ -73,33 +72,32 @@ def integrate(
 
 def _method(diffrax: Any, solver: str) -> Any:
     if solver == "exponential":
-        from icltheory.regression.flow._krogstad import Krogstad
+        from icltheory.regression._krogstad import Krogstad
 
         return Krogstad()
     return diffrax.Kvaerno5() if solver == "implicit" else diffrax.Tsit5()
 
 
-def read_times(times: Any, dtype: Any) -> Array:
-    """Returns the times as a checked, non-decreasing, non-negative vector."""
+def increasing(name: str, times: Any, given: Any = None) -> Any:
+    """The check of a vector of non-decreasing, non-negative times."""
     shape = np.shape(times)
     if len(shape) != 1 or shape[0] < 1:
-        raise ValueError(f"times: expected shape (T,) with T >= 1, got {shape}")
-    check_values(
-        "times",
-        times,
-        _increases,
+        raise ValueError(f"{name}: expected shape (T,) with T >= 1, got {shape}")
+    rises = Check(
+        lambda t: (t[0] >= 0) & (t[1:] >= t[:-1]).all(),
         "increasing times from 0 or later",
-        "negative or decreasing times",
     )
-    check_finite("times", times)
-    # The solver requires non-decreasing times; for traced times that decrease, the
-    # result is NaN.
+    return (rises & finite)(name, times)
+
+
+def usable_times(times: Any, dtype: Any) -> Array:
+    """The times of a vector that passed the check, and others made non-decreasing.
+
+    The solver requires non-decreasing times; for traced times that decrease, the result
+    is NaN.
+    """
     usable = jnp.nan_to_num(jnp.asarray(times, dtype))
     return jax.lax.cummax(jnp.maximum(usable, 0))
-
-
-def _increases(times):
-    return (times[0] >= 0) & (times[1:] >= times[:-1]).all()
 
 
 def read_settings(
@@ -109,11 +107,6 @@ def read_settings(
     check_choice("solver", solver, SOLVERS)
     check_positive_int("max_steps", max_steps)
     eps = float(jnp.finfo(dtype).eps)
-    values = (
-        max(eps**0.5, 1e-6) if rtol is None else rtol,  # 1e-6, 3.5e-4
-        eps**0.75 if atol is None else atol,  # 1.8e-12, 6.4e-6
-    )
-    for name, value in zip(("rtol", "atol"), values, strict=True):
-        check_shape(name, value, ())
-        check_positive(name, value)
-    return jnp.asarray(values[0], dtype), jnp.asarray(values[1], dtype)
+    rtol = max(eps**0.5, 1e-6) if rtol is None else rtol  # 1e-6, 3.5e-4
+    atol = eps**0.75 if atol is None else atol  # 1.8e-12, 6.4e-6
+    return jnp.asarray(rtol, dtype), jnp.asarray(atol, dtype)

@@ -3,10 +3,10 @@
 With H = V diag(h) V', K = H^{1/2} Omega H^{1/2} = W diag(k) W' and Q(Gamma*) = V Z
 diag(q) Z' V', the state is y = (Z'V'(beta - beta*), V'(Gamma - Gamma*)W). Near the
 optimum its entries decay at the rates 2 q_i and 2 h_i k_j, elsewhere nearly at those
-of ``rates``.
+of ``decay_rates``.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
@@ -18,7 +18,7 @@ from icltheory.regression.population import LinearPopulation
 
 
 class Coordinates(NamedTuple):
-    """Bases and optimum of a problem, and matrices of the flow.
+    """Bases and optimum of a population, and matrices of the flow.
 
     ``h`` eigenvalues of H; ``V, W`` bases; ``seen`` which columns of W are in im(H);
     ``Z`` basis of beta in that of H; ``T`` = W'V; ``G`` = V'Gamma* W; ``K`` = W'KW;
@@ -40,15 +40,15 @@ class Coordinates(NamedTuple):
 
     @classmethod
     def of(
-        cls, problem: LinearPopulation, num_examples: Array, start: GDBeta
+        cls, population: LinearPopulation, num_examples: Any, start: GDBeta
     ) -> "Coordinates":
-        """Computes the coordinates of a problem.
+        """Computes the coordinates of a population.
 
         Where eigenvalues coincide, as for H = Psi = I, the start's direction is made an
         axis: the flow couples with it most.
         """
-        moments = Moments.of(problem, num_examples)
-        best, _ = optimal_gd_beta(problem, num_examples)
+        moments = Moments.at(population, jnp.asarray(num_examples, start.dtype))
+        best, _ = optimal_gd_beta(population, num_examples)
         h, V = seen_eigenvalues(moments.H)
         w = einsum("ij,j->i", moments.H, start.beta - moments.mean)
         seen, W = basis_along(moments.H_Omega_H, w)
@@ -109,7 +109,7 @@ def field(state: Array, at: Coordinates) -> Array:
     return 2 * jnp.concatenate([-in_b, frozen.ravel()])
 
 
-def rates(state: Array, at: Coordinates) -> Array:
+def decay_rates(state: Array, at: Coordinates) -> Array:
     """Diagonal of the linear part of the flow in each block, with the other fixed."""
     b, D = at._split(state)
     h, M = at.h, at.M
