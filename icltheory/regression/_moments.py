@@ -1,4 +1,4 @@
-"""The second moment of X'y, a check, and exact means of polynomials of Gaussian variables."""
+"""Moments of labels, and exact means of polynomials of Gaussian variables."""
 
 import functools
 import itertools
