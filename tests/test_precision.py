@@ -39,7 +39,7 @@ OTHERS = {
 PACKAGES = [
     *("attention", "trajectory", "noise", "bounds", "linalg", "constructions"),
     *("regression.ltb", "regression.risks"),
-    *("regression.descents", "regression.flow_limits"),
+    *("regression.descents", "regression.balanced_features", "regression.flow_limits"),
     *("regression.bayes", "regression.features", "regression.flows"),
     *("regression.kernels", "regression.rates", "regression.orders", *OTHERS),
 ]

@@ -28,7 +28,10 @@ LI_RELATED = (
         "exact",
         "in infinite contexts A + (K - 1) B = 0, du/dt = -(2 eta s^2 / K) u^3 (1-u)^2; "
         "t(u) in closed form; descent at step size 1/4 follows within 1 %",
-        ("regression.features.balanced_time", "regression.features.balanced_attention"),
+        (
+            "regression.balanced_features.balanced_time",
+            "regression.balanced_features.balanced_attention",
+        ),
         (
             f"{FEATURES}::test_balanced_*",
             f"{FEATURES}::test_flow_obeys_*",
@@ -42,7 +45,7 @@ LI_RELATED = (
         "attention takes of order K^2 / eta steps to reach a constant",
         "true",
         "K^2 / (2 eta) (1 + 3 ln K / K) to leading orders for attention 1/2",
-        ("regression.features.balanced_time",),
+        ("regression.balanced_features.balanced_time",),
         (f"{FEATURES}::test_first_phase_*",),
         evidence="proof",
         source="rates#balanced-features",
@@ -54,7 +57,7 @@ LI_RELATED = (
         "true",
         "L t -> (K - 1) / (4 eta) from above; at L = 2e-3 still 20 % (K = 5) to 30 % "
         "(K = 20) over it",
-        ("regression.features.loss_asymptote",),
+        ("regression.balanced_features.loss_asymptote",),
         (
             f"{FEATURES}::test_second_phase_*",
             "test_symbolic_li.py::test_loss_tends_*",

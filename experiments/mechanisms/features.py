@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.mechanisms.config import Features
+from icltheory.regression import balanced_features as flow
 from icltheory.regression import features as theory
 
 
@@ -46,7 +47,7 @@ def balanced(config: Features, K: int) -> Balanced:
     """Runs descent until the loss reaches its level, and the flow in closed form."""
     eta = config.step_size / 2
     target = 1 - math.sqrt(2 * config.loss_level * (K - 1) / K)
-    ends = [float(theory.balanced_time(jnp.asarray(a), K, eta)) for a in (0.5, target)]
+    ends = [float(flow.balanced_time(jnp.asarray(a), K, eta)) for a in (0.5, target)]
     steps = math.ceil(1.02 * ends[1]) + 10
 
     @jax.jit
@@ -55,11 +56,11 @@ def balanced(config: Features, K: int) -> Balanced:
         path = theory.feature_descent(population, eta, steps)
         own, losses = path.own_attention[:, 0], path.losses[:, 0] / 2
         phases = theory.feature_phases(path, 2 * config.loss_level)
-        times = theory.balanced_time(own[1:], K, eta)
-        at = theory.balanced_attention(path.steps, K, eta)
-        predicted = theory.balanced_loss(at, K) / 2
+        times = flow.balanced_time(own[1:], K, eta)
+        at = flow.balanced_attention(path.steps, K, eta)
+        predicted = flow.balanced_loss(at, K) / 2
         A, B = path.logits[:, 0, 0], path.logits[:, 0, 1]
-        arrays, limit = (path.steps, losses, predicted), theory.loss_asymptote(K, eta)
+        arrays, limit = (path.steps, losses, predicted), flow.loss_asymptote(K, eta)
         numbers = {"half": phases.half[0], "learned": phases.learned[0]}
         return arrays, numbers | {
             "time_error": jnp.max(jnp.abs(times / path.steps[1:] - 1)),

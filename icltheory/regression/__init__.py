@@ -11,6 +11,7 @@ Stability: stable.
 """
 
 from icltheory.regression import (
+    balanced_features,
     bayes,
     features,
     kernels,
@@ -85,6 +86,7 @@ __all__ = [
     "TaskPool",
     "Trajectory",
     "Zero",
+    "balanced_features",
     "bayes",
     "descend",
     "estimate_risk",

@@ -9,7 +9,7 @@ import sympy as sp
 
 from icltheory import chain_of_thought as cot
 from icltheory.patterns import hinge, is_feasible, margin, pruned_hinge
-from icltheory.regression import features
+from icltheory.regression.balanced_features import balanced_time
 
 R = sp.Rational
 POINTS = [R(p, 4) for p in range(-8, 9)]
@@ -179,7 +179,7 @@ def test_time_of_balanced_features_by_sympy(measured):
     assert sp.limit(start / sp.log(K), K, sp.oo) == 0
     for attention in (0.3, 0.5, 0.9):
         exact = time.subs({K: 5, eta: R(1, 4), u: 1 - attention})
-        found = features.balanced_time(attention, 5, 0.25)
+        found = balanced_time(attention, 5, 0.25)
         error = abs(float(found) / float(exact) - 1)
         measured("relative error of t(u)", error)
         assert error < 1e-12
