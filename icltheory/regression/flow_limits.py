@@ -73,8 +73,7 @@ class FlowBounds(Record):
     Args:
         times: Times t.
         beta: Bound on the start with the sharp rate gamma / 2.
-        beta_text: The same with the rate :math:`2\lambda_-/(M + 1)` of the paper's
-            argument.
+        beta_text: The same with the rate of the paper's argument.
         Gamma: Bound on the preconditioner.
         excess: Bound on the excess risk that follows from both.
         alpha: Rate at which the preconditioner decays by itself.
@@ -142,10 +141,8 @@ def flow_bounds(
         C = 4 \lambda_1^2 \|P(\beta_0 - \beta^*)\|^2,
 
     with C t e^{-alpha t} in place of the last term where alpha = gamma. The first rate
-    is sharp (``ltb.curvature``); the paper's own argument gives
-    :math:`2\lambda_-/(M + 1)`. The paper's constants are not recovered from the text:
-    only the structure, two cases by whether alpha = gamma, is. The bound on the excess
-    is a consequence: with
+    is sharp; the paper's own argument gives :math:`2\lambda_-/(M + 1)`. Its constants
+    are lost, except for the two cases. With
     :math:`a = \|H^{1/2} \Gamma^* H^{1/2}\|_F + \lambda_1 N_t`,
 
     .. math:: R - R_{\min} \le \lambda_1 \bigl((1 + a)^2 + \tfrac{2 a^2}{M}\bigr)
@@ -160,8 +157,6 @@ def flow_bounds(
         K_2 = \sqrt d\, |\Lambda|_{op}^2\, \mathrm{tr}(G^{-1} \Lambda^{-1})\,
         \mathrm{tr}(\Lambda^{-1}), \quad
         u_{min} = \sqrt{\frac{s^2 K_1}{2 \sqrt d\, |\Lambda|_{op}^2}} .
-
-    The constant in s^2 K_2 / K_1, which is also in circulation, is false.
 
     Example:
         >>> task = LinearPopulation.isotropic(2)

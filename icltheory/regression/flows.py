@@ -150,14 +150,12 @@ def flow(
     every start (``flow_limit``), at the rates of ``flow_bounds``; for an LTB it need
     not.
 
-    GD-beta is integrated in the eigenbases in which the flow near the optimum is
-    diagonal, by an exponential Runge-Kutta method that solves the diagonal exactly: the
-    number of steps hardly depends on the condition number of H. It does grow where
-    M |beta - beta*|_H^2 is far above tau at the start, unless H and Psi are multiples
-    of I. Attention weights are integrated likewise, with u from the invariant u^2 -
-    ||U||_F^2 >= 0. Other models are integrated by Tsit5 (``"explicit"``) or, where the
-    flow is stiff and the parameters few, by Kvaerno5 (``"implicit"``, whose steps cost
-    the cube of the number of parameters).
+    GD-beta and attention weights are integrated in eigenbases, in which the flow near
+    the optimum is diagonal, by an exponential Runge-Kutta method that solves the
+    diagonal exactly: the number of steps hardly depends on the condition number of H.
+    It does grow where M |beta - beta*|_H^2 is far above tau at the start, unless H and
+    Psi are multiples of I. Other models are integrated by Tsit5 (``"explicit"``) or,
+    where the flow is stiff and the parameters few, by Kvaerno5 (``"implicit"``).
 
     Args:
         model: The start: a GDBeta, LSA, LTB, EffectiveParameters or AttentionWeights.

@@ -1,4 +1,4 @@
-r"""Rates of the Bayes risk and of the best gradient step, with explicit constants."""
+"""Rates of the Bayes risk and of the best gradient step, with explicit constants."""
 
 import math
 from typing import Any
@@ -126,6 +126,10 @@ def rates(
         (1.5, 2.142857)
         >>> float(found.constant), float(found.competitive_ratio)
         (2.0, 4.0)
+        >>> Psi = jnp.diag(jnp.array([1.0, 0.01, 0.0]))
+        >>> sparse = LinearPopulation(jnp.eye(3), jnp.zeros(3), Psi, 1.0)
+        >>> round(float(rates(sparse, 20).effective_dimension), 6)
+        1.2
         >>> likely = rates(LinearPopulation.isotropic(2, 4.0), 100).likely
         >>> round(float(likely.lower), 4), round(float(likely.ratio), 6)
         (4.0267, 6.0)
