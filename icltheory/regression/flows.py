@@ -177,8 +177,8 @@ def flow(
         >>> start = AttentionWeights(jnp.array(1.0), jnp.eye(1))
         >>> one = LinearPopulation.isotropic(1)
         >>> path = flow(start, one, 1, jnp.array([0.0, 25.0]))
-        >>> path.model.u.round(3).tolist(), path.excess.round(4).tolist()
-        ([1.0, 0.577], [1.3333, 0.0])
+        >>> [f"{u:.3f}" for u in path.model.u], [f"{e:.4f}" for e in path.excess]
+        (['1.000', '0.577'], ['1.3333', '0.0000'])
 
     Source: Zhang, Wu and Bartlett (2024), Theorem 6.3 and Appendix G; Zhang, Frei and
     Bartlett (2024), Theorem 4.1.

@@ -200,18 +200,3 @@ def test_inverted_constant_is_false(measured):
         worst = min(worst, slopes.min() / float(4 * s**4 / bounds.rate))
     measured("least slope over the inverted constant", worst)
     assert worst < 1e-6
-
-
-def test_flow_with_noise_and_without_balance_is_that_of_effective_parameters():
-    """The same weights by another solver on all of c, p, v, U and u."""
-    noisy = standard(np.diag(SPECTRA["plain"])).with_(noise_var=0.3)
-    start = AttentionWeights(-0.9, np.array([[0.3, 0.1], [-0.2, 0.4]]))
-    times, tight = np.array([0.5, 60.0]), {"rtol": 1e-10, "atol": 1e-12}
-    path = flow(start, noisy, 4, times, **tight)
-    other = flow(start.effective(), noisy, 4, times, **tight).model
-    np.testing.assert_allclose(path.model.u, other.v, atol=1e-8)
-    np.testing.assert_allclose(path.model.U, other.U, atol=1e-8)
-    end = flow_limit(start, noisy, 4)
-    np.testing.assert_allclose(path.model.u[-1], end.u, atol=1e-6)
-    np.testing.assert_allclose(path.model.U[-1], end.U, atol=1e-6)
-    assert not flow_bounds(start, noisy, 4, times).holds

@@ -170,6 +170,22 @@ def test_a_stiff_problem_of_25_dimensions_takes_few_steps():
     assert path.excess[-1] < 1e-12
 
 
+def test_a_flow_of_attention_is_that_of_effective_parameters():
+    """With noise and an unequal start, by another solver on all of c, p, v, U, u."""
+    H = np.diag([1.3, 0.6])
+    noisy = LinearPopulation(H, np.zeros(2), EYE, 0.3)
+    start = AttentionWeights(-0.9, np.array([[0.3, 0.1], [-0.2, 0.4]]))
+    times, tight = np.array([0.5, 60.0]), {"rtol": 1e-10, "atol": 1e-12}
+    path = flow(start, noisy, 4, times, **tight)
+    other = flow(start.effective(), noisy, 4, times, **tight).model
+    np.testing.assert_allclose(path.model.u, other.v, atol=1e-8)
+    np.testing.assert_allclose(path.model.U, other.U, atol=1e-8)
+    end = flow_limit(start, noisy, 4)
+    np.testing.assert_allclose(path.model.u[-1], end.u, atol=1e-6)
+    np.testing.assert_allclose(path.model.U[-1], end.U, atol=1e-6)
+    assert not flow_bounds(start, noisy, 4, times).holds
+
+
 # --- bad input
 
 
