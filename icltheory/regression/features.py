@@ -284,6 +284,8 @@ class FeaturePhases(Record):
         overtaken: When attention on the own feature exceeds that on any other for good.
         half: When it exceeds 1/2.
         learned: When the risk of the query falls below the level.
+        shed: Smallest logit of another feature along the path: how far the strongest
+            competitor was pushed down.
 
     Source: Huang et al. (2024), phases of imbalanced features.
     """
@@ -291,6 +293,7 @@ class FeaturePhases(Record):
     overtaken: Float[Array, " K"]
     half: Float[Array, " K"]
     learned: Float[Array, " K"]
+    shed: Float[Array, " K"]
 
 
 @calculator(loss_level=nonnegative)
@@ -317,6 +320,7 @@ def feature_phases(path: FeaturePath, loss_level: Any = 1e-2) -> FeaturePhases:
         overtaken=_crossing(path.steps, rival - own, for_good=True),
         half=_crossing(path.steps, 0.5 - own),
         learned=_crossing(path.steps, path.losses - loss_level),
+        shed=jnp.min(jnp.where(other, jnp.inf, path.logits), axis=(0, 2)),
     )
 
 
