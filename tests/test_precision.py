@@ -38,7 +38,8 @@ OTHERS = {
 }
 PACKAGES = [
     *("attention", "trajectory", "noise", "bounds", "linalg", "constructions"),
-    *("regression.ltb", "regression.risks"),
+    *("regression.excesses", "regression.gaps", "regression.landscape"),
+    *("regression.transfer", "regression.task_complexity", "regression.risks"),
     *("regression.bayes", "regression.features", "regression.flow"),
     *("regression.kernel_descent", "regression.rates", *OTHERS),
 ]

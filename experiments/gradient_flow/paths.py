@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.gradient_flow.config import Config
-from icltheory.regression import LinearPopulation, flow, ltb
+from icltheory import regression as reg
+from icltheory.regression import LinearPopulation, flow
 
 CASES = ("regular H", "singular H")
 
@@ -26,7 +27,7 @@ class FlowPath(NamedTuple):
 
     trajectory: flow.FlowTrajectory
     bounds: flow.FlowBounds
-    limit: ltb.GDBeta
+    limit: reg.GDBeta
     start: np.ndarray
     preconditioner: np.ndarray
     frozen: float
@@ -52,11 +53,11 @@ def draw_problem(config: Config, null: int) -> LinearPopulation:
     return LinearPopulation((H + H.T) / 2, mean, A @ A.T / dim, config.noise_var)
 
 
-def draw_start(config: Config, dim: int) -> ltb.GDBeta:
+def draw_start(config: Config, dim: int) -> reg.GDBeta:
     """Draws a start that is far from every optimum."""
     rng = np.random.default_rng([config.seed, dim, 99])
     beta, Gamma = rng.normal(size=dim), rng.normal(size=(dim, dim)) / dim**0.5
-    return ltb.GDBeta(jnp.asarray(beta), jnp.asarray(Gamma))
+    return reg.GDBeta(jnp.asarray(beta), jnp.asarray(Gamma))
 
 
 def _measure(config: Config, null: int) -> FlowPath:
@@ -66,7 +67,7 @@ def _measure(config: Config, null: int) -> FlowPath:
     end = 30 / min(float(first.alpha), float(first.gamma) / 2)
     times = np.append(0, np.geomspace(1e-2, end, config.points - 1))
     path = flow.gradient_flow(problem, M, start, times, rtol=1e-9, atol=1e-14)
-    best = ltb.gd_beta_minimizers(problem, M)
+    best = reg.landscape.minimizers(problem, M)
     in_beta, in_Gamma = jax.jit(jax.vmap(best.distance))(path.model)
     return FlowPath(
         path,

@@ -14,17 +14,29 @@ from icltheory.regression import (
     bayes,
     features,
     flow,
+    gaps,
     kernel_descent,
-    ltb,
+    landscape,
     position,
     predictors,
     rates,
     risks,
     shifts,
+    task_complexity,
+    transfer,
 )
+from icltheory.regression.blocks import (
+    LSA,
+    LTB,
+    EffectiveParameters,
+    GDBeta,
+    LinearStep,
+)
+from icltheory.regression.excesses import Excess, excess
+from icltheory.regression.gaps import Gap, gap
 from icltheory.regression.measures import estimate_risk, risk, squared_errors
 from icltheory.regression.one_layer import FeatureMoments, OneLayer
-from icltheory.regression.optima import LinearStep, Optimum, optimum
+from icltheory.regression.optima import Optimum, optimum
 from icltheory.regression.pools import PromptPool, TaskPool
 from icltheory.regression.population import CorrelatedTasks, LinearPopulation
 from icltheory.regression.predictors import (
@@ -52,12 +64,18 @@ from icltheory.regression.sources import (
 )
 
 __all__ = [
+    "LSA",
+    "LTB",
     "Averaging",
     "Bayes",
     "CorrelatedTasks",
     "DecisionTree",
     "DiscreteMMSE",
+    "EffectiveParameters",
+    "Excess",
     "FeatureMoments",
+    "GDBeta",
+    "Gap",
     "Lasso",
     "LeastSquares",
     "LinearClassification",
@@ -82,10 +100,13 @@ __all__ = [
     "Zero",
     "bayes",
     "estimate_risk",
+    "excess",
     "features",
     "flow",
+    "gap",
+    "gaps",
     "kernel_descent",
-    "ltb",
+    "landscape",
     "optimum",
     "position",
     "predictors",
@@ -94,4 +115,6 @@ __all__ = [
     "risks",
     "shifts",
     "squared_errors",
+    "task_complexity",
+    "transfer",
 ]

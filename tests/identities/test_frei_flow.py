@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from icltheory.regression import LinearPopulation, flow, ltb, rates
+from icltheory import regression as reg
+from icltheory.regression import LinearPopulation, flow, rates
 from tests.regression import oracles_ltb_rates as oracles
 
 DIM, N = 2, 2
@@ -61,7 +62,11 @@ def at_once(Lam, weights):
     """The record of the flow at given weights, and the risk there."""
     path = flow.attention_flow(Lam, N, weights, jnp.zeros(1))
     problem = LinearPopulation(Lam, jnp.zeros(DIM), jnp.eye(DIM), 0.0)
-    return path, weights.effective().risk(problem, N), ltb.minimal_risk(problem, N)
+    return (
+        path,
+        reg.risk(weights.effective(), problem, N),
+        reg.optimum(reg.LTB, problem, N).risk,
+    )
 
 
 def test_reduced_flow_is_the_gradient_of_the_whole_layer(measured):

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from icltheory import regression as reg
 from icltheory.regression import LinearPopulation, bayes, rates
-from icltheory.regression.ltb import minimal_risk
 from tests.regression import oracles_ltb_rates as oracles
 
 DIM, COUNT = 24, 300
@@ -22,7 +22,10 @@ def of_spectrum(phi, noise_var):
 
 
 rate_of = jax.jit(rates.optimal_risk_rate, static_argnames=("constant",))
-dimension_of, least_of = jax.jit(rates.effective_dimension), jax.jit(minimal_risk)
+dimension_of, least_of = (
+    jax.jit(rates.effective_dimension),
+    jax.jit(lambda *given: reg.optimum(reg.LTB, *given).risk),
+)
 
 
 @jax.jit
@@ -32,7 +35,7 @@ def computed(phi, noise_var, num_examples):
     return (
         rates.optimal_risk_rate(problem, num_examples),
         rates.effective_dimension(problem, num_examples),
-        minimal_risk(problem, num_examples),
+        reg.optimum(reg.LTB, problem, num_examples).risk,
     )
 
 

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.regression import LinearPopulation, flow, ltb
+from icltheory import regression as reg
+from icltheory.regression import LinearPopulation, flow
 from icltheory.regression.flow import ode
 from icltheory.regression.flow._integrate import read_settings
 from tests.oracles_ltb import random_population
@@ -33,17 +34,17 @@ def three():
 
 @functools.cache
 def a_step():
-    return ltb.GDBeta(np.zeros(2), 0.1 * EYE)
+    return reg.GDBeta(np.zeros(2), 0.1 * EYE)
 
 
 @functools.cache
 def block():
-    return jax.jit(ltb.gd_beta_to_ltb)(a_step())
+    return jax.jit(lambda model: model.to_ltb())(a_step())
 
 
 def drawn(seed, dim=2):
     rng = np.random.default_rng([65, seed])
-    start = ltb.GDBeta(rng.normal(size=dim), rng.normal(size=(dim, dim)))
+    start = reg.GDBeta(rng.normal(size=dim), rng.normal(size=(dim, dim)))
     return LinearPopulation(*random_population(rng, dim)), start
 
 
@@ -67,7 +68,7 @@ def test_solvers_agree_on_gd_beta(solver):
 def test_a_flow_taken_up_again_is_the_same_flow():
     problem, start = drawn(2)
     whole = flow.gradient_flow(problem, 4, start, TIMES)
-    half = ltb.GDBeta(whole.beta[1], whole.Gamma[1])
+    half = reg.GDBeta(whole.beta[1], whole.Gamma[1])
     rest = flow.gradient_flow(problem, 4, half, np.array([0.0, 1.0, 2.5]))
     np.testing.assert_allclose(rest.Gamma[2], whole.Gamma[2], atol=1e-6)
     np.testing.assert_allclose(rest.risk[0], whole.risk[1], rtol=1e-13)
@@ -124,14 +125,16 @@ def test_float32_stays_float32():
         path = flow.gradient_flow(problem, 4, start, np.float32([0.0, 0.5, 2000.0]))
         assert path.succeeded
         assert path.Gamma.dtype == jnp.float32
-    np.testing.assert_allclose(path.risk[-1], ltb.minimal_risk(problem, 4), rtol=1e-5)
+    np.testing.assert_allclose(
+        path.risk[-1], reg.optimum(reg.LTB, problem, 4).risk, rtol=1e-5
+    )
 
 
 @pytest.mark.slow
 def test_a_far_mean_costs_nothing_where_all_is_isotropic():
     # the direction of the start is an axis, so that the coupling is diagonal
     problem = LinearPopulation(np.eye(25), 10 * np.ones(25), np.eye(25), 0.25)
-    start = ltb.GDBeta(np.zeros(25), np.zeros((25, 25)))
+    start = reg.GDBeta(np.zeros(25), np.zeros((25, 25)))
     path = flow.gradient_flow(problem, 40, start, np.array([0.0, 1e3]))
     assert path.succeeded
     assert path.num_steps < 600
@@ -154,7 +157,7 @@ def test_a_stiff_problem_of_25_dimensions_takes_few_steps():
     axes = np.linalg.qr(rng.normal(size=(25, 25)))[0]
     H = axes @ np.diag(np.geomspace(1, 1e-3, 25)) @ axes.T
     problem = LinearPopulation((H + H.T) / 2, rng.normal(size=25), np.eye(25), 0.25)
-    start = ltb.GDBeta(np.zeros(25), np.zeros((25, 25)))
+    start = reg.GDBeta(np.zeros(25), np.zeros((25, 25)))
     path = flow.gradient_flow(problem, 40, start, np.array([0.0, 1e9]))
     assert path.succeeded
     assert path.num_steps < 3_000
@@ -168,7 +171,7 @@ def test_a_stiff_problem_of_25_dimensions_takes_few_steps():
     ("change", "message"),
     [
         ({"problem": nothing}, "problem: expected tau = tr(H Psi) + noise_var > 0"),
-        ({"problem": three}, "problem: expected dimension 2"),
+        ({"problem": three}, "population: expected dimension 2"),
         ({"num_examples": 0}, "num_examples: expected a whole number >= 1, got 0"),
         ({"times": np.array([1.0, 0.5])}, "times: expected increasing times from 0"),
         ({"times": np.array([-1.0, 0.5])}, "times: expected increasing times from 0"),
@@ -206,7 +209,7 @@ def test_flows_refuse_settings_that_mean_nothing(change, message):
 
 def test_the_exponential_solver_is_for_gd_beta():
     at = block()
-    layer = ltb.LSA(at.W_K, at.W_Q, at.W_P, at.W_V)
+    layer = reg.LSA(at.W_K, at.W_Q, at.W_P, at.W_V)
     with raises("solver: expected 'explicit' or 'implicit' for models other than"):
         flow.gradient_flow(problem_of(), 4, layer, TIMES, solver="exponential")
 

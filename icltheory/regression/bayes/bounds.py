@@ -3,10 +3,11 @@
 import jax.numpy as jnp
 
 from icltheory._calculators import calculator
+from icltheory._noted import check_values
 from icltheory._pytree import pytree
 from icltheory._typing import Scalar
+from icltheory.regression import blocks, optima
 from icltheory.regression._linalg import Number
-from icltheory.regression.ltb import minimal_risk
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.rates._spectrum import Spectrum, over, share
 from icltheory.regression.rates.dimension import TwoSidedRate, two_sided
@@ -70,8 +71,10 @@ def sandwich(problem: LinearPopulation, num_examples: Count) -> Sandwich:
 
     Source: Zhang, Wu and Bartlett (2024), Section 6.
     """
-    upper = minimal_risk(problem, num_examples)
     spectrum = Spectrum.of(problem, num_examples)
+    expected = "tau = tr(H Psi) + noise_var > 0"
+    check_values("problem", spectrum.tau, lambda tau: tau > 0, expected)
+    upper = optima.optimum(blocks.LTB, problem, num_examples).risk
     phi, noise_var = spectrum.phi, spectrum.noise_var
     ratio = 1 + over(spectrum.signal + jnp.max(phi), noise_var)
     left = phi * share(noise_var, noise_var + spectrum.M * phi)

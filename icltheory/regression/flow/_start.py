@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from icltheory.regression import ltb
-from icltheory.regression.ltb._moments import Moments, check_dim, check_tau
+from icltheory._noted import check_count, check_values
+from icltheory.regression import blocks
+from icltheory.regression._block_moments import Moments, check_dim
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.risks._population import Count
 
-MODELS = (ltb.GDBeta, ltb.LSA, ltb.LTB, ltb.EffectiveParameters)
+MODELS = (blocks.GDBeta, blocks.LSA, blocks.LTB, blocks.EffectiveParameters)
 
 
 def read_start(problem: LinearPopulation, num_examples: Count, model: Any) -> Moments:
@@ -16,6 +17,12 @@ def read_start(problem: LinearPopulation, num_examples: Count, model: Any) -> Mo
         names = ", ".join(kind.__name__ for kind in MODELS)
         raise ValueError(f"model: expected one of {names}, got {type(model).__name__}")
     check_dim(problem, model.dim)
+    check_count("num_examples", num_examples, 1)
     moments = Moments.of(problem, num_examples)
-    check_tau(moments.tau)
+    check_values(
+        "problem",
+        moments.tau,
+        lambda tau: tau > 0,
+        "tau = tr(H Psi) + noise_var > 0",
+    )
     return moments

@@ -20,7 +20,7 @@ from icltheory.regression.flow._integrate import (
     read_times,
 )
 from icltheory.regression.flow.starts import AttentionWeights
-from icltheory.regression.ltb._moments import read_length
+from icltheory.regression.rates._spectrum import read_length
 from icltheory.regression.rates.trained_attention._gain import read_input_cov
 from icltheory.regression.risks._population import Count
 
@@ -110,7 +110,7 @@ def attention_flow(
     Source: Zhang, Frei and Bartlett (2024), Theorem 4.1.
     """
     cov = read_input_cov(input_cov, definite=True)
-    N = read_length(num_examples, cov.dtype)
+    N = read_length("num_examples", num_examples, cov.dtype)
     check_shape("start.u", start.u, ())
     check_shape("start.U", start.U, cov.shape)
     _check_balance(start)

@@ -11,7 +11,7 @@ from icltheory._checks import check_positive_int, check_shape
 from icltheory._descent import PlainRule, check_steps, descend
 from icltheory._noted import check_positive
 from icltheory._typing import PRNGKey
-from icltheory.regression import ltb
+from icltheory.regression import blocks, measures
 from icltheory.regression._linalg import Number
 from icltheory.regression.flow._start import read_start
 from icltheory.regression.flow.trajectory import FlowTrajectory, record
@@ -20,7 +20,7 @@ from icltheory.regression.risks._population import Count
 
 __all__ = ["gradient_descent", "sampled_sgd"]
 
-Model = ltb.GDBeta | ltb.LSA | ltb.LTB | ltb.EffectiveParameters
+Model = blocks.GDBeta | blocks.LSA | blocks.LTB | blocks.EffectiveParameters
 
 
 @calculator(compiled=False)
@@ -53,7 +53,7 @@ def gradient_descent(
 
     Example:
         >>> task = LinearPopulation.isotropic(2)
-        >>> start = ltb.GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
+        >>> start = blocks.GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
         >>> path = gradient_descent(task, 3, start, 0.1, 200, record_every=100)
         >>> path.times.tolist(), path.excess.round(4).tolist()
         ([0.0, 10.0, 20.0], [3.0, 0.0, 0.0])
@@ -68,7 +68,7 @@ def gradient_descent(
 @functools.partial(jax.jit, static_argnums=(4, 5))
 def _descend(problem, M, model, step_size, num_steps, record_every) -> FlowTrajectory:
     def gradient(model, _):
-        return ltb.risk_gradient(model, problem, M)
+        return jax.grad(measures.risk)(model, problem, M)
 
     return _run(gradient, problem, M, model, step_size, num_steps, record_every)
 
@@ -108,7 +108,7 @@ def sampled_sgd(
 
     Example:
         >>> task = LinearPopulation.isotropic(2)
-        >>> start = ltb.GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
+        >>> start = blocks.GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
         >>> path = sampled_sgd(task, 3, start, 0.01, 500, key=jax.random.key(0),
         ...                    batch_size=32, record_every=500)
         >>> float(path.excess[0]), bool(path.excess[1] < 0.1)
@@ -128,7 +128,7 @@ def _sample_and_descend(problem, model, step_size, key, sizes) -> FlowTrajectory
     num_examples, num_steps, batch_size, record_every = sizes
 
     def loss(model, prompt):
-        answer = model.predict(prompt.X, prompt.y, prompt.x_query)
+        answer = jax.vmap(model.predict)(prompt.X, prompt.y, prompt.x_query)
         return jnp.mean((answer - prompt.y_query) ** 2)
 
     def gradient(model, k):

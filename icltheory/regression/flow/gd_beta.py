@@ -7,12 +7,11 @@ from jaxtyping import Float
 from icltheory._calculators import calculator
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Scalar
-from icltheory.regression import ltb
+from icltheory.regression import blocks, landscape
+from icltheory.regression._block_moments import InputRoots, Moments
 from icltheory.regression._linalg import einsum
 from icltheory.regression.flow._integrate import read_times
 from icltheory.regression.flow._start import read_start
-from icltheory.regression.ltb._moments import Moments
-from icltheory.regression.ltb._spectral import InputRoots
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.risks._population import Count
 
@@ -21,8 +20,8 @@ __all__ = ["FlowBounds", "gd_beta_limit", "gd_beta_rates"]
 
 @calculator
 def gd_beta_limit(
-    problem: LinearPopulation, num_examples: Count, start: ltb.GDBeta
-) -> ltb.GDBeta:
+    problem: LinearPopulation, num_examples: Count, start: blocks.GDBeta
+) -> blocks.GDBeta:
     r"""Limit of the gradient flow of a GD-beta (Theorem 6.3).
 
     .. math:: \beta_\infty = \beta_0 - P (\beta_0 - \beta^*), \qquad
@@ -43,14 +42,14 @@ def gd_beta_limit(
     Example:
         >>> H = jnp.diag(jnp.array([1.0, 0.0]))
         >>> task = LinearPopulation(H, jnp.ones(2), jnp.eye(2), 0.0)
-        >>> end = gd_beta_limit(task, 8, ltb.GDBeta(jnp.zeros(2), jnp.ones((2, 2))))
+        >>> end = gd_beta_limit(task, 8, blocks.GDBeta(jnp.zeros(2), jnp.ones((2, 2))))
         >>> end.beta.tolist(), end.Gamma.round(3).tolist()
         ([1.0, 0.0], [[0.8, 1.0], [1.0, 1.0]])
 
     Source: Zhang, Wu and Bartlett (2024), Theorem 6.3.
     """
     read_start(problem, num_examples, start)
-    ends = ltb.gd_beta_minimizers(problem, num_examples)
+    ends = landscape.minimizers(problem, num_examples)
     return ends.member(start.beta - ends.best.beta, start.Gamma - ends.best.Gamma)
 
 
@@ -78,7 +77,7 @@ class FlowBounds:
 
     Example:
         >>> task = LinearPopulation.isotropic(2)
-        >>> start = ltb.GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
+        >>> start = blocks.GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
         >>> bounds = gd_beta_rates(task, 2, start, jnp.array([0.0, 1.0]))
         >>> bounds.beta.round(3).tolist(), float(bounds.alpha), float(bounds.gamma)
         ([1.414, 0.52], 2.0, 2.0)
@@ -100,7 +99,7 @@ class FlowBounds:
 def gd_beta_rates(
     problem: LinearPopulation,
     num_examples: Count,
-    start: ltb.GDBeta,
+    start: blocks.GDBeta,
     times: Float[ArrayLike, "_T"],
 ) -> FlowBounds:
     r"""Proved rates of the gradient flow of a GD-beta, as curves (Theorem 6.3).
@@ -117,7 +116,7 @@ def gd_beta_rates(
         C = 4 \lambda_1^2 \|P(\beta_0 - \beta^*)\|^2,
 
     with C t e^{-alpha t} in place of the last term where alpha = gamma. The first rate
-    is sharp (``ltb.curvature``); the paper's own argument gives
+    is sharp (``landscape.curvature``); the paper's own argument gives
     :math:`2\lambda_-/(M + 1)` without the factor 2 in gamma, and its constants of
     Theorem 6.3 are not recovered from the text: only the structure, two cases by
     whether alpha = gamma, is. The bound on the excess is a consequence: with
@@ -139,7 +138,7 @@ def gd_beta_rates(
 
     Example:
         >>> task = LinearPopulation.isotropic(2)
-        >>> start = ltb.GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
+        >>> start = blocks.GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
         >>> bounds = gd_beta_rates(task, 2, start, jnp.array([0.0, 1.0]))
         >>> [round(float(bound), 3) for bound in bounds.Gamma]
         [0.566, 1.159]
@@ -148,7 +147,7 @@ def gd_beta_rates(
     """
     moments = read_start(problem, num_examples, start)
     t = read_times(times, jnp.result_type(float, start.dtype, problem.dtype))
-    minimizers = ltb.gd_beta_minimizers(problem, num_examples)
+    minimizers = landscape.minimizers(problem, num_examples)
     beta_0, Gamma_0 = minimizers.distance(start)
     largest, smallest = _extremes(InputRoots.of(moments.H).values)
     M = moments.M
@@ -184,7 +183,7 @@ def _extremes(values: Array) -> tuple[Array, Array]:
     return largest, jnp.min(jnp.where(values > 0, values, largest))
 
 
-def _whitened_size(moments: Moments, best: ltb.GDBeta) -> Array:
+def _whitened_size(moments: Moments, best: blocks.GDBeta) -> Array:
     """|H^{1/2} Gamma* H^{1/2}|_F."""
     H, Gamma = moments.H, best.Gamma
     return jnp.sqrt(einsum("ij,jk,kl,il->", H, Gamma, H, Gamma))

@@ -6,7 +6,7 @@ import jax
 
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float, Int
-from icltheory.regression import ltb
+from icltheory.regression import blocks, excesses, landscape, measures
 from icltheory.regression._linalg import einsum
 from icltheory.regression.population import LinearPopulation
 
@@ -35,7 +35,7 @@ class FlowTrajectory:
     Example:
         >>> from icltheory.regression.flow import gradient_descent
         >>> task = LinearPopulation.isotropic(2)
-        >>> start = ltb.GDBeta(jax.numpy.zeros(2), jax.numpy.zeros((2, 2)))
+        >>> start = blocks.GDBeta(jax.numpy.zeros(2), jax.numpy.zeros((2, 2)))
         >>> path = gradient_descent(task, 3, start, 0.1, 3)
         >>> float(path.risk[0]), path.Gamma.shape
         (2.0, (4, 2, 2))
@@ -70,27 +70,27 @@ def record(
     num_steps: Array,
 ) -> FlowTrajectory:
     """Builds the trajectory of stacked models with their risks."""
-    risk = jax.vmap(lambda m: m.risk(problem, num_examples))(models)
+    risk = jax.vmap(lambda m: measures.risk(m, problem, num_examples))(models)
     total = jax.vmap(lambda m: excess(m, problem, num_examples))(models)
     return FlowTrajectory(times, models, risk, total, succeeded, num_steps)
 
 
 def excess(model: Any, problem: LinearPopulation, M: Any) -> Array:
     """Risk minus the least risk of an LTB, computed without cancellation."""
-    if isinstance(model, ltb.GDBeta):
-        return ltb.gd_beta_excess(_seen(model, problem, M), problem, M).total
-    return ltb.excess_terms(model, problem, M).total
+    if isinstance(model, blocks.GDBeta):
+        return excesses.excess(_seen(model, problem, M), problem, M).total
+    return excesses.excess(model, problem, M).total
 
 
-def _seen(model: ltb.GDBeta, problem: LinearPopulation, M: Any) -> ltb.GDBeta:
+def _seen(model: blocks.GDBeta, problem: LinearPopulation, M: Any) -> blocks.GDBeta:
     """Replaces a model by the optimum outside the range of the inputs.
 
     The frozen part outside of this range need not be small, and its rounding errors
     would remain in the excess.
     """
-    ends = ltb.gd_beta_minimizers(problem, M)
+    ends = landscape.minimizers(problem, M)
     best, P = ends.best, ends.projector
-    return ltb.GDBeta(
+    return blocks.GDBeta(
         best.beta + einsum("ij,j->i", P, model.beta - best.beta),
         best.Gamma + einsum("ij,jk,kl->il", P, model.Gamma - best.Gamma, P),
     )

@@ -10,13 +10,7 @@ from icltheory.regression.rates.trained_attention.convergence import (
 )
 from icltheory.regression.rates.trained_attention.flow_limit import (
     FlowLimit,
-    random_covariance_optimum,
     trained_attention_limit,
-)
-from icltheory.regression.rates.trained_attention.risk import (
-    linear_moment_cov,
-    risk_at_length,
-    risk_at_length_bound,
 )
 
 __all__ = [
@@ -24,8 +18,4 @@ __all__ = [
     "FlowLimit",
     "convergence_constants",
     "trained_attention_limit",
-    "linear_moment_cov",
-    "random_covariance_optimum",
-    "risk_at_length",
-    "risk_at_length_bound",
 ]
