@@ -25,15 +25,10 @@ from icltheory.regression import (
     task_complexity,
     transfer,
 )
-from icltheory.regression.blocks import (
-    LSA,
-    LTB,
-    EffectiveParameters,
-    GDBeta,
-    LinearStep,
-)
+from icltheory.regression.blocks import LSA, LTB, EffectiveParameters
 from icltheory.regression.excesses import Excess, excess
 from icltheory.regression.gaps import Gap, gap
+from icltheory.regression.linear_steps import GDBeta, LinearStep
 from icltheory.regression.measures import estimate_risk, risk, squared_errors
 from icltheory.regression.one_layer import FeatureMoments, OneLayer
 from icltheory.regression.optima import Optimum, optimum

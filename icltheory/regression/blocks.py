@@ -1,9 +1,8 @@
-"""Linear attention and the linear transformer block, and the steps that they make.
+"""Linear attention and the linear transformer block.
 
 One layer of attention without softmax (:class:`LSA`), the same with a linear MLP
-(:class:`LTB`), the parameters through which their weights enter the answer
-(:class:`EffectiveParameters`), and the gradient steps that they compute
-(:class:`LinearStep`, :class:`GDBeta`). Each is a predictor with an exact risk on every
+(:class:`LTB`), and the parameters through which their weights enter the answer
+(:class:`EffectiveParameters`). Each is a predictor with an exact risk on every
 :class:`~icltheory.regression.LinearPopulation`.
 """
 
@@ -15,7 +14,6 @@ import jax.numpy as jnp
 from icltheory._checks import (
     Check,
     check_choice,
-    check_integer,
     check_positive_int,
     check_shape,
     checked,
@@ -32,193 +30,10 @@ from icltheory.regression._block_moments import (
     weighted,
 )
 from icltheory.regression._linalg import Number, as_floats, dot, einsum
-from icltheory.regression._moments import label_moment
 from icltheory.regression.population import LinearPopulation
-from icltheory.regression.predictors import LinearInLabels
 from icltheory.regression.predictors.base import LinearPredictor, Predictor
 
-__all__ = ["LSA", "LTB", "EffectiveParameters", "GDBeta", "LinearStep"]
-
-
-class LinearStep(LinearInLabels):
-    r"""One layer of linear attention: a preconditioned gradient step from zero.
-
-    .. math:: \hat w = \Gamma X^\top y / N .
-
-    Without examples it predicts 0. From another start it is :class:`GDBeta`.
-
-    Args:
-        Gamma: The matrix, ``(d, d)``; it need not be symmetric.
-
-    Example:
-        >>> from icltheory.regression import measures
-        >>> population = LinearPopulation.isotropic(5)
-        >>> step = LinearStep(20 / 26 * jnp.eye(5))
-        >>> print(f"{measures.risk(step, population, 20):.4f}")
-        1.1538
-
-    Source: Ahn et al. (2023), Theorem 1; Wu et al. (2024), Section 3.
-    """
-
-    Gamma: Any
-
-    def __post_init__(self):
-        (Gamma,) = as_floats(real("Gamma", self.Gamma))
-        check_shape("Gamma", Gamma, ("d", "d"))
-        self.Gamma = checked("Gamma", Gamma, finite)
-
-    @property
-    def dim(self) -> int:
-        """Input dimension d."""
-        return jnp.shape(self.Gamma)[-1]
-
-    def weights(self, X: Array, y: Array) -> Array:
-        """Gamma X'y / N."""
-        mean = einsum("nd,n->d", X, y) / max(X.shape[0], 1)
-        return einsum("ij,j->i", self.Gamma.astype(X.dtype), mean)
-
-    def exact_risk(self, population: LinearPopulation, k: Array) -> Array:
-        """That of the step from the start 0."""
-        return GDBeta(0 * self.Gamma[0], self.Gamma).exact_risk(population, k)
-
-    def effective(self) -> "EffectiveParameters":
-        """The parameters of its layer: c = p = u = 0, v = 1, U = Gamma'."""
-        return GDBeta(0 * self.Gamma[0], self.Gamma).effective()
-
-    def masked_weights(self) -> tuple[Float[Array, "n n"], Float[Array, "n n"]]:
-        r"""P and Q of a layer :math:`-[Z + P Z M Z^\top Q Z / N]_{d+1, N+1}`.
-
-        .. math:: P = e_{d+1} e_{d+1}^\top, \qquad
-            Q = -\begin{pmatrix} \Gamma^\top & 0 \\ 0 & 0 \end{pmatrix},
-
-        with the mask M = diag(1, ..., 1, 0).
-
-        Source: Ahn, Cheng, Daneshmand and Sra (2023), Theorem 1.
-        """
-        label = jnp.zeros(self.dim + 1, self.Gamma.dtype).at[-1].set(1)
-        return jnp.diag(label), -jnp.pad(self.Gamma.T, ((0, 1), (0, 1)))
-
-    def balanced_weights(self) -> tuple[Float[Array, "n n"], Float[Array, "n n"]]:
-        r"""W_KQ and W_PV of one norm, :math:`[E + W_{PV} E E^\top W_{KQ} E / N]`.
-
-        .. math:: W_{KQ} = |\Gamma|_F^{-1/2}
-            \begin{pmatrix} \Gamma^\top & 0 \\ 0 & 0 \end{pmatrix}, \qquad
-            W_{PV} = |\Gamma|_F^{1/2}
-            \begin{pmatrix} 0 & 0 \\ 0 & 1 \end{pmatrix} .
-
-        Source: Zhang, Frei and Bartlett (2024), Theorem 4.1.
-        """
-        scale = jnp.sum(self.Gamma**2) ** 0.25
-        label = jnp.zeros(self.dim + 1, self.Gamma.dtype).at[-1].set(scale)
-        scores = jnp.pad(self.Gamma.T / scale, ((0, 1), (0, 1)))
-        return scores, jnp.diag(label)
-
-
-class GDBeta(LinearInLabels):
-    r"""One step of preconditioned gradient descent from a learned start beta.
-
-    .. math:: \hat w = \beta - \frac{\Gamma}{N} X^\top (X \beta - y) .
-
-    Every GD-beta is an LTB (Lemma 5.1), and the best one is a best LTB (Theorem 5.3).
-
-    Args:
-        beta: Start, ``(d,)``.
-        Gamma: Preconditioner, ``(d, d)``; it need not be symmetric.
-
-    Example:
-        >>> model = GDBeta(jnp.ones(2), 2 * jnp.eye(2))
-        >>> X, y = jnp.eye(2), jnp.array([1.0, 4.0])
-        >>> float(model.predict(X, y, jnp.ones(2)))
-        5.0
-
-    Source: Zhang, Wu and Bartlett (2024), Section 5.
-    """
-
-    beta: Any
-    Gamma: Any
-
-    def __post_init__(self):
-        beta, Gamma = real("beta", self.beta), real("Gamma", self.Gamma)
-        check_shape("beta", beta, ("d",))
-        dim = jnp.shape(beta)[0]
-        check_positive_int("dim", dim)
-        check_shape("Gamma", Gamma, (dim, dim))
-        beta, Gamma = as_floats(beta, Gamma)
-        self.beta = checked("beta", beta, finite)
-        self.Gamma = checked("Gamma", Gamma, finite)
-
-    @property
-    def dim(self) -> int:
-        """Input dimension d."""
-        return jnp.shape(self.beta)[-1]
-
-    @property
-    def dtype(self) -> jnp.dtype:
-        """Dtype of the parameters."""
-        return jnp.result_type(self.beta)
-
-    def weights(self, X: Array, y: Array) -> Array:
-        """The step from beta."""
-        residual = einsum("nd,d->n", X, self.beta) - y
-        gradient = einsum("nd,n->d", X, residual) / max(X.shape[0], 1)
-        return self.beta - einsum("ij,j->i", self.Gamma, gradient)
-
-    def exact_risk(self, population: LinearPopulation, k: Array) -> Array:
-        r"""The risk for any beta and Gamma (proof of Theorem 5.2).
-
-        .. math:: R - \sigma^2 = \mathrm{tr}(H \Delta)
-            - 2\,\mathrm{tr}(H \Gamma H \Delta)
-            + \mathrm{tr}\Bigl( \Gamma^\top H \Gamma \Bigl[ \tfrac{N+1}{N} H \Delta H
-            + \tfrac{\mathrm{tr}(H \Delta) + \sigma^2}{N} H \Bigr] \Bigr), \qquad
-            \Delta = \Psi + (\beta - \beta^*)(\beta - \beta^*)^\top .
-        """
-        check_dim(population, self.dim)
-        H, b = population.input_cov, self.beta - population.task_mean
-        second = population.task_cov + b[:, None] * b[None]
-        H_second = einsum("ij,jk->ik", H, second)
-        moment = label_moment(population, second, k) / jnp.maximum(k, 1)
-        cross = einsum("ij,jk,ki->", H, self.Gamma, H_second)
-        square = einsum("ji,jk,kl,li->", self.Gamma, H, self.Gamma, moment)
-        return jnp.trace(H_second) + jnp.where(k > 0, square - 2 * cross, 0)
-
-    def effective(self) -> "EffectiveParameters":
-        """The parameters of its LTB: c = beta, p = -beta, v = 1, U = Gamma', u = 0."""
-        one, zero = jnp.ones((), self.dtype), jnp.zeros_like(self.beta)
-        return EffectiveParameters(self.beta, -self.beta, one, self.Gamma.T, zero)
-
-    def to_ltb(
-        self, *, key_dim: int | None = None, value_dim: int = 1, hidden_dim: int = 1
-    ) -> "LTB":
-        r"""The LTB that is the same function of every prompt (Lemma 5.1).
-
-        .. math:: W_K = [I \; 0], \quad W_Q = [\Gamma^\top \; 0], \quad
-            W_P = e^\top, \quad W_V = [-\beta^\top \; 1], \quad
-            W_1 = [\beta^\top \; 1], \quad W_2 = e^\top,
-
-        with e = e_{d+1}. Note the transpose of Gamma. Larger widths (rows of W_K, W_Q;
-        of W_P, W_V; of W_1, W_2) get rows of zeros; ``key_dim`` is d when left out.
-
-        Example:
-            >>> block = GDBeta(jnp.ones(2), 2 * jnp.eye(2)).to_ltb()
-            >>> float(block.predict(jnp.eye(2), jnp.array([1.0, 4.0]), jnp.ones(2)))
-            5.0
-
-        Source: Zhang, Wu and Bartlett (2024), Lemma 5.1.
-        """
-        d, dtype = self.dim, self.dtype
-        key_dim = d if key_dim is None else key_dim
-        check_integer("key_dim", key_dim, d)
-        check_positive_int("value_dim", value_dim)
-        check_positive_int("hidden_dim", hidden_dim)
-        label = _label_row(d, dtype)
-        return LTB(
-            W_K=_rows(jnp.eye(d, d + 1, dtype=dtype), key_dim),
-            W_Q=_rows(jnp.pad(self.Gamma.T, ((0, 0), (0, 1))), key_dim),
-            W_P=_rows(label, value_dim),
-            W_V=_rows(jnp.append(-self.beta, 1)[None], value_dim),
-            W_1=_rows(jnp.append(self.beta, 1)[None], hidden_dim),
-            W_2=_rows(label, hidden_dim),
-        )
+__all__ = ["LSA", "LTB", "EffectiveParameters"]
 
 
 class _OnTokens(Predictor):
@@ -344,17 +159,6 @@ class EffectiveParameters(LinearPredictor, _OnTokens):
         at_zero = moments.signal + weighted(moments.H, start)
         return jnp.where(k > 0, found, at_zero)
 
-    def to_gd_beta(self) -> GDBeta:
-        r"""The GD-beta of :math:`\beta = c`, :math:`\Gamma = v U^\top`.
-
-        It is the same function where u = 0 and p = -v c, as for every best LTB on the
-        inputs that come. Other blocks are no GD-beta; then it is another function, the
-        step that their scores and values make from their own read-out.
-
-        Source: Zhang, Wu and Bartlett (2024), Theorem 5.3.
-        """
-        return GDBeta(self.c, self.v * self.U.T)
-
     def to_lsa(self) -> "LSA":
         r"""An LSA with these values and scores; c is ignored.
 
@@ -365,13 +169,13 @@ class EffectiveParameters(LinearPredictor, _OnTokens):
         return LSA(
             W_K=jnp.eye(self.dim + 1, dtype=self.dtype),
             W_Q=jnp.pad(scores, ((0, 0), (0, 1))),
-            W_P=_label_row(self.dim, self.dtype),
+            W_P=label_row(self.dim, self.dtype),
             W_V=jnp.append(self.p, self.v)[None],
         )
 
     def to_ltb(self) -> "LTB":
         r"""An LTB with these parameters: the LSA and :math:`W_1 = [c^\top \; 1]`."""
-        layer, label = self.to_lsa(), _label_row(self.dim, self.dtype)
+        layer, label = self.to_lsa(), label_row(self.dim, self.dtype)
         read_out = jnp.append(self.c, 1)[None]
         return LTB(layer.W_K, layer.W_Q, layer.W_P, layer.W_V, read_out, label)
 
@@ -485,7 +289,7 @@ class LSA(_Block):
         d = start.shape[0]
         slots = jnp.eye(d, d + 1, dtype=start.dtype)
         values = step_size * jnp.append(start, -1)
-        return cls(slots, slots, _label_row(d, start.dtype), values[None])
+        return cls(slots, slots, label_row(d, start.dtype), values[None])
 
 
 class LTB(_Block):
@@ -523,10 +327,6 @@ class LTB(_Block):
         """Read-out vector, the last row of W_2'W_1."""
         return einsum("i,ij->j", self.W_2[:, -1], self.W_1)
 
-    def to_gd_beta(self) -> GDBeta:
-        """The GD-beta of its effective parameters (see there)."""
-        return self.effective().to_gd_beta()
-
 
 @calculator(static=("mask",))
 def _predict_tokens(model, E, mask):
@@ -537,14 +337,9 @@ def _predict_tokens(model, E, mask):
     return model.on_tokens(E, mask == "demos")
 
 
-def _label_row(dim: int, dtype: jnp.dtype) -> Array:
+def label_row(dim: int, dtype: jnp.dtype) -> Array:
     """e_{d+1} as a row."""
     return jnp.eye(dim + 1, dtype=dtype)[-1:]
-
-
-def _rows(W: Array, count: int) -> Array:
-    """Appends rows of zeros to a matrix up to ``count`` rows."""
-    return jnp.pad(W, ((0, count - W.shape[0]), (0, 0)))
 
 
 def _check_pairs(named: list[tuple[str, Array]]) -> None:

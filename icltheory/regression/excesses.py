@@ -74,7 +74,7 @@ def excess(model: Any, population: LinearPopulation, num_examples: Any) -> Exces
         num_examples: Number N of examples, 0 or more; may be traced.
 
     Example:
-        >>> from icltheory.regression.blocks import GDBeta
+        >>> from icltheory.regression.linear_steps import GDBeta
         >>> population = LinearPopulation(jnp.eye(2), jnp.ones(2), jnp.eye(2), 0.0)
         >>> found = excess(GDBeta(jnp.zeros(2), 0.5 * jnp.eye(2)), population, 3)
         >>> print(f"{found.start:.4f} {found.fluctuation:.4f} {found.drift:.4f}")

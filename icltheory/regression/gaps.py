@@ -13,8 +13,8 @@ from icltheory.regression._block_moments import (
     informative,
     weighted,
 )
-from icltheory.regression.blocks import LinearStep
 from icltheory.regression.excesses import excess
+from icltheory.regression.linear_steps import LinearStep
 from icltheory.regression.population import LinearPopulation
 
 __all__ = ["Gap", "gap", "scalar_gap", "small_mean_gap"]

@@ -12,7 +12,8 @@ from icltheory.regression import risks
 from icltheory.regression._block_moments import best_step, informative
 from icltheory.regression._linalg import is_isotropic
 from icltheory.regression._lsa_search import best_lsa
-from icltheory.regression.blocks import LSA, LTB, GDBeta, LinearStep
+from icltheory.regression.blocks import LSA, LTB
+from icltheory.regression.linear_steps import GDBeta, LinearStep
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.predictors import Steps
 

@@ -26,7 +26,7 @@ from icltheory.regression._linalg import (
     seen_eigenvalues,
     symmetric_root,
 )
-from icltheory.regression.blocks import LinearStep
+from icltheory.regression.linear_steps import LinearStep
 from icltheory.regression.population import LinearPopulation
 
 __all__ = [

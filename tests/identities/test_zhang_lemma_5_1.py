@@ -44,7 +44,7 @@ def convert(model, X, y, x, E):
     predicted = [
         jnp.stack([predict(b, X, y, x), jax.vmap(b.predict_tokens)(E)]) for b in blocks
     ]
-    back = [b.to_gd_beta() for b in blocks]
+    back = [reg.GDBeta.of(b) for b in blocks]
     return blocks, predicted, back
 
 

@@ -197,7 +197,7 @@ def test_every_best_block_is_the_best_gd_beta_on_prompts(d, measured):
         error = np.max(np.abs(block - step) / (1 + np.abs(step)))
         measured("relative difference", error)
         assert error < 1e-12
-        back = reg.LTB(*weights).to_gd_beta()
+        back = reg.GDBeta.of(reg.LTB(*weights))
         again = oracles.gradient_step_predictions(
             *map(np.asarray, _pair(back)), *prompts
         )

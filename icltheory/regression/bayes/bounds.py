@@ -6,8 +6,9 @@ from icltheory._calculators import calculator
 from icltheory._noted import check_values
 from icltheory._pytree import pytree
 from icltheory._typing import Scalar
-from icltheory.regression import blocks, optima
+from icltheory.regression import optima
 from icltheory.regression._linalg import Number
+from icltheory.regression.blocks import LTB
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.rates._spectrum import Spectrum, over, share
 from icltheory.regression.rates.dimension import TwoSidedRate, two_sided
@@ -74,7 +75,7 @@ def sandwich(problem: LinearPopulation, num_examples: Count) -> Sandwich:
     spectrum = Spectrum.of(problem, num_examples)
     expected = "tau = tr(H Psi) + noise_var > 0"
     check_values("problem", spectrum.tau, lambda tau: tau > 0, expected)
-    upper = optima.optimum(blocks.LTB, problem, num_examples).risk
+    upper = optima.optimum(LTB, problem, num_examples).risk
     phi, noise_var = spectrum.phi, spectrum.noise_var
     ratio = 1 + over(spectrum.signal + jnp.max(phi), noise_var)
     left = phi * share(noise_var, noise_var + spectrum.M * phi)

@@ -12,9 +12,10 @@ import jax.numpy as jnp
 
 from icltheory._typing import Array
 from icltheory.regression import _block_moments as _formulas
-from icltheory.regression import blocks, optima
+from icltheory.regression import optima
 from icltheory.regression._block_moments import Moments
 from icltheory.regression._linalg import einsum, seen_eigenvalues
+from icltheory.regression.linear_steps import GDBeta
 from icltheory.regression.population import LinearPopulation
 
 
@@ -41,7 +42,7 @@ class Coordinates(NamedTuple):
 
     @classmethod
     def of(
-        cls, problem: LinearPopulation, num_examples: Array, start: blocks.GDBeta
+        cls, problem: LinearPopulation, num_examples: Array, start: GDBeta
     ) -> "Coordinates":
         """Computes the coordinates of a problem.
 
@@ -49,7 +50,7 @@ class Coordinates(NamedTuple):
         axis: the flow couples with it most.
         """
         moments = Moments.of(problem, num_examples)
-        best = optima.optimum(blocks.GDBeta, problem, num_examples).model
+        best = optima.optimum(GDBeta, problem, num_examples).model
         h, V = seen_eigenvalues(moments.H)
         w = einsum("ij,j->i", moments.H, start.beta - moments.mean)
         seen, W = basis_along(moments.H_Omega_H, w)
@@ -70,16 +71,16 @@ class Coordinates(NamedTuple):
             M=moments.M,
         )
 
-    def state(self, model: blocks.GDBeta) -> Array:
+    def state(self, model: GDBeta) -> Array:
         """Converts a model to a state."""
         b = einsum("ji,kj,k->i", self.Z, self.V, model.beta - self.mean)
         D = einsum("ji,jk,kl->il", self.V, model.Gamma - self.Gamma, self.W)
         return jnp.concatenate([b, D.ravel()])
 
-    def model(self, state: Array) -> blocks.GDBeta:
+    def model(self, state: Array) -> GDBeta:
         """Converts a state to a model."""
         b, D = self._split(state)
-        return blocks.GDBeta(
+        return GDBeta(
             self.mean + einsum("ij,jk,k->i", self.V, self.Z, b),
             self.Gamma + einsum("ij,jk,lk->il", self.V, D, self.W),
         )

@@ -3,12 +3,13 @@
 from typing import Any
 
 from icltheory._noted import check_count, check_values
-from icltheory.regression import blocks
 from icltheory.regression._block_moments import Moments, check_dim
+from icltheory.regression.blocks import LSA, LTB, EffectiveParameters
+from icltheory.regression.linear_steps import GDBeta
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.risks._population import Count
 
-MODELS = (blocks.GDBeta, blocks.LSA, blocks.LTB, blocks.EffectiveParameters)
+MODELS = (GDBeta, LSA, LTB, EffectiveParameters)
 
 
 def read_start(problem: LinearPopulation, num_examples: Count, model: Any) -> Moments:

@@ -11,16 +11,18 @@ from icltheory._checks import check_positive_int, check_shape
 from icltheory._descent import PlainRule, check_steps, descend
 from icltheory._noted import check_positive
 from icltheory._typing import PRNGKey
-from icltheory.regression import blocks, measures
+from icltheory.regression import measures
 from icltheory.regression._linalg import Number
+from icltheory.regression.blocks import LSA, LTB, EffectiveParameters
 from icltheory.regression.flow._start import read_start
 from icltheory.regression.flow.trajectory import FlowTrajectory, record
+from icltheory.regression.linear_steps import GDBeta
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.risks._population import Count
 
 __all__ = ["gradient_descent", "sampled_sgd"]
 
-Model = blocks.GDBeta | blocks.LSA | blocks.LTB | blocks.EffectiveParameters
+Model = GDBeta | LSA | LTB | EffectiveParameters
 
 
 @calculator(compiled=False)
@@ -53,7 +55,7 @@ def gradient_descent(
 
     Example:
         >>> task = LinearPopulation.isotropic(2)
-        >>> start = blocks.GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
+        >>> start = GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
         >>> path = gradient_descent(task, 3, start, 0.1, 200, record_every=100)
         >>> path.times.tolist(), path.excess.round(4).tolist()
         ([0.0, 10.0, 20.0], [3.0, 0.0, 0.0])
@@ -108,7 +110,7 @@ def sampled_sgd(
 
     Example:
         >>> task = LinearPopulation.isotropic(2)
-        >>> start = blocks.GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
+        >>> start = GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
         >>> path = sampled_sgd(task, 3, start, 0.01, 500, key=jax.random.key(0),
         ...                    batch_size=32, record_every=500)
         >>> float(path.excess[0]), bool(path.excess[1] < 0.1)

@@ -7,11 +7,12 @@ from jaxtyping import Float
 from icltheory._calculators import calculator
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Scalar
-from icltheory.regression import blocks, landscape
+from icltheory.regression import landscape
 from icltheory.regression._block_moments import InputRoots, Moments
 from icltheory.regression._linalg import einsum
 from icltheory.regression.flow._integrate import read_times
 from icltheory.regression.flow._start import read_start
+from icltheory.regression.linear_steps import GDBeta
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.risks._population import Count
 
@@ -20,8 +21,8 @@ __all__ = ["FlowBounds", "gd_beta_limit", "gd_beta_rates"]
 
 @calculator
 def gd_beta_limit(
-    problem: LinearPopulation, num_examples: Count, start: blocks.GDBeta
-) -> blocks.GDBeta:
+    problem: LinearPopulation, num_examples: Count, start: GDBeta
+) -> GDBeta:
     r"""Limit of the gradient flow of a GD-beta (Theorem 6.3).
 
     .. math:: \beta_\infty = \beta_0 - P (\beta_0 - \beta^*), \qquad
@@ -42,7 +43,7 @@ def gd_beta_limit(
     Example:
         >>> H = jnp.diag(jnp.array([1.0, 0.0]))
         >>> task = LinearPopulation(H, jnp.ones(2), jnp.eye(2), 0.0)
-        >>> end = gd_beta_limit(task, 8, blocks.GDBeta(jnp.zeros(2), jnp.ones((2, 2))))
+        >>> end = gd_beta_limit(task, 8, GDBeta(jnp.zeros(2), jnp.ones((2, 2))))
         >>> end.beta.tolist(), end.Gamma.round(3).tolist()
         ([1.0, 0.0], [[0.8, 1.0], [1.0, 1.0]])
 
@@ -77,7 +78,7 @@ class FlowBounds:
 
     Example:
         >>> task = LinearPopulation.isotropic(2)
-        >>> start = blocks.GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
+        >>> start = GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
         >>> bounds = gd_beta_rates(task, 2, start, jnp.array([0.0, 1.0]))
         >>> bounds.beta.round(3).tolist(), float(bounds.alpha), float(bounds.gamma)
         ([1.414, 0.52], 2.0, 2.0)
@@ -99,7 +100,7 @@ class FlowBounds:
 def gd_beta_rates(
     problem: LinearPopulation,
     num_examples: Count,
-    start: blocks.GDBeta,
+    start: GDBeta,
     times: Float[ArrayLike, "_T"],
 ) -> FlowBounds:
     r"""Proved rates of the gradient flow of a GD-beta, as curves (Theorem 6.3).
@@ -138,7 +139,7 @@ def gd_beta_rates(
 
     Example:
         >>> task = LinearPopulation.isotropic(2)
-        >>> start = blocks.GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
+        >>> start = GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
         >>> bounds = gd_beta_rates(task, 2, start, jnp.array([0.0, 1.0]))
         >>> [round(float(bound), 3) for bound in bounds.Gamma]
         [0.566, 1.159]
@@ -183,7 +184,7 @@ def _extremes(values: Array) -> tuple[Array, Array]:
     return largest, jnp.min(jnp.where(values > 0, values, largest))
 
 
-def _whitened_size(moments: Moments, best: blocks.GDBeta) -> Array:
+def _whitened_size(moments: Moments, best: GDBeta) -> Array:
     """|H^{1/2} Gamma* H^{1/2}|_F."""
     H, Gamma = moments.H, best.Gamma
     return jnp.sqrt(einsum("ij,jk,kl,il->", H, Gamma, H, Gamma))

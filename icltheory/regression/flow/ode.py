@@ -11,9 +11,9 @@ from jaxtyping import Float
 from icltheory._calculators import calculator
 from icltheory._typing import Array
 from icltheory.regression import _block_moments as _formulas
-from icltheory.regression import blocks
 from icltheory.regression._block_moments import Moments
 from icltheory.regression._linalg import Number
+from icltheory.regression.blocks import LSA, LTB, EffectiveParameters
 from icltheory.regression.flow._coordinates import Coordinates, field, rates
 from icltheory.regression.flow._integrate import (
     Path,
@@ -23,6 +23,7 @@ from icltheory.regression.flow._integrate import (
 )
 from icltheory.regression.flow._start import read_start
 from icltheory.regression.flow.trajectory import FlowTrajectory, record
+from icltheory.regression.linear_steps import GDBeta
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.risks._population import Count
 
@@ -33,7 +34,7 @@ __all__ = ["gradient_flow"]
 def gradient_flow(
     problem: LinearPopulation,
     num_examples: Count,
-    model: blocks.GDBeta | blocks.LSA | blocks.LTB | blocks.EffectiveParameters,
+    model: GDBeta | LSA | LTB | EffectiveParameters,
     times: Float[ArrayLike, "_T"],
     *,
     solver: str = "auto",
@@ -77,7 +78,7 @@ def gradient_flow(
 
     Example:
         >>> task = LinearPopulation.isotropic(2)
-        >>> start = blocks.GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
+        >>> start = GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
         >>> path = gradient_flow(task, 3, start, jnp.array([0.0, 1.0, 100.0]))
         >>> [round(float(risk), 3) for risk in path.risk], path.Gamma.shape
         ([4.0, 1.142, 1.0], (3, 2, 2))
@@ -88,7 +89,7 @@ def gradient_flow(
     dtype = jnp.result_type(float, model.dtype, problem.dtype)
     times = read_times(times, dtype)
     tolerances = read_settings(solver, rtol, atol, max_steps, dtype)
-    is_gd_beta = isinstance(model, blocks.GDBeta)
+    is_gd_beta = isinstance(model, GDBeta)
     if solver == "auto":
         solver = "exponential" if is_gd_beta else "explicit"
     if solver == "exponential" and not is_gd_beta:
@@ -121,9 +122,9 @@ def _as_it_is(problem, M, model, times: Array, settings: Any) -> Path:
 
 def _descend(model: Any, moments: Moments) -> Any:
     """Minus the gradient of the risk, with moments computed once."""
-    if isinstance(model, blocks.GDBeta):
+    if isinstance(model, GDBeta):
         gradient = _formulas.gd_beta_gradient(moments, model.beta, model.Gamma)
-        return blocks.GDBeta(*(-part for part in gradient))
+        return GDBeta(*(-part for part in gradient))
 
     def risk(model):
         parts = model.effective()

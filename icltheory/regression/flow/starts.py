@@ -5,8 +5,8 @@ import jax.numpy as jnp
 from icltheory._calculators import calculator
 from icltheory._noted import check_values
 from icltheory._pytree import pytree
-from icltheory.regression import blocks
 from icltheory.regression._linalg import Matrix, Number, as_floats, einsum
+from icltheory.regression.blocks import EffectiveParameters
 from icltheory.regression.rates.trained_attention import convergence_constants
 from icltheory.regression.risks._population import Count
 
@@ -39,11 +39,11 @@ class AttentionWeights:
     u: Number
     U: Matrix
 
-    def effective(self) -> blocks.EffectiveParameters:
+    def effective(self) -> EffectiveParameters:
         """The same function as effective parameters, with v = u and the rest 0."""
         u, U = as_floats(self.u, self.U)
         zero = jnp.zeros(U.shape[-1], U.dtype)
-        return blocks.EffectiveParameters(zero, zero, u, U, zero)
+        return EffectiveParameters(zero, zero, u, U, zero)
 
 
 @calculator

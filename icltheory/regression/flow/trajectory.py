@@ -6,8 +6,9 @@ import jax
 
 from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float, Int
-from icltheory.regression import blocks, excesses, landscape, measures
+from icltheory.regression import excesses, landscape, measures
 from icltheory.regression._linalg import einsum
+from icltheory.regression.linear_steps import GDBeta
 from icltheory.regression.population import LinearPopulation
 
 __all__ = ["FlowTrajectory"]
@@ -35,7 +36,7 @@ class FlowTrajectory:
     Example:
         >>> from icltheory.regression.flow import gradient_descent
         >>> task = LinearPopulation.isotropic(2)
-        >>> start = blocks.GDBeta(jax.numpy.zeros(2), jax.numpy.zeros((2, 2)))
+        >>> start = GDBeta(jax.numpy.zeros(2), jax.numpy.zeros((2, 2)))
         >>> path = gradient_descent(task, 3, start, 0.1, 3)
         >>> float(path.risk[0]), path.Gamma.shape
         (2.0, (4, 2, 2))
@@ -77,12 +78,12 @@ def record(
 
 def excess(model: Any, problem: LinearPopulation, M: Any) -> Array:
     """Risk minus the least risk of an LTB, computed without cancellation."""
-    if isinstance(model, blocks.GDBeta):
+    if isinstance(model, GDBeta):
         return excesses.excess(_seen(model, problem, M), problem, M).total
     return excesses.excess(model, problem, M).total
 
 
-def _seen(model: blocks.GDBeta, problem: LinearPopulation, M: Any) -> blocks.GDBeta:
+def _seen(model: GDBeta, problem: LinearPopulation, M: Any) -> GDBeta:
     """Replaces a model by the optimum outside the range of the inputs.
 
     The frozen part outside of this range need not be small, and its rounding errors
@@ -90,7 +91,7 @@ def _seen(model: blocks.GDBeta, problem: LinearPopulation, M: Any) -> blocks.GDB
     """
     ends = landscape.minimizers(problem, M)
     best, P = ends.best, ends.projector
-    return blocks.GDBeta(
+    return GDBeta(
         best.beta + einsum("ij,j->i", P, model.beta - best.beta),
         best.Gamma + einsum("ij,jk,kl->il", P, model.Gamma - best.Gamma, P),
     )
