@@ -28,7 +28,7 @@ from icltheory.regression import (
 from icltheory.regression.blocks import LSA, LTB, EffectiveParameters
 from icltheory.regression.excesses import Excess, excess
 from icltheory.regression.gaps import Gap, gap
-from icltheory.regression.linear_steps import GDBeta, LinearStep
+from icltheory.regression.gd_beta import GDBeta
 from icltheory.regression.measures import estimate_risk, risk, squared_errors
 from icltheory.regression.one_layer import FeatureMoments, OneLayer
 from icltheory.regression.optima import Optimum, optimum
@@ -40,6 +40,7 @@ from icltheory.regression.predictors import (
     DiscreteMMSE,
     Lasso,
     LeastSquares,
+    LinearStep,
     NearestNeighbors,
     Newton,
     NoClosedForm,

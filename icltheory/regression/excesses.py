@@ -19,7 +19,9 @@ from icltheory.regression._block_moments import (
 )
 from icltheory.regression._linalg import einsum
 from icltheory.regression.blocks import EffectiveParameters
+from icltheory.regression.gd_beta import GDBeta
 from icltheory.regression.population import LinearPopulation
+from icltheory.regression.predictors import LinearStep
 
 __all__ = ["Excess", "excess"]
 
@@ -74,7 +76,7 @@ def excess(model: Any, population: LinearPopulation, num_examples: Any) -> Exces
         num_examples: Number N of examples, 0 or more; may be traced.
 
     Example:
-        >>> from icltheory.regression.linear_steps import GDBeta
+        >>> from icltheory.regression.gd_beta import GDBeta
         >>> population = LinearPopulation(jnp.eye(2), jnp.ones(2), jnp.eye(2), 0.0)
         >>> found = excess(GDBeta(jnp.zeros(2), 0.5 * jnp.eye(2)), population, 3)
         >>> print(f"{found.start:.4f} {found.fluctuation:.4f} {found.drift:.4f}")
@@ -109,6 +111,8 @@ def excess(model: Any, population: LinearPopulation, num_examples: Any) -> Exces
 
 def parts_of(model: Any) -> EffectiveParameters:
     """The effective parameters of a model; raises for what has none."""
+    if isinstance(model, LinearStep):
+        model = GDBeta(0 * model.Gamma[0], model.Gamma)
     if not hasattr(model, "effective"):
         raise ValueError(
             "model: expected LinearStep, GDBeta, LSA, LTB or EffectiveParameters, "

@@ -14,8 +14,8 @@ from icltheory.regression._block_moments import (
     weighted,
 )
 from icltheory.regression.excesses import excess
-from icltheory.regression.linear_steps import LinearStep
 from icltheory.regression.population import LinearPopulation
+from icltheory.regression.predictors import LinearStep
 
 __all__ = ["Gap", "gap", "scalar_gap", "small_mean_gap"]
 

@@ -25,7 +25,7 @@ from icltheory.regression._linalg import Number, einsum, symmetric_root
 from icltheory.regression._lsa_search import Reduced
 from icltheory.regression.blocks import EffectiveParameters
 from icltheory.regression.excesses import parts_of
-from icltheory.regression.linear_steps import GDBeta
+from icltheory.regression.gd_beta import GDBeta
 from icltheory.regression.population import LinearPopulation
 
 __all__ = [

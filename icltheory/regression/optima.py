@@ -13,9 +13,9 @@ from icltheory.regression._block_moments import best_step, informative
 from icltheory.regression._linalg import is_isotropic
 from icltheory.regression._lsa_search import best_lsa
 from icltheory.regression.blocks import LSA, LTB
-from icltheory.regression.linear_steps import GDBeta, LinearStep
+from icltheory.regression.gd_beta import GDBeta
 from icltheory.regression.population import LinearPopulation
-from icltheory.regression.predictors import Steps
+from icltheory.regression.predictors import LinearStep, Steps
 
 __all__ = ["Optimum", "optimum"]
 

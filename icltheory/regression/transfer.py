@@ -26,8 +26,8 @@ from icltheory.regression._linalg import (
     seen_eigenvalues,
     symmetric_root,
 )
-from icltheory.regression.linear_steps import LinearStep
 from icltheory.regression.population import LinearPopulation
+from icltheory.regression.predictors import LinearStep
 
 __all__ = [
     "length_transfer_rate",
@@ -93,9 +93,10 @@ def risk_for_labels(
 
     Source: Zhang, Frei and Bartlett (2024), Theorem 4.2.
     """
-    check_shape("weight", weight, (step.dim,))
+    dim = len(step.Gamma)
+    check_shape("weight", weight, (dim,))
     for name, matrix in (("input_cov", input_cov), ("moment_cov", moment_cov)):
-        check_shape(name, matrix, (step.dim, step.dim))
+        check_shape(name, matrix, (dim, dim))
     Gamma, Lam, Sigma, a, least = as_floats(
         step.Gamma, input_cov, moment_cov, weight, least_risk
     )

@@ -15,7 +15,7 @@ from icltheory.regression import _block_moments as _formulas
 from icltheory.regression import optima
 from icltheory.regression._block_moments import Moments
 from icltheory.regression._linalg import einsum, seen_eigenvalues
-from icltheory.regression.linear_steps import GDBeta
+from icltheory.regression.gd_beta import GDBeta
 from icltheory.regression.population import LinearPopulation
 
 

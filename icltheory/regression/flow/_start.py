@@ -5,7 +5,7 @@ from typing import Any
 from icltheory._noted import check_count, check_values
 from icltheory.regression._block_moments import Moments, check_dim
 from icltheory.regression.blocks import LSA, LTB, EffectiveParameters
-from icltheory.regression.linear_steps import GDBeta
+from icltheory.regression.gd_beta import GDBeta
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.risks._population import Count
 

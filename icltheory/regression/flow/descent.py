@@ -16,7 +16,7 @@ from icltheory.regression._linalg import Number
 from icltheory.regression.blocks import LSA, LTB, EffectiveParameters
 from icltheory.regression.flow._start import read_start
 from icltheory.regression.flow.trajectory import FlowTrajectory, record
-from icltheory.regression.linear_steps import GDBeta
+from icltheory.regression.gd_beta import GDBeta
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.risks._population import Count
 

@@ -12,7 +12,7 @@ from icltheory.regression._block_moments import InputRoots, Moments
 from icltheory.regression._linalg import einsum
 from icltheory.regression.flow._integrate import read_times
 from icltheory.regression.flow._start import read_start
-from icltheory.regression.linear_steps import GDBeta
+from icltheory.regression.gd_beta import GDBeta
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.risks._population import Count
 

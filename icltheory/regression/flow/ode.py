@@ -23,7 +23,7 @@ from icltheory.regression.flow._integrate import (
 )
 from icltheory.regression.flow._start import read_start
 from icltheory.regression.flow.trajectory import FlowTrajectory, record
-from icltheory.regression.linear_steps import GDBeta
+from icltheory.regression.gd_beta import GDBeta
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.risks._population import Count
 

@@ -8,7 +8,7 @@ from icltheory._pytree import pytree
 from icltheory._typing import Array, Bool, Float, Int
 from icltheory.regression import excesses, landscape, measures
 from icltheory.regression._linalg import einsum
-from icltheory.regression.linear_steps import GDBeta
+from icltheory.regression.gd_beta import GDBeta
 from icltheory.regression.population import LinearPopulation
 
 __all__ = ["FlowTrajectory"]

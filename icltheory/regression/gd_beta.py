@@ -1,4 +1,4 @@
-"""The gradient steps that blocks make: from zero, and from a learned start."""
+"""GD-beta: the gradient step from a learned start that a block makes."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from icltheory._checks import (
     finite,
     real,
 )
-from icltheory._typing import Array, Float
+from icltheory._typing import Array
 from icltheory.regression._block_moments import check_dim
 from icltheory.regression._linalg import as_floats, einsum
 from icltheory.regression._moments import label_moment
@@ -20,81 +20,7 @@ from icltheory.regression.blocks import LTB, EffectiveParameters, label_row
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.predictors import LinearInLabels
 
-__all__ = ["GDBeta", "LinearStep"]
-
-
-class LinearStep(LinearInLabels):
-    r"""One layer of linear attention: a preconditioned gradient step from zero.
-
-    .. math:: \hat w = \Gamma X^\top y / N .
-
-    Without examples it predicts 0. From another start it is :class:`GDBeta`.
-
-    Args:
-        Gamma: The matrix, ``(d, d)``; it need not be symmetric.
-
-    Example:
-        >>> from icltheory.regression import measures
-        >>> population = LinearPopulation.isotropic(5)
-        >>> step = LinearStep(20 / 26 * jnp.eye(5))
-        >>> print(f"{measures.risk(step, population, 20):.4f}")
-        1.1538
-
-    Source: Ahn et al. (2023), Theorem 1; Wu et al. (2024), Section 3.
-    """
-
-    Gamma: Any
-
-    def __post_init__(self):
-        (Gamma,) = as_floats(real("Gamma", self.Gamma))
-        check_shape("Gamma", Gamma, ("d", "d"))
-        self.Gamma = checked("Gamma", Gamma, finite)
-
-    @property
-    def dim(self) -> int:
-        """Input dimension d."""
-        return jnp.shape(self.Gamma)[-1]
-
-    def weights(self, X: Array, y: Array) -> Array:
-        """Gamma X'y / N."""
-        mean = einsum("nd,n->d", X, y) / max(X.shape[0], 1)
-        return einsum("ij,j->i", self.Gamma.astype(X.dtype), mean)
-
-    def exact_risk(self, population: LinearPopulation, k: Array) -> Array:
-        """That of the step from the start 0."""
-        return GDBeta(0 * self.Gamma[0], self.Gamma).exact_risk(population, k)
-
-    def effective(self) -> EffectiveParameters:
-        """The parameters of its layer: c = p = u = 0, v = 1, U = Gamma'."""
-        return GDBeta(0 * self.Gamma[0], self.Gamma).effective()
-
-    def masked_weights(self) -> tuple[Float[Array, "n n"], Float[Array, "n n"]]:
-        r"""P and Q of a layer :math:`-[Z + P Z M Z^\top Q Z / N]_{d+1, N+1}`.
-
-        .. math:: P = e_{d+1} e_{d+1}^\top, \qquad
-            Q = -\begin{pmatrix} \Gamma^\top & 0 \\ 0 & 0 \end{pmatrix},
-
-        with the mask M = diag(1, ..., 1, 0).
-
-        Source: Ahn, Cheng, Daneshmand and Sra (2023), Theorem 1.
-        """
-        label = jnp.zeros(self.dim + 1, self.Gamma.dtype).at[-1].set(1)
-        return jnp.diag(label), -jnp.pad(self.Gamma.T, ((0, 1), (0, 1)))
-
-    def balanced_weights(self) -> tuple[Float[Array, "n n"], Float[Array, "n n"]]:
-        r"""W_KQ and W_PV of one norm, :math:`[E + W_{PV} E E^\top W_{KQ} E / N]`.
-
-        .. math:: W_{KQ} = |\Gamma|_F^{-1/2}
-            \begin{pmatrix} \Gamma^\top & 0 \\ 0 & 0 \end{pmatrix}, \qquad
-            W_{PV} = |\Gamma|_F^{1/2}
-            \begin{pmatrix} 0 & 0 \\ 0 & 1 \end{pmatrix} .
-
-        Source: Zhang, Frei and Bartlett (2024), Theorem 4.1.
-        """
-        scale = jnp.sum(self.Gamma**2) ** 0.25
-        label = jnp.zeros(self.dim + 1, self.Gamma.dtype).at[-1].set(scale)
-        scores = jnp.pad(self.Gamma.T / scale, ((0, 1), (0, 1)))
-        return scores, jnp.diag(label)
+__all__ = ["GDBeta"]
 
 
 class GDBeta(LinearInLabels):
