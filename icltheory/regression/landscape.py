@@ -148,8 +148,10 @@ def optimality_conditions(
         >>> population = LinearPopulation(jnp.eye(2), jnp.ones(2), jnp.eye(2), 0.0)
         >>> model = GDBeta(jnp.zeros(2), 0.5 * jnp.eye(2))
         >>> conditions = optimality_conditions(model, population, 3)
-        >>> bool(conditions.hold()), float(conditions.read_out), int(conditions.rank)
-        (False, 1.0, 2)
+        >>> bool(conditions.hold()), float(conditions.read_out)
+        (False, 1.0)
+        >>> int(conditions.rank)
+        2
 
     Source: Zhang, Wu and Bartlett (2024), Theorem 5.3.
     """
@@ -251,8 +253,10 @@ def spurious_minimum(
         >>> cov = jnp.diag(jnp.array([1.0, 0.05]))
         >>> population = LinearPopulation(jnp.eye(2), jnp.zeros(2), cov, 0.25)
         >>> found = spurious_minimum(population, 2)
-        >>> round(float(found.excess), 6), bool(found.is_local_minimum)
-        (0.003448, True)
+        >>> round(float(found.excess), 6)
+        0.003448
+        >>> bool(found.is_local_minimum)
+        True
 
     Source: Zhang, Wu and Bartlett (2024), remarks after Theorem 6.3 (the point is not
     the paper's).
