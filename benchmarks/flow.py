@@ -20,7 +20,8 @@ from scipy.integrate import solve_ivp
 
 from benchmarks import _alone, _measure
 from benchmarks._suite import BenchmarkRow, Budget, Case, each
-from icltheory.regression import LinearPopulation, flow, flow_bounds, ltb
+from icltheory import regression as reg
+from icltheory.regression import LinearPopulation, flow, flow_bounds
 
 DIM, M, TARGET = 50, 40, 1e-10
 GROUP = f"GD-beta flow to excess {TARGET:g}, d = {DIM}, M = {M}"
@@ -47,9 +48,9 @@ def problem(condition: float, mean_scale: float = 1.0) -> LinearPopulation:
     return LinearPopulation((H + H.T) / 2, mean, A @ A.T / DIM, 0.25)
 
 
-def start() -> ltb.GDBeta:
+def start() -> reg.GDBeta:
     """Returns the start of the flow, the model that predicts 0."""
-    return ltb.GDBeta(jnp.zeros(DIM), jnp.zeros((DIM, DIM)))
+    return reg.GDBeta(jnp.zeros(DIM), jnp.zeros((DIM, DIM)))
 
 
 def time_to_target(task: LinearPopulation) -> float:

@@ -38,10 +38,11 @@ OTHERS = {
 }
 PACKAGES = [
     *("attention", "trajectory", "noise", "bounds", "linalg", "constructions"),
-    *("regression.ltb", "regression.risks"),
+    *("regression.excesses", "regression.gaps", "regression.landscape"),
+    *("regression.transfer", "regression.task_complexity", "regression.risks"),
     *("regression.descents", "regression.balanced_features", "regression.flow_limits"),
     *("regression.bayes", "regression.features", "regression.flows"),
-    *("regression.kernels", "regression.rates", "regression.orders", *OTHERS),
+    *("regression.kernels", "regression.orders", *OTHERS),
 ]
 
 

@@ -8,13 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory import attention, bounds, linalg, noise, pruning, trajectory
+from icltheory import regression as reg
 from icltheory.attention import LinearAttentionStack
 from icltheory.layered import LayeredStack
 from icltheory.regression import (
     LinearPopulation,
     bayes,
     kernels,
-    ltb,
     orders,
     predictors,
     risks,
@@ -267,8 +267,8 @@ def _regression() -> dict[str, TheoryCase]:
             predictors.nearest_neighbors_prefixes, data
         ),
         "posterior_mean, dual": TheoryCase(dual, (target, y[:, :-1], *problem)),
-        "ltb.minimal_risk": on_problem(ltb.minimal_risk, 20),
-        "ltb.approximation_gap": on_problem(ltb.approximation_gap, 20),
+        "best LTB": on_problem(lambda *given: reg.optimum(reg.LTB, *given).risk, 20),
+        "gap": on_problem(reg.gap, 20),
         "linear_attention_optimum": TheoryCase(
             lambda H, mean, Psi: risks.linear_attention_optimum(
                 _problem(H, 0 * mean, Psi), 20

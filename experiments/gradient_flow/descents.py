@@ -8,7 +8,8 @@ import numpy as np
 
 from experiments.gradient_flow.config import Config
 from experiments.gradient_flow.paths import draw_start
-from icltheory.regression import LinearPopulation, descend, flow, ltb
+from icltheory import regression as reg
+from icltheory.regression import LinearPopulation, descend, flow
 from icltheory.statistics import Estimate
 
 RECORDS = 100
@@ -90,14 +91,14 @@ def isotropic(config: Config) -> LinearPopulation:
     return LinearPopulation(np.eye(d), mean, np.eye(d), config.noise_var)
 
 
-def largest_step(problem: LinearPopulation, M: int, start: ltb.GDBeta) -> float:
+def largest_step(problem: LinearPopulation, M: int, start: reg.GDBeta) -> float:
     """Largest stable step: 2 over the largest curvature at start and optimum."""
-    best, _ = ltb.optimal_gd_beta(problem, M)
+    best = reg.optimum(reg.GDBeta, problem, M).model
 
     @jax.jit
     def hessian(model):
         flat, back = jax.flatten_util.ravel_pytree(model)
-        return jax.hessian(lambda z: back(z).risk(problem, M))(flat)
+        return jax.hessian(lambda z: reg.risk(back(z), problem, M))(flat)
 
     curvatures = [np.linalg.eigvalsh(hessian(model))[-1] for model in (start, best)]
     return float(2 / max(curvatures))

@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.gradient_flow.config import Config
+from icltheory import regression as reg
 from icltheory.regression import (
     LinearPopulation,
     Trajectory,
     flow,
     flow_bounds,
     flow_limit,
-    ltb,
 )
 from icltheory.regression.flow_limits import FlowBounds
 
@@ -34,7 +34,7 @@ class FlowPath(NamedTuple):
 
     trajectory: Trajectory
     bounds: FlowBounds
-    limit: ltb.GDBeta
+    limit: reg.GDBeta
     start: np.ndarray
     preconditioner: np.ndarray
     frozen: float
@@ -60,11 +60,11 @@ def draw_problem(config: Config, null: int) -> LinearPopulation:
     return LinearPopulation((H + H.T) / 2, mean, A @ A.T / dim, config.noise_var)
 
 
-def draw_start(config: Config, dim: int) -> ltb.GDBeta:
+def draw_start(config: Config, dim: int) -> reg.GDBeta:
     """Draws a start that is far from every optimum."""
     rng = np.random.default_rng([config.seed, dim, 99])
     beta, Gamma = rng.normal(size=dim), rng.normal(size=(dim, dim)) / dim**0.5
-    return ltb.GDBeta(jnp.asarray(beta), jnp.asarray(Gamma))
+    return reg.GDBeta(jnp.asarray(beta), jnp.asarray(Gamma))
 
 
 def _measure(config: Config, null: int) -> FlowPath:
@@ -74,7 +74,7 @@ def _measure(config: Config, null: int) -> FlowPath:
     end = 30 / min(float(first.alpha), float(first.gamma) / 2)
     times = np.append(0, np.geomspace(1e-2, end, config.points - 1))
     path = flow(start, problem, M, times, rtol=1e-9, atol=1e-14)
-    best = ltb.gd_beta_minimizers(problem, M)
+    best = reg.landscape.minimizers(problem, M)
     in_beta, in_Gamma = jax.jit(jax.vmap(best.distance))(path.model)
     return FlowPath(
         path,

@@ -181,10 +181,7 @@ LI_RELATED = (
         "empirical",
         "least squares over Gamma at d = 5, N = 20: excess T / (d^2 R*) between 1.2 "
         "and 2.3, R* = 0.8815",
-        (
-            "regression.rates.one_step_optimum",
-            "regression.rates.one_step_excess",
-        ),
+        ("regression.optimum", "regression.excess"),
         ("test_wu_simulation.py::test_*",),
         evidence="simulation",
     ),

@@ -48,7 +48,7 @@ FLOW = (
         "reconstructed",
         "the printed constant is lost, the text's steps give 2 lambda_- / (M + 1); 4 "
         "lambda_- / (M + 2) is the largest rate that always holds",
-        ("regression.flow_bounds", "regression.ltb.curvature"),
+        ("regression.flow_bounds", "regression.landscape.curvature"),
         (
             f"{FILE}::test_flow_never_outruns_*",
             f"{FILE}::test_rate_of_the_start_is_attained",
@@ -62,7 +62,7 @@ FLOW = (
         "the flow of Gamma in its deviation from Gamma*",
         "exact",
         "",
-        ("regression.ltb.risk_gradient",),
+        ("regression.risk",),
         (f"{FILE}::test_flow_in_deviations_*",),
         evidence="proof",
         source="rates#rates-of-the-gradient-flow",

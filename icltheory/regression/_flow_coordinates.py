@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from icltheory._typing import Array
+from icltheory.regression import _block_moments as _formulas
+from icltheory.regression import optima
+from icltheory.regression._block_moments import Moments
 from icltheory.regression._linalg import einsum, seen_eigenvalues
-from icltheory.regression.ltb import GDBeta, _formulas, optimal_gd_beta
-from icltheory.regression.ltb._moments import Moments
+from icltheory.regression.gd_beta import GDBeta
 from icltheory.regression.population import LinearPopulation
 
 
@@ -47,8 +49,8 @@ class Coordinates(NamedTuple):
         Where eigenvalues coincide, as for H = Psi = I, the start's direction is made an
         axis: the flow couples with it most.
         """
-        moments = Moments.at(population, jnp.asarray(num_examples, start.dtype))
-        best, _ = optimal_gd_beta(population, num_examples)
+        moments = Moments.of(population, jnp.asarray(num_examples, start.dtype))
+        best = optima.optimum(GDBeta, population, num_examples).model
         h, V = seen_eigenvalues(moments.H)
         w = einsum("ij,j->i", moments.H, start.beta - moments.mean)
         seen, W = basis_along(moments.H_Omega_H, w)

@@ -11,8 +11,8 @@ from icltheory._core import calculator
 from icltheory._descent import PlainRule, check_steps
 from icltheory._descent import descend as run
 from icltheory._typing import PRNGKey
+from icltheory.regression._block_moments import Moments
 from icltheory.regression.flows import Trajectory, can_learn, minus_gradient
-from icltheory.regression.ltb._moments import Moments
 from icltheory.regression.population import LinearPopulation
 
 __all__ = ["descend"]
@@ -59,9 +59,9 @@ def descend(
         record_every: Steps between two entries of the trajectory.
 
     Example:
-        >>> from icltheory.regression import ltb
+        >>> from icltheory.regression import GDBeta
         >>> task = LinearPopulation.isotropic(2)
-        >>> start = ltb.GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
+        >>> start = GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
         >>> path = descend(start, task, 3, 0.1, 200, record_every=100)
         >>> path.times.tolist(), path.excess.round(4).tolist()
         ([0.0, 10.0, 20.0], [3.0, 0.0, 0.0])
@@ -87,7 +87,7 @@ def descend(
 
 @functools.partial(jax.jit, static_argnums=(4, 5))
 def _on_the_risk(start, population, num_examples, eta, steps, every) -> Trajectory:
-    moments = Moments.at(population, jnp.asarray(num_examples, eta.dtype))
+    moments = Moments.of(population, jnp.asarray(num_examples, eta.dtype))
 
     def gradient(model, _):
         return jax.tree.map(jnp.negative, minus_gradient(model, moments))

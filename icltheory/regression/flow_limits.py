@@ -7,12 +7,12 @@ import jax.numpy as jnp
 from icltheory._checks import count
 from icltheory._core import Record, calculator
 from icltheory._typing import Array, Bool, Float, Scalar
-from icltheory.regression import ltb
+from icltheory.regression import landscape
+from icltheory.regression._block_moments import InputRoots, Moments
 from icltheory.regression._integrate import increasing, usable_times
 from icltheory.regression._linalg import einsum
 from icltheory.regression.flows import can_learn
-from icltheory.regression.ltb._moments import Moments
-from icltheory.regression.ltb._spectral import InputRoots
+from icltheory.regression.gd_beta import GDBeta
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.trained_attention import AttentionWeights, Scales
 
@@ -39,7 +39,7 @@ def flow_limit(model: Any, population: LinearPopulation, num_examples: Any) -> A
     Example:
         >>> H = jnp.diag(jnp.array([1.0, 0.0]))
         >>> task = LinearPopulation(H, jnp.ones(2), jnp.eye(2), 0.0)
-        >>> end = flow_limit(ltb.GDBeta(jnp.zeros(2), jnp.ones((2, 2))), task, 8)
+        >>> end = flow_limit(GDBeta(jnp.zeros(2), jnp.ones((2, 2))), task, 8)
         >>> end.beta.tolist(), end.Gamma.round(3).tolist()
         ([1.0, 0.0], [[0.8, 1.0], [1.0, 1.0]])
         >>> three = LinearPopulation.isotropic(3)
@@ -52,8 +52,8 @@ def flow_limit(model: Any, population: LinearPopulation, num_examples: Any) -> A
     Theorem 4.1.
     """
     _check_kind(model)
-    if isinstance(model, ltb.GDBeta):
-        ends = ltb.gd_beta_minimizers(population, num_examples)
+    if isinstance(model, GDBeta):
+        ends = landscape.minimizers(population, num_examples)
         best = ends.best
         return ends.member(model.beta - best.beta, model.Gamma - best.Gamma)
     scales, V = Scales.of(population, num_examples)
@@ -160,7 +160,7 @@ def flow_bounds(
 
     Example:
         >>> task = LinearPopulation.isotropic(2)
-        >>> start = ltb.GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
+        >>> start = GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
         >>> bounds = flow_bounds(start, task, 2, jnp.array([0.0, 1.0]))
         >>> bounds.beta.round(3).tolist(), float(bounds.alpha), float(bounds.gamma)
         ([1.414, 0.52], 2.0, 2.0)
@@ -177,12 +177,12 @@ def flow_bounds(
     """
     _check_kind(model)
     t = usable_times(times, jnp.result_type(float, model.dtype, population.dtype))
-    bounds = _of_gd_beta if isinstance(model, ltb.GDBeta) else _of_attention
+    bounds = _of_gd_beta if isinstance(model, GDBeta) else _of_attention
     return bounds(model, population, num_examples, t)
 
 
 def _check_kind(model: Any) -> None:
-    if not isinstance(model, ltb.GDBeta | AttentionWeights):
+    if not isinstance(model, GDBeta | AttentionWeights):
         raise ValueError(
             "model: expected a GDBeta or AttentionWeights, whose limit is known, got "
             f"{type(model).__name__}"
@@ -190,8 +190,8 @@ def _check_kind(model: Any) -> None:
 
 
 def _of_gd_beta(start, population, num_examples, t) -> FlowBounds:
-    moments = Moments.at(population, jnp.asarray(num_examples, t.dtype))
-    minimizers, M = ltb.gd_beta_minimizers(population, num_examples), moments.M
+    moments = Moments.of(population, jnp.asarray(num_examples, t.dtype))
+    minimizers, M = landscape.minimizers(population, num_examples), moments.M
     beta_0, Gamma_0 = minimizers.distance(start)
     largest, smallest = _extremes(InputRoots.of(moments.H).values)
     alpha, gamma = 2 * moments.tau * smallest**2 / M, 8 * smallest / (M + 2)

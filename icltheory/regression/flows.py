@@ -13,11 +13,14 @@ import jax.numpy as jnp
 from icltheory._checks import count, positive, scalar
 from icltheory._core import Record, calculator
 from icltheory._typing import Array, Bool, Float, Int
+from icltheory.regression import _block_moments as _formulas
 from icltheory.regression import (
     _flow_coordinates,
-    ltb,
+    excesses,
+    landscape,
     trained_attention,
 )
+from icltheory.regression._block_moments import Moments
 from icltheory.regression._integrate import (
     increasing,
     integrate,
@@ -26,14 +29,14 @@ from icltheory.regression._integrate import (
 )
 from icltheory.regression._linalg import einsum
 from icltheory.regression._moments import labels_vary
-from icltheory.regression.ltb import _formulas
-from icltheory.regression.ltb._moments import Moments
+from icltheory.regression.blocks import LSA, LTB, EffectiveParameters
+from icltheory.regression.gd_beta import GDBeta
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.trained_attention import AttentionWeights
 
 __all__ = ["Trajectory", "flow"]
 
-MODELS = (ltb.GDBeta, ltb.LSA, ltb.LTB, ltb.EffectiveParameters, AttentionWeights)
+MODELS = (GDBeta, LSA, LTB, EffectiveParameters, AttentionWeights)
 
 
 class Trajectory(Record):
@@ -83,18 +86,18 @@ class Trajectory(Record):
 
 def _excess(model: Any, population: LinearPopulation, num_examples: Any) -> Array:
     """Risk minus the least risk of an LTB, computed without cancellation."""
-    if not isinstance(model, ltb.GDBeta):
+    if not isinstance(model, GDBeta):
         parts = model.effective()
-        return ltb.excess_terms(parts, population, num_examples).total
+        return excesses.excess(parts, population, num_examples).total
     # The frozen part outside of the range of the inputs need not be small, and its
     # rounding errors would remain in the excess.
-    ends = ltb.gd_beta_minimizers(population, num_examples)
+    ends = landscape.minimizers(population, num_examples)
     best, P = ends.best, ends.projector
-    seen = ltb.GDBeta(
+    seen = GDBeta(
         best.beta + einsum("ij,j->i", P, model.beta - best.beta),
         best.Gamma + einsum("ij,jk,kl->il", P, model.Gamma - best.Gamma, P),
     )
-    return ltb.gd_beta_excess(seen, population, num_examples).total
+    return excesses.excess(seen, population, num_examples).total
 
 
 def can_learn(name: str, population: LinearPopulation, given: Any) -> Any:
@@ -170,7 +173,7 @@ def flow(
 
     Example:
         >>> population = LinearPopulation.isotropic(2)
-        >>> start = ltb.GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
+        >>> start = GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
         >>> path = flow(start, population, 3, jnp.array([0.0, 1.0, 100.0]))
         >>> [round(float(risk), 3) for risk in path.risk], path.model.Gamma.shape
         ([4.0, 1.142, 1.0], (3, 2, 2))
@@ -192,7 +195,7 @@ def flow(
         solver = "explicit" if kind is None else "exponential"
     settings = {"rtol": rtol, "atol": atol, "max_steps": max_steps, "solver": solver}
     if solver != "exponential":
-        moments = Moments.at(population, jnp.asarray(num_examples, dtype))
+        moments = Moments.of(population, jnp.asarray(num_examples, dtype))
         path = integrate(minus_gradient, model, moments, times, **settings)
         models = path.states
     elif kind is None:
@@ -212,7 +215,7 @@ def flow(
 
 def _coordinates(model: Any) -> tuple[Any, Any]:
     """The module and the class of coordinates with a nearly diagonal flow, if any."""
-    if isinstance(model, ltb.GDBeta):
+    if isinstance(model, GDBeta):
         return _flow_coordinates, _flow_coordinates.Coordinates
     if isinstance(model, AttentionWeights):
         return trained_attention, trained_attention.Reduced
@@ -221,9 +224,9 @@ def _coordinates(model: Any) -> tuple[Any, Any]:
 
 def minus_gradient(model: Any, moments: Moments) -> Any:
     """Minus the gradient of the risk, with moments computed once."""
-    if isinstance(model, ltb.GDBeta):
+    if isinstance(model, GDBeta):
         gradient = _formulas.gd_beta_gradient(moments, model.beta, model.Gamma)
-        return ltb.GDBeta(*(-part for part in gradient))
+        return GDBeta(*(-part for part in gradient))
 
     def risk(model):
         parts = model.effective()

@@ -25,8 +25,8 @@ from icltheory._checks import (
 )
 from icltheory._core import calculator, where_valid
 from icltheory._typing import Array, Float
-from icltheory.regression import ltb
 from icltheory.regression._linalg import as_floats, einsum, seen_eigenvalues
+from icltheory.regression.blocks import EffectiveParameters
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.predictors.base import Predictor
 
@@ -93,10 +93,10 @@ class AttentionWeights(Predictor):
         """Dtype of the weights."""
         return jnp.result_type(self.U)
 
-    def effective(self) -> ltb.EffectiveParameters:
+    def effective(self) -> EffectiveParameters:
         """The same function as effective parameters, with v = u and the rest 0."""
         zero = jnp.zeros_like(self.U[0])
-        return ltb.EffectiveParameters(zero, zero, self.u, self.U, zero)
+        return EffectiveParameters(zero, zero, self.u, self.U, zero)
 
     def matrices(self) -> tuple[Float[Array, "n n"], Float[Array, "n n"]]:
         """W^PV and W^KQ."""

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
+from icltheory import regression as reg
 from icltheory.regression import (
     AttentionWeights,
     LinearPopulation,
     flow,
     flow_bounds,
     flow_limit,
-    ltb,
     risk,
 )
 from tests.regression import oracles_ltb_rates as oracles
@@ -82,7 +82,7 @@ def squared(gradient):
 def test_reduced_flow_is_the_gradient_of_the_whole_layer(measured):
     Lam, loss, gradient, _ = whole_layer()
     rng, population = np.random.default_rng(0), standard(Lam)
-    least = ltb.minimal_risk(population, N)
+    least = reg.optimum(reg.LTB, population, N).risk
     for _ in range(10):
         U = rng.normal(size=(DIM, DIM))
         u = rng.choice([-1, 1]) * (np.linalg.norm(U) + rng.uniform())

@@ -7,13 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from icltheory import regression as reg
 from icltheory.regression import (
     AttentionWeights,
     LinearPopulation,
     flow_bounds,
     flow_limit,
-    ltb,
-    rates,
 )
 from icltheory.regression.risks import linear_attention_risk
 from tests.regression import oracles_ltb_rates as oracles
@@ -21,7 +20,7 @@ from tests.regression import oracles_ltb_rates as oracles
 DIM = 3
 
 
-optimum_of = jax.jit(rates.random_covariance_optimum)
+optimum_of = jax.jit(reg.transfer.random_covariance_optimum)
 
 
 @jax.jit
@@ -47,7 +46,7 @@ def drawn(seed, dim=DIM):
 def limit_and_optimum(Lam, N):
     start = AttentionWeights(0.1, 0.1 * jnp.eye(DIM) / DIM**0.5)
     end = flow_limit(start, standard(Lam), N)
-    best, _ = ltb.optimal_gd_beta(standard(Lam), N)
+    best = reg.optimum(reg.GDBeta, standard(Lam), N).model
     return end.u * end.U, *end.matrices(), best.Gamma
 
 
@@ -143,10 +142,22 @@ def test_optimum_for_random_covariances_is_stationary(measured):
 
 @jax.jit
 def linear_label_risk(Lam, a, noise_var, N, M):
-    Sigma = rates.linear_moment_cov(Lam, a, noise_var)
-    return rates.risk_at_length(
-        Lam, N, M, weight=a, moment_cov=Sigma, least_risk=noise_var
-    ), Sigma
+    """Risk of the step trained for N, by any law of labels and by the population."""
+    problem = LinearPopulation(Lam, a, jnp.zeros((DIM, DIM)), noise_var)
+    moment = Lam @ a
+    Sigma = jnp.outer(moment, moment) + (moment @ a + noise_var) * Lam
+    step = trained(Lam, N)
+    risk = reg.transfer.risk_for_labels(
+        step, Lam, M, weight=a, moment_cov=Sigma, least_risk=noise_var
+    )
+    return risk, Sigma, reg.risk(step, problem, M)
+
+
+def trained(Lam, N):
+    """The limit of training with N examples."""
+    d = len(Lam)
+    problem = LinearPopulation(Lam, jnp.zeros(d), jnp.eye(d), 0.0)
+    return reg.optimum(reg.LinearStep, problem, N).model
 
 
 def test_risk_at_another_length_for_linear_labels(measured):
@@ -155,7 +166,8 @@ def test_risk_at_another_length_for_linear_labels(measured):
         a, noise_var = rng.normal(size=DIM), rng.uniform() * (seed % 4 > 0)
         Gamma = np.linalg.inv(oracles.gain(Lam, N))
         expected = oracles.one_step_risk(Gamma, Lam, np.outer(a, a), noise_var, M)
-        got, Sigma = linear_label_risk(Lam, a, noise_var, N, M)
+        got, Sigma, again = linear_label_risk(Lam, a, noise_var, N, M)
+        np.testing.assert_allclose(again, got, rtol=1e-12)
         measured("relative error", got / expected - 1)
         np.testing.assert_allclose(got, expected, rtol=1e-12)
         # the covariance of x y, from Isserlis' theorem with one example
@@ -191,9 +203,9 @@ def test_risk_at_another_length_for_any_law_of_the_labels(dim, measured):
     moment = np.einsum("n,n,ni->i", weights, y_1, first)
     second_moment = np.einsum("n,n,ni,nj->ij", weights, y_1**2, first, first)
     a = np.linalg.solve(Lam, moment)
-    got = jax.jit(rates.risk_at_length)(
+    got = jax.jit(reg.transfer.risk_for_labels)(
+        trained(jnp.asarray(Lam), N),
         Lam,
-        N,
         M,
         weight=a,
         moment_cov=second_moment - np.outer(moment, moment),
@@ -205,9 +217,9 @@ def test_risk_at_another_length_for_any_law_of_the_labels(dim, measured):
 
 @jax.jit
 def bound_and_risk(Lam, N, M):
-    best, _ = ltb.optimal_gd_beta(standard(Lam), N)
+    best = reg.optimum(reg.GDBeta, standard(Lam), N).model
     risk = linear_attention_risk(standard(Lam), M, best.Gamma)
-    return rates.risk_at_length_bound(Lam, N, M), risk
+    return reg.transfer.risk_at_length_bound(Lam, N, M), risk
 
 
 def test_bound_on_the_average_risk_at_another_length(measured):

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from icltheory import regression as reg
 from icltheory.regression import LinearPopulation, orders
-from icltheory.regression.ltb import minimal_risk
 from tests.regression import oracles_ltb_rates as oracles
 
 DIM, COUNT = 24, 300
@@ -21,14 +21,14 @@ def of_spectrum(phi, noise_var):
     return LinearPopulation(cov, np.zeros(d), np.eye(d), noise_var)
 
 
-least_of = jax.jit(minimal_risk)
+least_of = jax.jit(lambda *given: reg.optimum(reg.LTB, *given).risk)
 
 
 @jax.jit
 @jax.vmap
 def computed(phi, noise_var, num_examples):
     problem = of_spectrum(phi, noise_var)
-    return orders.rates(problem, num_examples), minimal_risk(problem, num_examples)
+    return orders.rates(problem, num_examples), least_of(problem, num_examples)
 
 
 @functools.cache

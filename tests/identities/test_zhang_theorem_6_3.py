@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 from scipy.integrate import quad, solve_ivp
 
+from icltheory import regression as reg
 from icltheory.regression import (
     LinearPopulation,
     flow,
     flow_bounds,
     flow_limit,
-    ltb,
 )
 from icltheory.regression._flow_coordinates import basis_along
 from tests import oracles_ltb as oracles
 
 DIM, TIMES = 3, 41
 rates, limit = jax.jit(flow_bounds), jax.jit(flow_limit)
-best = jax.jit(ltb.optimal_gd_beta)
+best = jax.jit(lambda *given: reg.optimum(reg.GDBeta, *given))
 
 
 def drawn(seed, rank=DIM, rank_Psi=DIM):
@@ -28,7 +28,7 @@ def drawn(seed, rank=DIM, rank_Psi=DIM):
     rng = np.random.default_rng([63, seed, rank, rank_Psi])
     population = oracles.random_population(rng, DIM, rank, rank_Psi)
     M = int(rng.integers(1, 12))
-    start = ltb.GDBeta(2 * rng.normal(size=DIM), rng.normal(size=(DIM, DIM)))
+    start = reg.GDBeta(2 * rng.normal(size=DIM), rng.normal(size=(DIM, DIM)))
     tau = oracles.Whitened.of(population, M).tau
     values = np.linalg.eigvalsh(population.H)
     least = values[values > 1e-10][0]
@@ -73,7 +73,7 @@ def slope(population, M, beta, Gamma):
 
 @jax.jit
 def descent(population, M, model):
-    return ltb.risk_gradient(model, LinearPopulation(*population), M)
+    return jax.grad(reg.risk)(model, LinearPopulation(*population), M)
 
 
 def test_flow_in_deviations_is_the_gradient(measured):
@@ -115,8 +115,8 @@ def test_risk_is_not_convex(measured):
     @jax.vmap
     def hessian(z):
         def risk(z):
-            model = ltb.GDBeta(z[:DIM], z[DIM:].reshape(DIM, DIM))
-            return model.risk(problem, M)
+            model = reg.GDBeta(z[:DIM], z[DIM:].reshape(DIM, DIM))
+            return reg.risk(model, problem, M)
 
         return jax.hessian(risk)(z)
 
@@ -268,12 +268,12 @@ def test_bound_where_the_two_rates_meet(offset, measured):
     tau = 4 * M / (h * (M + 2)) * (1 + offset)  # alpha = gamma at offset 0
     one = np.eye(1)
     problem = LinearPopulation(h * one, np.zeros(1), 0.5 * one, tau - 0.5 * h)
-    start = ltb.GDBeta(np.ones(1), 2 * one)
+    start = reg.GDBeta(np.ones(1), 2 * one)
     times = np.array([0.0, 1e-3, 0.7, 20.0])
     bounds = rates(start, problem, M, times)
     alpha, gamma = float(bounds.alpha), float(bounds.gamma)
     np.testing.assert_allclose(alpha / gamma, 1 + offset, rtol=1e-14)
-    first = abs(2 - float(best(problem, M)[0].Gamma[0, 0]))
+    first = abs(2 - float(best(problem, M).model.Gamma[0, 0]))
     for t, bound in zip(times, np.asarray(bounds.Gamma), strict=True):
         forced, _ = quad(
             lambda s, t=float(t): np.exp(-alpha * (t - s) - gamma * s),
@@ -292,7 +292,7 @@ def test_rate_of_the_start_is_attained(measured):
     # one dimension, H Gamma = M / (M + 2): there Q(Gamma) is 2 H / (M + 2)
     M, h = 5, 1.7
     problem = LinearPopulation(h * np.eye(1), np.zeros(1), np.eye(1), 0.3)
-    start = ltb.GDBeta(1e-6 * np.ones(1), M / (M + 2) / h * np.eye(1))
+    start = reg.GDBeta(1e-6 * np.ones(1), M / (M + 2) / h * np.eye(1))
     times = np.array([0.0, 1e-6])
     path = flow(start, problem, M, times, rtol=1e-13, atol=1e-30)
     beta = np.asarray(path.model.beta)
@@ -310,7 +310,7 @@ def test_attention_at_a_zero_mean_stays_a_gradient_step_and_finds_the_best(measu
     # c = p = u = 0 stays so, as in the flow of Zhang, Frei and Bartlett
     population, M, *_ = drawn(3)
     problem = LinearPopulation(*population._replace(mean=np.zeros(DIM)))
-    start = ltb.GDBeta(np.zeros(DIM), 0.1 * np.eye(DIM)).effective()
+    start = reg.GDBeta(np.zeros(DIM), 0.1 * np.eye(DIM)).effective()
     path = flow(start, problem, M, jnp.array([0.0, 1.0, 150.0]))
     assert path.succeeded
     measured("excess at the end", path.excess[-1])
@@ -325,11 +325,10 @@ def test_attention_at_a_zero_mean_stays_a_gradient_step_and_finds_the_best(measu
 @pytest.mark.slow
 def test_ltb_started_near_the_optimum_returns_to_it_and_keeps_its_balance(measured):
     problem, M = LinearPopulation(np.eye(2), np.ones(2), np.eye(2), 0.25), 4
-    best, least_risk = ltb.optimal_gd_beta(problem, M)
+    found = reg.optimum(reg.GDBeta, problem, M)
+    best, least_risk = found.model, found.risk
     rng = np.random.default_rng(0)
-    block = jax.tree.map(
-        lambda W: W + 0.02 * rng.normal(size=W.shape), ltb.gd_beta_to_ltb(best)
-    )
+    block = jax.tree.map(lambda W: W + 0.02 * rng.normal(size=W.shape), best.to_ltb())
     path = flow(block, problem, M, jnp.array([0.0, 1.0, 100.0]))
     assert path.succeeded
     measured("excess at the end", path.excess[-1])

@@ -7,12 +7,12 @@ import pytest
 from icltheory.regression import (
     AttentionWeights,
     LinearPopulation,
+    LinearStep,
     flow_bounds,
     predictors,
     risks,
 )
 from icltheory.regression.position import label_weights
-from icltheory.regression.rates import preconditioned_prediction
 
 
 @pytest.mark.parametrize("dim", [1, 2])
@@ -35,8 +35,7 @@ def test_predictions_of_one_example():
     x, y, query = jnp.array([[1.0, -2.0]]), jnp.array([3.0]), jnp.array([0.5, 2.0])
     weights = label_weights(jnp.array([0.3]), x, query)
     np.testing.assert_allclose(weights, [0.3 * -3.5], rtol=1e-12)
-    P, Q = np.diag([0.0, 0, 1]), np.diag([-0.3, -0.3, 0])
-    found = preconditioned_prediction(P, Q, x, y, query)
+    found = LinearStep(0.3 * jnp.eye(2)).predict(x, y, query)
     np.testing.assert_allclose(found, 3 * 0.3 * -3.5, rtol=1e-12)
     # Half of the square of 3 - 2 w, and 4 |w|: the slope 4 w - 6 + 4 is 0 at 1/2.
     fit = predictors.lasso_weights(jnp.array([[2.0]]), y, penalty=4.0)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from icltheory import regression as reg
 from icltheory.regression import (
     AttentionWeights,
     LinearPopulation,
@@ -14,7 +15,6 @@ from icltheory.regression import (
     flow,
     flow_bounds,
     flow_limit,
-    ltb,
 )
 from icltheory.regression._integrate import read_settings
 from tests.oracles_ltb import random_population
@@ -40,17 +40,17 @@ def three():
 
 @functools.cache
 def a_step():
-    return ltb.GDBeta(np.zeros(2), 0.1 * EYE)
+    return reg.GDBeta(np.zeros(2), 0.1 * EYE)
 
 
 @functools.cache
 def block():
-    return jax.jit(ltb.gd_beta_to_ltb)(a_step())
+    return jax.jit(lambda model: model.to_ltb())(a_step())
 
 
 def drawn(seed, dim=2):
     rng = np.random.default_rng([65, seed])
-    start = ltb.GDBeta(rng.normal(size=dim), rng.normal(size=(dim, dim)))
+    start = reg.GDBeta(rng.normal(size=dim), rng.normal(size=(dim, dim)))
     return LinearPopulation(*random_population(rng, dim)), start
 
 
@@ -74,7 +74,7 @@ def test_solvers_agree_on_gd_beta(solver):
 def test_a_flow_taken_up_again_is_the_same_flow():
     problem, start = drawn(2)
     whole = flow(start, problem, 4, TIMES)
-    half = ltb.GDBeta(whole.model.beta[1], whole.model.Gamma[1])
+    half = reg.GDBeta(whole.model.beta[1], whole.model.Gamma[1])
     rest = flow(half, problem, 4, np.array([0.0, 1.0, 2.5]))
     np.testing.assert_allclose(rest.model.Gamma[2], whole.model.Gamma[2], atol=1e-6)
     np.testing.assert_allclose(rest.risk[0], whole.risk[1], rtol=1e-13)
@@ -133,14 +133,15 @@ def test_float32_stays_float32():
         path = flow(start, problem, 4, np.float32([0.0, 0.5, 2000.0]))
         assert path.succeeded
         assert path.model.Gamma.dtype == jnp.float32
-    np.testing.assert_allclose(path.risk[-1], ltb.minimal_risk(problem, 4), rtol=1e-5)
+    least = reg.optimum(reg.LTB, problem, 4).risk
+    np.testing.assert_allclose(path.risk[-1], least, rtol=1e-5)
 
 
 @pytest.mark.slow
 def test_a_far_mean_costs_nothing_where_all_is_isotropic():
     # the direction of the start is an axis, so that the coupling is diagonal
     problem = LinearPopulation(np.eye(25), 10 * np.ones(25), np.eye(25), 0.25)
-    start = ltb.GDBeta(np.zeros(25), np.zeros((25, 25)))
+    start = reg.GDBeta(np.zeros(25), np.zeros((25, 25)))
     path = flow(start, problem, 40, np.array([0.0, 1e3]))
     assert path.succeeded
     assert path.num_steps < 600
@@ -163,7 +164,7 @@ def test_a_stiff_problem_of_25_dimensions_takes_few_steps():
     axes = np.linalg.qr(rng.normal(size=(25, 25)))[0]
     H = axes @ np.diag(np.geomspace(1, 1e-3, 25)) @ axes.T
     problem = LinearPopulation((H + H.T) / 2, rng.normal(size=25), np.eye(25), 0.25)
-    start = ltb.GDBeta(np.zeros(25), np.zeros((25, 25)))
+    start = reg.GDBeta(np.zeros(25), np.zeros((25, 25)))
     path = flow(start, problem, 40, np.array([0.0, 1e9]))
     assert path.succeeded
     assert path.num_steps < 3_000
@@ -227,7 +228,7 @@ def test_flows_refuse_settings_that_mean_nothing(change, message):
 
 def test_the_exponential_solver_is_for_gd_beta():
     at = block()
-    layer = ltb.LSA(at.W_K, at.W_Q, at.W_P, at.W_V)
+    layer = reg.LSA(at.W_K, at.W_Q, at.W_P, at.W_V)
     with raises("solver: expected 'explicit' or 'implicit' for models other than"):
         flow(layer, problem_of(), 4, TIMES, solver="exponential")
 
