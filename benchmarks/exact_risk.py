@@ -15,7 +15,8 @@ import jax.numpy as jnp
 
 from benchmarks import _alone, _measure
 from benchmarks._suite import BenchmarkRow, Budget, Case, each
-from icltheory.regression import LinearPopulation, ltb
+from icltheory import regression as reg
+from icltheory.regression import LinearPopulation
 
 PROMPTS = 20_000
 GROUP = "Exact risk of the best LTB, M = 2 d"
@@ -31,9 +32,9 @@ def measure(budget: Budget) -> Iterator[BenchmarkRow]:
     ]
     yield from each(GROUP, budget, one)
     many = {
-        "risk of an LTB": lambda task, M: _block(20).risk(task, M),
-        "least risk of an LTB": ltb.minimal_risk,
-        "Gamma* and its risk": ltb.optimal_gd_beta,
+        "risk of an LTB": lambda task, M: reg.risk(_block(20), task, M),
+        "least risk of an LTB": lambda *given: reg.optimum(reg.LTB, *given).risk,
+        "Gamma* and its risk": lambda *given: reg.optimum(reg.GDBeta, *given),
     }
     cases = [Case(n, 4, functools.partial(batched, f)) for n, f in many.items()]
     yield from each(BATCH_GROUP, budget, cases)
@@ -49,9 +50,9 @@ def problem(dim: int, seed: int = 0) -> LinearPopulation:
     return LinearPopulation(A @ A.T, mean, C @ C.T, 0.25)
 
 
-def _block(dim: int) -> ltb.LTB:
+def _block(dim: int) -> reg.LTB:
     weights = jax.random.normal(jax.random.key(4), (6, dim + 1, dim + 1))
-    return ltb.LTB(*(weights * (dim + 1) ** -0.75))
+    return reg.LTB(*(weights * (dim + 1) ** -0.75))
 
 
 @jax.default_matmul_precision("highest")
@@ -63,8 +64,8 @@ def against(dim: int, M: int) -> BenchmarkRow:
     difference is that from float64.
     """
     task = problem(dim)
-    model = ltb.gd_beta_to_ltb(ltb.optimal_gd_beta(task, M)[0])
-    exact = jax.jit(lambda model, task: model.risk(task, M))
+    model = reg.optimum(reg.LTB, task, M).model
+    exact = jax.jit(lambda model, task: reg.risk(model, task, M))
 
     @jax.jit
     def simulate(key):
@@ -77,7 +78,7 @@ def against(dim: int, M: int) -> BenchmarkRow:
     batch = _measure.seconds(lambda: simulate(jax.random.key(2)), repeats=3)
     with jax.enable_x64(True):
         widen = functools.partial(jax.tree.map, lambda x: jnp.asarray(x, jnp.float64))
-        truth = float(widen(model).risk(widen(task), M))
+        truth = float(reg.risk(widen(model), widen(task), M))
     error = _measure.disagreement(exact(model, task), truth)
     mean, spread = (float(x) for x in simulate(jax.random.key(3)))
     z = (mean - truth) / (spread / PROMPTS**0.5)
@@ -134,7 +135,7 @@ def search(dim: int) -> BenchmarkRow:
 
 
 def _least_risk(task: LinearPopulation, M):
-    return ltb.optimal_lsa(task, M, jax.random.key(0))[1]
+    return reg.optimum(reg.LSA, task, M, key=jax.random.key(0)).risk
 
 
 if __name__ == "__main__":

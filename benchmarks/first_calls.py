@@ -37,16 +37,12 @@ CALLS = {
         "from icltheory.trajectory import implicit_gd_norms as f",
         "stack, pools[0], scale=1 / 40",
     ),
-    "ltb.optimal_gd_beta": (
-        "from icltheory.regression.ltb import optimal_gd_beta as f",
-        "task, 40",
+    "regression.optimum": (
+        "from icltheory.regression import LTB, optimum as f",
+        "LTB, task, 40",
     ),
-    "ltb.minimal_risk": (
-        "from icltheory.regression.ltb import minimal_risk as f",
-        "task, 40",
-    ),
-    "ltb.approximation_gap": (
-        "from icltheory.regression.ltb import approximation_gap as f",
+    "regression.gap": (
+        "from icltheory.regression import gap as f",
         "task, 40",
     ),
     "predictors.ridge_prefixes": (

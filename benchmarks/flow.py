@@ -20,7 +20,8 @@ from scipy.integrate import solve_ivp
 
 from benchmarks import _alone, _measure
 from benchmarks._suite import BenchmarkRow, Budget, Case, each
-from icltheory.regression import LinearPopulation, flow, ltb
+from icltheory import regression as reg
+from icltheory.regression import LinearPopulation, flow, flow_bounds
 
 DIM, M, TARGET = 50, 40, 1e-10
 GROUP = f"GD-beta flow to excess {TARGET:g}, d = {DIM}, M = {M}"
@@ -47,20 +48,20 @@ def problem(condition: float, mean_scale: float = 1.0) -> LinearPopulation:
     return LinearPopulation((H + H.T) / 2, mean, A @ A.T / DIM, 0.25)
 
 
-def start() -> ltb.GDBeta:
+def start() -> reg.GDBeta:
     """Returns the start of the flow, the model that predicts 0."""
-    return ltb.GDBeta(jnp.zeros(DIM), jnp.zeros((DIM, DIM)))
+    return reg.GDBeta(jnp.zeros(DIM), jnp.zeros((DIM, DIM)))
 
 
 def time_to_target(task: LinearPopulation) -> float:
     """Returns a time at which the excess risk of the flow is below the target."""
     H, first = (
         np.asarray(task.input_cov),
-        flow.gd_beta_rates(task, M, start(), jnp.zeros(1)),
+        flow_bounds(start(), task, M, jnp.zeros(1)),
     )
     end = 30 / min(float(first.alpha), float(first.gamma) / 2)
     times = np.append(0, np.geomspace(1e-2 / np.linalg.norm(H, 2), end, 60))
-    excess = np.asarray(flow.gradient_flow(task, M, start(), times).excess)
+    excess = np.asarray(flow(start(), task, M, times).excess)
     return float(times[np.argmax(excess < TARGET)])
 
 
@@ -112,9 +113,7 @@ def rows(condition: float, limit: float) -> list[BenchmarkRow]:
     """Measures our flow against each SciPy method on one problem."""
     task = problem(condition)
     end = time_to_target(task)
-    integrate = functools.partial(
-        flow.gradient_flow, task, M, start(), jnp.array([0.0, end])
-    )
+    integrate = functools.partial(flow, start(), task, M, jnp.array([0.0, end]))
     path, seconds = integrate(), _measure.seconds(integrate, repeats=3)
     last = np.append(path.model.beta[-1], path.model.Gamma[-1])
     note = f"{int(path.num_steps)} steps to t = {end:.3g}"

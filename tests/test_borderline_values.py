@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 from icltheory import bounds, layered, noise, pruning, training
+from icltheory import regression as reg
 from icltheory.attention import LinearAttentionStack
 from icltheory.layered import LayeredStack
 from icltheory.linalg import low_rank_approximation, svd
 from icltheory.regression import (
     LinearPopulation,
     SparseLinearRegression,
-    ltb,
     predictors,
     risks,
 )
@@ -159,4 +159,4 @@ def test_a_model_of_ones_own_is_told_what_it_lacks(run):
 def test_negative_zero_is_zero():
     assert ridge(X, penalty=-0.0) == ridge(X, penalty=0.0)
     task = LinearPopulation(np.eye(2), np.zeros(2), np.eye(2), -0.0)
-    assert float(ltb.minimal_risk(task, 3)) == pytest.approx(1)
+    assert float(reg.optimum(reg.LTB, task, 3).risk) == pytest.approx(1)

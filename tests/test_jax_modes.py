@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from icltheory import noise, patterns, pruning, training, trajectory
+from icltheory import regression as reg
 from icltheory.bounds import isotropic_bound, noisy_steps
 from icltheory.chain_of_thought import vote_error
 from icltheory.constructions import gradient_descent
 from icltheory.models import GPT2
-from icltheory.regression import LinearPopulation, flow, ltb, risks
+from icltheory.regression import LinearPopulation, flow, risks
 from icltheory.regression import predictors as P
 from tests.bad_values import floats
 
@@ -41,8 +42,8 @@ def task():
 
 
 def flowed():
-    start = ltb.GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
-    return flow.gradient_flow(task(), 3, start, jnp.array([0.0, 1.0]), rtol=1e-5)
+    start = reg.GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
+    return flow(start, task(), 3, jnp.array([0.0, 1.0]), rtol=1e-5)
 
 
 def pattern_step():
@@ -69,7 +70,7 @@ CALLS = {
     "ols_prefixes": lambda: P.ols_prefixes(X, X[:, 0]),
     "lasso": lambda: P.lasso(X, X[:, 0], np.ones(2, "f4"), 0.1),
     "risk": lambda: risks.linear_attention_optimum(task(), 20),
-    "best LTB": lambda: ltb.optimal_gd_beta(task(), 20),
+    "best LTB": lambda: reg.optimum(reg.GDBeta, task(), 20),
     "bound": lambda: isotropic_bound(noisy_steps(stack(), H, 6, scale=1 / 12), 1.0),
     "trajectory": lambda: trajectory.implicit_gd(stack(), H[0], scale=1 / 12),
     "noise": lambda: noise.noise_spectrum(stack(), H[0], 6, scale=1 / 12),

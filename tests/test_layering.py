@@ -125,7 +125,7 @@ def test_training_loads_no_kernels_and_no_checkpoints_before_they_are_needed():
 
 @pytest.mark.slow
 def test_theory_loads_no_solver_before_it_is_needed():
-    loaded = modules_after("import icltheory.regression.flow, icltheory.bounds")
+    loaded = modules_after("import icltheory.regression.flows, icltheory.bounds")
     assert not {"diffrax", "optimistix"} & loaded
 
 

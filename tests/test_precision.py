@@ -38,9 +38,11 @@ OTHERS = {
 }
 PACKAGES = [
     *("attention", "trajectory", "noise", "bounds", "linalg", "constructions"),
-    *("regression.ltb", "regression.risks"),
-    *("regression.bayes", "regression.features", "regression.flow"),
-    *("regression.kernel_descent", "regression.rates", *OTHERS),
+    *("regression.excesses", "regression.gaps", "regression.landscape"),
+    *("regression.transfer", "regression.task_complexity", "regression.risks"),
+    *("regression.descents", "regression.balanced_features", "regression.flow_limits"),
+    *("regression.bayes", "regression.features", "regression.flows"),
+    *("regression.kernels", "regression.orders", *OTHERS),
 ]
 
 

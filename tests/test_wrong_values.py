@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from icltheory import bounds, linalg, pruning, statistics, training
+from icltheory import regression as reg
 from icltheory.attention import LinearAttentionStack, linear_attention
 from icltheory.chain_of_thought import (
     ReasoningTask,
@@ -29,9 +30,7 @@ from icltheory.patterns import train as train_patterns
 from icltheory.regression import (
     LinearPopulation,
     PromptPool,
-    ltb,
     predictors,
-    rates,
     risks,
     shifts,
 )
@@ -114,7 +113,7 @@ def patterns(rate):
             "input_cov: expected real numbers, got complex",
         ),
         (
-            lambda: ltb.GDBeta(jnp.ones(2) * 1j, jnp.eye(2)),
+            lambda: reg.GDBeta(jnp.ones(2) * 1j, jnp.eye(2)),
             "beta: expected real numbers, got complex",
         ),
         (
@@ -136,8 +135,8 @@ def patterns(rate):
             "scale: expected shape (), got (2,)",
         ),
         (
-            lambda: ltb.optimal_gd_beta(TASK, 2.5),
-            "num_examples: expected a whole number >= 1, got 2.5",
+            lambda: reg.optimum(reg.GDBeta, TASK, 2.5),
+            "num_examples: expected a whole number >= 0, got 2.5",
         ),
         (
             lambda: risks.averaging_risk(TASK, 2.5),
@@ -200,16 +199,16 @@ def patterns(rate):
             "stack: expected LinearAttentionStack, got an array of float",
         ),
         (
-            lambda: ltb.risk(object(), TASK, 3),
-            "model: expected GDBeta, LSA, LTB or EffectiveParameters, got object",
+            lambda: reg.risk(object(), TASK, 3),
+            "predictor: expected a predictor or a function of (X, y, x_query), got <",
         ),
         (
             lambda: risks.monte_carlo_risk(predictors.zero_prefixes, 3, KEY, 4),
             "source: expected a task, a sampler or prompts, got int",
         ),
         (
-            lambda: ltb.minimal_risk(shifts.Shift("skewed", 3), 3),
-            "problem: expected LinearPopulation, got Shift(",
+            lambda: reg.optimum(reg.LTB, shifts.Shift("skewed", 3), 3).risk,
+            "population: expected a LinearPopulation, got Shift",
         ),
         (
             lambda: training.init_state(
@@ -249,15 +248,25 @@ def test_what_is_no_single_typed_key_is_refused(draw):
 @pytest.mark.parametrize(
     "run",
     [
-        lambda wrong: ltb.optimal_gd_beta(TASK, -3 * wrong)[1],
-        lambda wrong: ltb.minimal_risk(
-            LinearPopulation(jnp.eye(2), jnp.zeros(2), jnp.eye(2), -5 * wrong), 3
+        lambda wrong: reg.optimum(reg.LTB, TASK, -3 * wrong).risk,
+        lambda wrong: (
+            reg.optimum(
+                reg.LTB,
+                LinearPopulation(jnp.eye(2), jnp.zeros(2), jnp.eye(2), -5 * wrong),
+                3,
+            ).risk
         ),
-        lambda wrong: ltb.minimal_risk(
-            LinearPopulation(
-                jnp.eye(2) + 3 * wrong * (1 - jnp.eye(2)), jnp.zeros(2), jnp.eye(2), 0.1
-            ),
-            3,
+        lambda wrong: (
+            reg.optimum(
+                reg.LTB,
+                LinearPopulation(
+                    jnp.eye(2) + 3 * wrong * (1 - jnp.eye(2)),
+                    jnp.zeros(2),
+                    jnp.eye(2),
+                    0.1,
+                ),
+                3,
+            ).risk
         ),
         lambda wrong: bounds.xu_raginsky(1.0, 10, -wrong),
         lambda wrong: bounds.xu_raginsky(1.0, -wrong, 1.0),
@@ -282,9 +291,12 @@ def test_what_is_no_single_typed_key_is_refused(draw):
             task_cov=-wrong * jnp.eye(2),
         ),
         lambda wrong: (
-            rates.preconditioned_optimum(
-                LinearPopulation(jnp.eye(2), wrong * jnp.ones(2), jnp.eye(2), 0.1), 3
-            ).A
+            reg.task_complexity.task_complexity_bound(
+                LinearPopulation(jnp.eye(2), wrong * jnp.ones(2), jnp.eye(2), 0.1),
+                3,
+                8,
+                0.1,
+            ).total
         ),
         lambda wrong: pruning.prune_rows(jnp.ones((2, 2)), fraction=2 * wrong),
     ],
@@ -299,7 +311,7 @@ def test_lists_are_arrays():
     X, y = [[1.0, 0.0], [0.0, 2.0]], [1.0, 4.0]
     own = predictors.ridge(X, y, [1.0, 1.0], 0.5)
     assert own == predictors.ridge(*map(np.array, (X, y, [1.0, 1.0])), 0.5)
-    assert ltb.GDBeta([1, 2], [[1.0, 0.0], [0.0, 1.0]]).beta.tolist() == [1.0, 2.0]
+    assert reg.GDBeta([1, 2], [[1.0, 0.0], [0.0, 1.0]]).beta.tolist() == [1.0, 2.0]
     task = LinearPopulation([[1.0, 0.0], [0.0, 1.0]], [0.0, 0.0], np.eye(2), 0.1)
     assert task.dim == 2
 

@@ -8,13 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory import attention, bounds, linalg, noise, pruning, trajectory
+from icltheory import regression as reg
 from icltheory.attention import LinearAttentionStack
 from icltheory.layered import LayeredStack
 from icltheory.regression import (
     LinearPopulation,
     bayes,
-    kernel_descent,
-    ltb,
+    kernels,
+    orders,
     predictors,
     risks,
 )
@@ -230,9 +231,9 @@ def _regression() -> dict[str, TheoryCase]:
         return predictors.bayes_prefixes(X, y, **options)
 
     def descent(X, y, x):
-        system = kernel_descent.KernelSystem.of("rbf", X, x)
+        system = kernels.KernelSystem.of("rbf", X, x)
         depths = jnp.array([1, 10, 100])
-        found = kernel_descent.kernel_descent(system, y, 0.05, depths)
+        found = kernels.kernel_descent(system, y, 0.05, depths)
         return found.prediction, found.limit
 
     def dual(X, y, *problem):
@@ -266,8 +267,8 @@ def _regression() -> dict[str, TheoryCase]:
             predictors.nearest_neighbors_prefixes, data
         ),
         "posterior_mean, dual": TheoryCase(dual, (target, y[:, :-1], *problem)),
-        "ltb.minimal_risk": on_problem(ltb.minimal_risk, 20),
-        "ltb.approximation_gap": on_problem(ltb.approximation_gap, 20),
+        "best LTB": on_problem(lambda *given: reg.optimum(reg.LTB, *given).risk, 20),
+        "gap": on_problem(reg.gap, 20),
         "linear_attention_optimum": TheoryCase(
             lambda H, mean, Psi: risks.linear_attention_optimum(
                 _problem(H, 0 * mean, Psi), 20
@@ -278,11 +279,9 @@ def _regression() -> dict[str, TheoryCase]:
             lambda X, *problem: risks.bayes_risk_given(_problem(*problem), X),
             (X, *problem),
         ),
-        "rates.risk_rate": on_problem(bayes.risk_rate, 20),
+        "rates": on_problem(orders.rates, 20),
         "kernel_descent": TheoryCase(descent, (X[0, :-1], y[0, :-1], query[0])),
-        "kriging_risk": TheoryCase(
-            kernel_descent.kriging_risk, (X[0] @ X[0].T + np.eye(21),)
-        ),
+        "kriging_risk": TheoryCase(kernels.kriging_risk, (X[0] @ X[0].T + np.eye(21),)),
     }
 
 

@@ -12,7 +12,7 @@ What it does
     the theorem does not cover: the flow of all weights of an LTB, and of an LSA at
     beta* = 0, from many random starts; the share that reaches the least risk, with 95 %
     intervals, and whether the rest lies at the spurious minimum of
-    ``ltb.spurious_minimum``.
+    ``regression.landscape.spurious_minimum``.
 
 Expect
     cpu     d = 5, M = 10, condition 8, 200 starts in 8 settings, seed 0: about two

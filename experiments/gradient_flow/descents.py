@@ -8,7 +8,8 @@ import numpy as np
 
 from experiments.gradient_flow.config import Config
 from experiments.gradient_flow.paths import draw_start
-from icltheory.regression import LinearPopulation, flow, ltb
+from icltheory import regression as reg
+from icltheory.regression import LinearPopulation, descend, flow
 from icltheory.statistics import Estimate
 
 RECORDS = 100
@@ -45,26 +46,24 @@ def measure_descents(config: Config) -> Descents:
     end = eta * config.sgd_steps
     every = config.sgd_steps // 40
     times = np.append(0, np.geomspace(end / 1e4, end, config.points - 1))
-    smooth = flow.gradient_flow(problem, M, start, times)
+    smooth = flow(start, problem, M, times)
     steps, distances = {}, {}
     for share in config.step_shares:
         step = share * largest
         apart = int(np.ceil(end / step / RECORDS))  # equally many records
-        path = flow.gradient_descent(
-            problem, M, start, step, apart * RECORDS, record_every=apart
-        )
-        exact = flow.gradient_flow(problem, M, start, path.times)
+        path = descend(start, problem, M, step, apart * RECORDS, record_every=apart)
+        exact = flow(start, problem, M, path.times)
         steps[share] = (np.asarray(path.times), np.asarray(path.excess))
-        distances[share] = float(np.abs(path.Gamma - exact.Gamma).max())
+        distances[share] = float(np.abs(path.model.Gamma - exact.model.Gamma).max())
     sampled = {}
     for batch in config.batch_sizes:
         keys = jax.random.split(jax.random.key(config.seed), config.seeds)
 
         def run(key, batch=batch):
-            return flow.sampled_sgd(
+            return descend(
+                start,
                 problem,
                 M,
-                start,
                 eta,
                 config.sgd_steps,
                 key=key,
@@ -92,14 +91,14 @@ def isotropic(config: Config) -> LinearPopulation:
     return LinearPopulation(np.eye(d), mean, np.eye(d), config.noise_var)
 
 
-def largest_step(problem: LinearPopulation, M: int, start: ltb.GDBeta) -> float:
+def largest_step(problem: LinearPopulation, M: int, start: reg.GDBeta) -> float:
     """Largest stable step: 2 over the largest curvature at start and optimum."""
-    best, _ = ltb.optimal_gd_beta(problem, M)
+    best = reg.optimum(reg.GDBeta, problem, M).model
 
     @jax.jit
     def hessian(model):
         flat, back = jax.flatten_util.ravel_pytree(model)
-        return jax.hessian(lambda z: back(z).risk(problem, M))(flat)
+        return jax.hessian(lambda z: reg.risk(back(z), problem, M))(flat)
 
     curvatures = [np.linalg.eigvalsh(hessian(model))[-1] for model in (start, best)]
     return float(2 / max(curvatures))

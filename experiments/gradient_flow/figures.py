@@ -20,7 +20,7 @@ from experiments.gradient_flow.starts import (
     last_finite,
     problem_of,
 )
-from icltheory.regression import ltb
+from icltheory import regression as reg
 from icltheory.statistics import proportion_interval
 
 
@@ -73,12 +73,17 @@ def _panel(path: FlowPath) -> FlowPanel:
         "excess risk": (flow.excess, {"from both bounds": bounds.excess}),
     }
     return FlowPanel(
-        flow.times, flow.beta, flow.Gamma, path.limit.beta, path.limit.Gamma, curves
+        flow.times,
+        flow.model.beta,
+        flow.model.Gamma,
+        path.limit.beta,
+        path.limit.Gamma,
+        curves,
     )
 
 
 def _setting(config: Config, name: str, dim: int, M: int, part: Starts) -> FlowStarts:
-    least = float(ltb.minimal_risk(problem_of(config, name, dim), M))
+    least = float(reg.optimum(reg.LTB, problem_of(config, name, dim), M).risk)
     return FlowStarts(
         label=f"{name}, d = {dim}, M = {M}",
         times=part.times,

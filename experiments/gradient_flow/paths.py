@@ -7,7 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.gradient_flow.config import Config
-from icltheory.regression import LinearPopulation, flow, ltb
+from icltheory import regression as reg
+from icltheory.regression import (
+    LinearPopulation,
+    Trajectory,
+    flow,
+    flow_bounds,
+    flow_limit,
+)
+from icltheory.regression.flow_limits import FlowBounds
 
 CASES = ("regular H", "singular H")
 
@@ -24,9 +32,9 @@ class FlowPath(NamedTuple):
         frozen: Largest change of what the inputs do not span.
     """
 
-    trajectory: flow.FlowTrajectory
-    bounds: flow.FlowBounds
-    limit: ltb.GDBeta
+    trajectory: Trajectory
+    bounds: FlowBounds
+    limit: reg.GDBeta
     start: np.ndarray
     preconditioner: np.ndarray
     frozen: float
@@ -52,34 +60,34 @@ def draw_problem(config: Config, null: int) -> LinearPopulation:
     return LinearPopulation((H + H.T) / 2, mean, A @ A.T / dim, config.noise_var)
 
 
-def draw_start(config: Config, dim: int) -> ltb.GDBeta:
+def draw_start(config: Config, dim: int) -> reg.GDBeta:
     """Draws a start that is far from every optimum."""
     rng = np.random.default_rng([config.seed, dim, 99])
     beta, Gamma = rng.normal(size=dim), rng.normal(size=(dim, dim)) / dim**0.5
-    return ltb.GDBeta(jnp.asarray(beta), jnp.asarray(Gamma))
+    return reg.GDBeta(jnp.asarray(beta), jnp.asarray(Gamma))
 
 
 def _measure(config: Config, null: int) -> FlowPath:
     problem, M = draw_problem(config, null), config.num_examples
     start = draw_start(config, config.dim)
-    first = flow.gd_beta_rates(problem, M, start, np.zeros(1))
+    first = flow_bounds(start, problem, M, np.zeros(1))
     end = 30 / min(float(first.alpha), float(first.gamma) / 2)
     times = np.append(0, np.geomspace(1e-2, end, config.points - 1))
-    path = flow.gradient_flow(problem, M, start, times, rtol=1e-9, atol=1e-14)
-    best = ltb.gd_beta_minimizers(problem, M)
+    path = flow(start, problem, M, times, rtol=1e-9, atol=1e-14)
+    best = reg.landscape.minimizers(problem, M)
     in_beta, in_Gamma = jax.jit(jax.vmap(best.distance))(path.model)
     return FlowPath(
         path,
-        jax.jit(flow.gd_beta_rates)(problem, M, start, jnp.asarray(times)),
-        flow.gd_beta_limit(problem, M, start),
+        jax.jit(flow_bounds)(start, problem, M, jnp.asarray(times)),
+        flow_limit(start, problem, M),
         np.asarray(in_beta),
         np.asarray(in_Gamma),
         _frozen(path, np.asarray(best.projector)),
     )
 
 
-def _frozen(path: flow.FlowTrajectory, P: np.ndarray) -> float:
-    beta, Gamma = np.asarray(path.beta), np.asarray(path.Gamma)
+def _frozen(path: Trajectory, P: np.ndarray) -> float:
+    beta, Gamma = np.asarray(path.model.beta), np.asarray(path.model.Gamma)
     in_beta = (beta - beta[:1]) @ (np.eye(len(P)) - P)
     change = Gamma - Gamma[:1]
     return float(max(np.abs(in_beta).max(), np.abs(change - P @ change @ P).max()))

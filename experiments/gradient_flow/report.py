@@ -57,8 +57,8 @@ def path_numbers(path: FlowPath) -> dict[str, float]:
     """Returns the stored numbers of a flow."""
     bounds, flow = path.bounds, path.trajectory
     distance = max(
-        float(np.abs(flow.beta[-1] - path.limit.beta).max()),
-        float(np.abs(flow.Gamma[-1] - path.limit.Gamma).max()),
+        float(np.abs(flow.model.beta[-1] - path.limit.beta).max()),
+        float(np.abs(flow.model.Gamma[-1] - path.limit.Gamma).max()),
     )
     return {
         "succeeded": float(flow.succeeded),

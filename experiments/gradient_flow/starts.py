@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.gradient_flow.config import Config
-from icltheory.regression import LinearPopulation, flow, ltb
+from icltheory import regression as reg
+from icltheory.regression import LinearPopulation, Trajectory, flow
 
 MODELS = ("LTB", "LSA, beta* = 0")
 FATES = (
@@ -57,10 +58,10 @@ def measure_starts(config: Config, name: str, dim: int, M: int) -> Starts:
     )
     excess = np.asarray(found.excess)
     excess = np.where(np.isfinite(excess), excess, np.nan)
-    spurious = ltb.spurious_minimum(problem, M)
+    spurious = reg.landscape.spurious_minimum(problem, M)
     levels = stationary_levels(problem, M)
     last, moving = last_finite(excess)
-    fate = fates(last, moving, levels, float(ltb.minimal_risk(problem, M)))
+    fate = fates(last, moving, levels, float(reg.optimum(reg.LTB, problem, M).risk))
     return Starts(
         times=times,
         excess=excess,
@@ -83,7 +84,7 @@ def draw_weights(config: Config, name: str, dim: int) -> Any:
     """Draws stacked weights with normal entries: d_k = d, d_v = 1 and d_f = 1."""
     rng = np.random.default_rng([config.seed, dim, MODELS.index(name)])
     rows = (dim, dim, 1, 1) if name == MODELS[1] else (dim, dim, 1, 1, 1, 1)
-    kind = ltb.LSA if name == MODELS[1] else ltb.LTB
+    kind = reg.LSA if name == MODELS[1] else reg.LTB
 
     def draw():
         return [
@@ -95,14 +96,14 @@ def draw_weights(config: Config, name: str, dim: int) -> Any:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *models)
 
 
-def _flow(problem, M, models, times, max_steps: int) -> flow.FlowTrajectory:
+def _flow(problem, M, models, times, max_steps: int) -> Trajectory:
     @jax.jit
     def run(problem, M, models):
         return jax.vmap(
-            lambda model: flow.gradient_flow(
+            lambda model: flow(
+                model,
                 problem,
                 M,
-                model,
                 times,
                 solver="explicit",
                 rtol=1e-6,

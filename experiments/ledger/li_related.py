@@ -26,9 +26,12 @@ LI_RELATED = (
         "balanced features",
         "all features move alike; two phases, attention first and loss after",
         "exact",
-        "in infinite contexts A + (K - 1) B = 0, du/dt = -(eta s^2 / K) u^3 (1-u)^2; "
-        "t(u) in closed form; descent at step size 1/2 follows within 1 %",
-        ("regression.features.balanced_time", "regression.features.balanced_attention"),
+        "in infinite contexts A + (K - 1) B = 0, du/dt = -(2 eta s^2 / K) u^3 (1-u)^2; "
+        "t(u) in closed form; descent at step size 1/4 follows within 1 %",
+        (
+            "regression.balanced_features.balanced_time",
+            "regression.balanced_features.balanced_attention",
+        ),
         (
             f"{FEATURES}::test_balanced_*",
             f"{FEATURES}::test_flow_obeys_*",
@@ -41,8 +44,8 @@ LI_RELATED = (
         "balanced features, phase 1",
         "attention takes of order K^2 / eta steps to reach a constant",
         "true",
-        "K^2 / eta (1 + 3 ln K / K) to leading orders for attention 1/2",
-        ("regression.features.balanced_time",),
+        "K^2 / (2 eta) (1 + 3 ln K / K) to leading orders for attention 1/2",
+        ("regression.balanced_features.balanced_time",),
         (f"{FEATURES}::test_first_phase_*",),
         evidence="proof",
         source="rates#balanced-features",
@@ -52,9 +55,9 @@ LI_RELATED = (
         "balanced features, phase 2",
         "the loss falls like 1 / t",
         "true",
-        "L t -> (K - 1) / (4 eta) from above; at L = 1e-3 still 20 % (K = 5) to 30 % "
+        "L t -> (K - 1) / (4 eta) from above; at L = 2e-3 still 20 % (K = 5) to 30 % "
         "(K = 20) over it",
-        ("regression.features.loss_asymptote",),
+        ("regression.balanced_features.loss_asymptote",),
         (
             f"{FEATURES}::test_second_phase_*",
             "test_symbolic_li.py::test_loss_tends_*",
@@ -68,7 +71,7 @@ LI_RELATED = (
         "a rare query first sheds the dominant feature, then grows its own; a dominant "
         "one has a single phase",
         "empirical",
-        "at K = 8, p_1 = 1/2, eta = 1: learned after 67 steps against 666",
+        "at K = 8, p_1 = 1/2, eta = 1/2: learned after 67 steps against 666",
         ("regression.features.feature_phases",),
         (f"{FEATURES}::test_a_rare_query_*",),
         evidence="simulation",
@@ -80,8 +83,8 @@ LI_RELATED = (
         "exact",
         "without a normaliser, on the label row alone, the query no key",
         (
-            "regression.kernel_descent.kernel_descent_stack",
-            "regression.kernel_descent.functional_descent",
+            "regression.kernels.kernel_descent_stack",
+            "regression.kernels.functional_descent",
         ),
         (f"{KERNELS}::test_three_forms_*",),
         evidence="numerical",
@@ -92,7 +95,7 @@ LI_RELATED = (
         "k_q^T K^{-1} (I - (I - rK)^L) y after L layers",
         "exact",
         "for singular K by h_L(lambda) = r sum_l (1 - r lambda)^l",
-        ("regression.kernel_descent.descent_weights",),
+        ("regression.kernels.descent_weights",),
         (f"{KERNELS}::test_three_forms_*", f"{KERNELS}::test_closed_form_*"),
         evidence="numerical",
     ),
@@ -102,7 +105,7 @@ LI_RELATED = (
         "matched attention tends to the Bayes predictor of a Gaussian process",
         "conditional",
         "for r < 2 / lambda_max and a kernel matrix without negative eigenvalues",
-        ("regression.kernel_descent.kernel_descent",),
+        ("regression.kernels.kernel_descent",),
         (
             f"{KERNELS}::test_depth_tends_*",
             f"{KERNELS}::test_matched_attention_*",
@@ -117,7 +120,7 @@ LI_RELATED = (
         "conditional",
         "deep linear attention ends worse than answering 0 on rbf data (1.267); relu "
         "of inner products is no kernel, its depth diverges (208 at 100 layers)",
-        ("regression.kernel_descent.KernelSystem",),
+        ("regression.kernels.KernelSystem",),
         (f"{KERNELS}::test_linear_attention_*", f"{KERNELS}::test_relu_*"),
         evidence="numerical",
     ),
@@ -128,7 +131,7 @@ LI_RELATED = (
         "conditional",
         "an approximation, as its rows are normalised; the recursion is exact for "
         "D^{-1} K and tends to k_q^T K^{-1} D y / D_q, not to kriging",
-        ("regression.kernel_descent.KernelSystem",),
+        ("regression.kernels.KernelSystem",),
         (
             f"{KERNELS}::test_three_forms_are_one[softmax]",
             f"{KERNELS}::test_softmax_depth_*",
@@ -178,10 +181,7 @@ LI_RELATED = (
         "empirical",
         "least squares over Gamma at d = 5, N = 20: excess T / (d^2 R*) between 1.2 "
         "and 2.3, R* = 0.8815",
-        (
-            "regression.rates.one_step_optimum",
-            "regression.rates.one_step_excess",
-        ),
+        ("regression.optimum", "regression.excess"),
         ("test_wu_simulation.py::test_*",),
         evidence="simulation",
     ),

@@ -27,7 +27,7 @@ APPENDIX = (
         "x = H^(1/2) z and w = beta* + Psi^(1/2) xi with standard normal z and xi",
         "exact",
         "the risk of a model is that of the whitened model in the whitened problem",
-        ("regression.ltb.risk",),
+        ("regression.risk",),
         (f"{FILE}::test_risk_is_that_of_*", f"{FILE}::test_tasks_of_a_singular_*"),
         evidence="numerical",
     ),
@@ -38,7 +38,7 @@ APPENDIX = (
         "conditional",
         "tr(H Psi) <= c s^2; constants 1/3 (for any c) and 107 + 16 c, probability at "
         "least 1 - exp(-.15 M) - exp(-M) - exp(-M / 32)",
-        ("regression.bayes.likely_rate",),
+        ("regression.orders.rates",),
         (
             "test_zhang_high_probability.py::test_drawn_inputs_*",
             "test_zhang_high_probability.py::test_probabilities_*",
@@ -54,7 +54,7 @@ APPENDIX = (
         "conditional",
         "tr(H Psi) <= c s^2; R_min - s^2 <= 3 (1 + 2c) times the Bayes excess given X, "
         "with probability at least 1 - exp(-.15 M)",
-        ("regression.bayes.likely_rate",),
+        ("regression.orders.rates",),
         ("test_zhang_high_probability.py::test_best_step_*",),
         evidence="proof",
         source=LIKELY,
@@ -96,7 +96,7 @@ APPENDIX = (
         "the same for the operator Z -> H Z H",
         "true",
         "its projections are Z -> P Z P and the rest",
-        ("regression.ltb.gd_beta_minimizers",),
+        ("regression.landscape.minimizers",),
         (f"{FILE}::test_minimisers_are_projected_*",),
         evidence="proof",
         source=LEMMAS,

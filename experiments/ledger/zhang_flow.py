@@ -15,7 +15,7 @@ FLOW = (
         "gradient flow of GD-beta converges to a minimiser",
         "exact",
         "for singular H to the projected optimum; the rest stays as it was",
-        ("regression.flow.gradient_flow", "regression.flow.gd_beta_limit"),
+        ("regression.flow", "regression.flow_limit"),
         (
             f"{FILE}::test_flow_converges_*",
             f"{FILE}::test_what_inputs_do_not_span_*",
@@ -31,7 +31,7 @@ FLOW = (
         "exponential rates, two cases by whether alpha = gamma",
         "reconstructed",
         "the printed constants are lost; these are derived, and hold from every start",
-        ("regression.flow.gd_beta_rates",),
+        ("regression.flow_bounds",),
         (
             f"{FILE}::test_flow_never_outruns_*",
             f"{FILE}::test_bound_where_the_two_rates_meet*",
@@ -48,7 +48,7 @@ FLOW = (
         "reconstructed",
         "the printed constant is lost, the text's steps give 2 lambda_- / (M + 1); 4 "
         "lambda_- / (M + 2) is the largest rate that always holds",
-        ("regression.flow.gd_beta_rates", "regression.ltb.curvature"),
+        ("regression.flow_bounds", "regression.landscape.curvature"),
         (
             f"{FILE}::test_flow_never_outruns_*",
             f"{FILE}::test_rate_of_the_start_is_attained",
@@ -62,7 +62,7 @@ FLOW = (
         "the flow of Gamma in its deviation from Gamma*",
         "exact",
         "",
-        ("regression.ltb.risk_gradient",),
+        ("regression.risk",),
         (f"{FILE}::test_flow_in_deviations_*",),
         evidence="proof",
         source="rates#rates-of-the-gradient-flow",
@@ -73,7 +73,7 @@ FLOW = (
         "the risk of GD-beta is not convex, and nothing is claimed for all weights",
         "true",
         "",
-        ("regression.flow.gradient_flow",),
+        ("regression.flow",),
         (
             f"{FILE}::test_risk_is_not_convex",
             f"{FILE}::test_attention_at_a_zero_mean_*",
@@ -89,7 +89,7 @@ FLOW = (
         "steps and samples follow the flow",
         "conditional",
         "to first order in the step; samples up to their noise; not in the paper",
-        ("regression.flow.gradient_descent", "regression.flow.sampled_sgd"),
+        ("regression.descend",),
         ("test_zhang_flow_descent.py::*",),
         evidence="numerical",
     ),
@@ -99,7 +99,7 @@ FLOW = (
         "the flow of the whole layer is that of (u, U) and ends at its optimum",
         "exact",
         "u^2 - |U|^2 is conserved",
-        ("regression.flow.attention_flow", "regression.flow.attention_start"),
+        ("regression.flow", "regression.AttentionWeights"),
         (
             "test_frei_flow.py::test_reduced_flow_*",
             "test_frei_flow.py::test_flow_of_the_whole_layer_*",
@@ -111,11 +111,12 @@ FLOW = (
         "Appendix A, along the flow",
         "Polyak-Lojasiewicz constant and lower bound on u",
         "reconstructed",
-        "known from a secondary note, which has the ratio inverted; s^2 K_1 / K_2 "
-        "holds on the paths integrated, the inverted ratio is false by many orders",
+        "known from a secondary note, which has the ratio inverted; s^2 K_1 / K_2, for "
+        "half the squared error, holds on the paths integrated, the inverted ratio is "
+        "false by many orders",
         (
-            "regression.flow.attention_flow",
-            "regression.rates.convergence_constants",
+            "regression.flow",
+            "regression.flow_bounds",
         ),
         (
             "test_frei_flow.py::test_corrected_constant_*",

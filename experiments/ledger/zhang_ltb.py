@@ -13,11 +13,7 @@ ZHANG_LTB = (
         "exact",
         "only the effective parameters (c, p, v, U, u) enter; dropping the mask adds "
         "(p'x)(x'Ux)/M",
-        (
-            "regression.ltb.LSA",
-            "regression.ltb.LTB",
-            "regression.ltb.EffectiveParameters",
-        ),
+        ("regression.LSA", "regression.LTB", "regression.EffectiveParameters"),
         ("test_zhang_ltb_predictions.py::*",),
         evidence="numerical",
     ),
@@ -27,7 +23,7 @@ ZHANG_LTB = (
         "the risk of GD-beta for any start, preconditioner, population and length",
         "exact",
         "",
-        ("regression.ltb.GDBeta", "regression.ltb.risk"),
+        ("regression.GDBeta", "regression.risk"),
         (
             "test_zhang_gd_beta.py::test_the_risk_*",
             "test_zhang_gd_beta.py::test_simulation_agrees_*",
@@ -46,7 +42,7 @@ ZHANG_LTB = (
         "excess of GD-beta: a wrong start and a wrong preconditioner, two squares",
         "exact",
         "",
-        ("regression.ltb.gd_beta_excess",),
+        ("regression.excess",),
         (
             "test_zhang_gd_beta.py::test_the_excess_is_*",
             "test_zhang_gd_beta.py::test_the_decomposition_*",
@@ -60,7 +56,7 @@ ZHANG_LTB = (
         "gradients of the risk of GD-beta",
         "exact",
         "",
-        ("regression.ltb.risk_gradient",),
+        ("regression.risk",),
         ("test_zhang_gd_beta.py::test_the_gradient_formulas_*",),
         evidence="proof",
         source="rates#rates-of-the-gradient-flow",
@@ -71,7 +67,7 @@ ZHANG_LTB = (
         "the risk of GD-beta is uniformly convex in beta along im(H)",
         "true",
         "Q(Gamma) >= 2 H / (M + 2), attained; completing the square gives 1 / (M + 1)",
-        ("regression.ltb.curvature",),
+        ("regression.landscape.curvature",),
         (
             "test_zhang_gd_beta.py::test_the_curvature_*",
             "test_symbolic_zhang.py::test_least_curvature_*",
@@ -85,11 +81,7 @@ ZHANG_LTB = (
         "the best GD-beta, its risk, and the set of all minimisers",
         "exact",
         "needs tau > 0 alone; H and Psi may be singular",
-        (
-            "regression.ltb.minimal_risk",
-            "regression.ltb.optimal_gd_beta",
-            "regression.ltb.gd_beta_minimizers",
-        ),
+        ("regression.optimum", "regression.landscape.minimizers"),
         (
             "test_zhang_theorem_5_2.py::test_the_*",
             "test_zhang_theorem_5_2.py::test_a_minimiser_*",
@@ -109,7 +101,7 @@ ZHANG_LTB = (
         "the best step tends to Newton's, and M (R_min - noise) has a limit",
         "true",
         "for singular Psi another limit, through the pseudo-inverse of Phi",
-        ("regression.ltb.optimal_gd_beta",),
+        ("regression.optimum",),
         ("test_zhang_theorem_5_2.py::test_with_many_examples_*",),
         evidence="proof",
         source="regression#the-risk-of-gd-beta-and-theorem-52",
@@ -120,7 +112,7 @@ ZHANG_LTB = (
         "every GD-beta is an LTB with d_k = d, d_v = d_f = 1",
         "exact",
         "with the transpose of Gamma in W_K'W_Q",
-        ("regression.ltb.gd_beta_to_ltb", "regression.ltb.ltb_to_gd_beta"),
+        ("regression.GDBeta", "regression.LTB"),
         (
             "test_zhang_lemma_5_1.py::test_a_gd_beta_*",
             "test_zhang_lemma_5_1.py::test_the_weights_*",
@@ -135,11 +127,7 @@ ZHANG_LTB = (
         "the risk of any LTB and LSA as a function of all its matrices",
         "exact",
         "",
-        (
-            "regression.ltb.risk",
-            "regression.ltb.effective_to_ltb",
-            "regression.ltb.effective_to_lsa",
-        ),
+        ("regression.risk", "regression.EffectiveParameters"),
         (
             "test_zhang_ltb_models.py::test_the_risk_*",
             "test_zhang_ltb_models.py::test_any_widths_*",
@@ -157,7 +145,7 @@ ZHANG_LTB = (
         "the excess of an LTB over the best is a sum of four squares",
         "exact",
         "",
-        ("regression.ltb.excess_terms",),
+        ("regression.excess",),
         (
             "test_zhang_ltb_models.py::test_the_excess_is_*",
             "test_zhang_ltb_models.py::test_the_sum_of_*",
@@ -174,7 +162,7 @@ ZHANG_LTB = (
         "the best LTB is the best GD-beta, and which parameters make one",
         "exact",
         "the conditions are necessary for rank(Phi) >= 2; rank 1 has a second family",
-        ("regression.ltb.optimality_conditions",),
+        ("regression.landscape.optimality_conditions",),
         (
             "test_zhang_theorem_5_3.py::test_the_set_*",
             "test_zhang_theorem_5_3.py::test_violating_*",
@@ -193,7 +181,10 @@ ZHANG_LTB = (
         "nothing is said of training an LTB: its risk has spurious local minima",
         "true",
         "where the margin of the condition is positive",
-        ("regression.ltb.spurious_minimum", "regression.ltb.excess_profile"),
+        (
+            "regression.landscape.spurious_minimum",
+            "regression.landscape.excess_profile",
+        ),
         (
             "test_zhang_theorem_5_3.py::test_there_are_spurious_*",
             "test_zhang_theorem_5_3.py::test_where_the_condition_fails_*",
@@ -210,7 +201,7 @@ ZHANG_LTB = (
         "reconstructed",
         "the printed constant is lost; 1 / (M + 1) is proved, and is the best in M "
         "alone; the steps of the text's proof give 2 / (3M + 2)",
-        ("regression.ltb.approximation_gap", "regression.ltb.gap_upper_bounds"),
+        ("regression.gap",),
         (
             "test_zhang_theorem_4_1.py::*",
             "test_zhang_lsa.py::test_the_best_lsa_feels_*",
@@ -227,7 +218,7 @@ ZHANG_LTB = (
         "the best LSA and its risk, by search in d + 1 unknowns",
         "empirical",
         "no closed form in general; no other search found less",
-        ("regression.ltb.optimal_lsa",),
+        ("regression.optimum",),
         (
             "test_zhang_lsa.py::test_the_best_lsa_has_*",
             "test_zhang_lsa.py::test_the_best_lsa_of_*",
@@ -247,7 +238,7 @@ ZHANG_LTB = (
         "the gap for mean 0, d = 1, small and large means and isotropic problems",
         "exact",
         "for a small mean to second order; the limit for a large one is 2 / (M + 2)",
-        ("regression.ltb.scalar_gap", "regression.ltb.small_mean_gap"),
+        ("regression.gaps.scalar_gap", "regression.gaps.small_mean_gap"),
         (
             "test_zhang_lsa.py::test_without_a_prior_mean_*",
             "test_zhang_lsa.py::test_the_best_gd_0_*",
@@ -271,7 +262,7 @@ ZHANG_LTB = (
         "M = 40 (2,000 steps, one seed) both models learn <beta*, x> and no more; "
         "without MLP GPT-2 is not bound as linear attention is: weights "
         "whose residual stream carries <beta*, x>",
-        ("models.GPT2", "regression.ltb.approximation_gap"),
+        ("models.GPT2", "regression.gap"),
         ("test_zhang_table1.py::*",),
         evidence="simulation",
     ),
@@ -281,7 +272,7 @@ ZHANG_LTB = (
         "attention alone makes a step from a start that the query carries",
         "exact",
         "",
-        ("regression.ltb.von_oswald_lsa", "constructions.gradient_descent"),
+        ("regression.LSA", "constructions.gradient_descent"),
         (
             "test_zhang_lemma_5_1.py::test_attention_makes_*",
             "test_zhang_lemma_5_1.py::test_it_is_one_layer_*",

@@ -11,7 +11,8 @@ import numpy as np
 
 from experiments.ltb_gap.config import Config
 from experiments.ltb_gap.settings import PopulationSetting, axes, problem
-from icltheory.regression import LinearPopulation, bayes, ltb, risks
+from icltheory import regression as reg
+from icltheory.regression import LinearPopulation, bayes, risks
 
 
 class Risks(NamedTuple):
@@ -55,9 +56,9 @@ def theory(config: Config) -> dict[PopulationSetting, Risks]:
 def _exact(dim, M, norm, noise, width):
     def one(dim, M, norm, noise):
         task = problem(dim, norm, noise, width)
-        best = ltb.minimal_risk(task, M)
-        gap = ltb.approximation_gap(task, M)
-        lsa = ltb.optimal_lsa(task, M, jax.random.key(0))[1]
+        best = reg.optimum(reg.LTB, task, M).risk
+        gap = reg.gap(task, M)
+        lsa = reg.optimum(reg.LSA, task, M, key=jax.random.key(0)).risk
         bounds = (gap.lower, gap.lower_instance, gap.upper)
         return lsa, best, *(best + bound for bound in bounds)
 
@@ -135,10 +136,10 @@ def phases(config: Config) -> Phases:
 
     def one(norm, M):
         task = problem(config.dim, norm, config.noise_var, config.dim)
-        bounds = ltb.gap_upper_bounds(task, M)
+        bounds = reg.gap(task, M)
         values = jnp.stack([getattr(bounds, name) for name in CONSTRUCTIONS])
-        lsa = ltb.optimal_lsa(task, M, jax.random.key(0))[1]
-        return lsa, ltb.minimal_risk(task, M), jnp.argmin(values)
+        lsa = reg.optimum(reg.LSA, task, M, key=jax.random.key(0)).risk
+        return lsa, reg.optimum(reg.LTB, task, M).risk, jnp.argmin(values)
 
     grid = np.meshgrid(norms, examples)
     found = jax.jit(jax.vmap(one))(*(jnp.asarray(g.ravel()) for g in grid))
@@ -173,6 +174,6 @@ def hills(config: Config, ratios: tuple[float, ...]) -> dict[float, np.ndarray]:
         cov = jnp.diag(jnp.asarray([1.0, ratio]))
         task = problem(2, 0.0, config.noise_var, 2)
         task = type(task)(task.input_cov, task.task_mean, cov, task.noise_var)
-        profile = ltb.excess_profile(task, 2, angles)
+        profile = reg.landscape.excess_profile(task, 2, angles)
         found[ratio] = np.asarray(profile / profile[0])
     return found

@@ -14,10 +14,11 @@ from experiments._frame.run import Run
 from experiments._trained.fit import fit
 from experiments.ltb_gap.config import Config
 from experiments.ltb_gap.settings import PopulationSetting, problem, trained_settings
-from icltheory.regression import LinearPopulation, ltb
+from icltheory import regression as reg
+from icltheory.regression import LinearPopulation
 from icltheory.training import TrainState, stream_key
 
-MODELS = {"lsa": ltb.LSA, "ltb": ltb.LTB}
+MODELS = {"lsa": reg.LSA, "ltb": reg.LTB}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +87,7 @@ def _random_start(key: Array, width: int, std: float) -> dict[str, Any]:
     """Draws Gaussian weights of width d + 1; both models share the attention's."""
     n = width + 1
     weights = std * jax.random.normal(key, (6, n, n), jnp.float32)
-    names = [field.name for field in dataclasses.fields(ltb.LTB)]
+    names = [field.name for field in dataclasses.fields(reg.LTB)]
     start = dict(zip(names, weights, strict=True))
     shared = {name: start[name] for name in ("W_K", "W_Q", "W_P", "W_V")}
     return {"lsa": shared, "ltb": start}
@@ -137,7 +138,9 @@ def _risks(params: Any, tasks: LinearPopulation, M: Array) -> dict[str, np.ndarr
     wide = jax.tree.map(lambda leaf: jnp.asarray(leaf, float), params)
 
     def risks(params, task, M):
-        return {name: MODELS[name](**params[name]).risk(task, M) for name in MODELS}
+        return {
+            name: reg.risk(MODELS[name](**params[name]), task, M) for name in MODELS
+        }
 
     found = jax.jit(jax.vmap(risks))(wide, tasks, M)
     return {name: np.asarray(values) for name, values in found.items()}

@@ -12,8 +12,9 @@ import numpy as np
 
 from experiments._trained import TrainedModels
 from experiments.ltb_gpt2.config import Config
+from icltheory import regression as reg
 from icltheory import training
-from icltheory.regression import LinearPopulation, bayes, ltb, predictors, risks
+from icltheory.regression import LinearPopulation, bayes, predictors, risks
 from icltheory.regression.prompts import Prompt
 from icltheory.statistics import Estimate
 
@@ -58,12 +59,14 @@ def references(config: Config, mean: float) -> References:
 def _exact(config, mean):
     M, task = config.num_examples, prior_task(config, mean)
     key_inputs, key_starts = jax.random.split(jax.random.key(0))
-    block = ltb.minimal_risk(task, M)
-    gap = ltb.approximation_gap(task, M)
+    block = reg.optimum(reg.LTB, task, M).risk
+    gap = reg.gap(task, M)
     average, error = bayes.average_risk(task, M, key_inputs, config.bayes_draws)
     return {
         "block": block,
-        "attention": ltb.optimal_lsa(task, M, key_starts, config.lsa_starts)[1],
+        "attention": reg.optimum(
+            reg.LSA, task, M, key=key_starts, num_starts=config.lsa_starts
+        ).risk,
         "attention_bound": block + gap.lower_instance,
         "attention_sure": block + gap.lower,
         "step_from_zero": risks.linear_attention_optimum(task, M).risk,

@@ -1,4 +1,8 @@
-"""Learning phases of softmax attention on orthonormal features."""
+"""Learning phases of softmax attention on orthonormal features.
+
+The losses are those of the paper, half the squared error. The library takes the whole:
+its step sizes are half of those here, and its losses twice.
+"""
 
 import math
 from typing import NamedTuple
@@ -8,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.mechanisms.config import Features
+from icltheory.regression import balanced_features as flow
 from icltheory.regression import features as theory
 
 
@@ -40,27 +45,27 @@ class Balanced(NamedTuple):
 
 def balanced(config: Features, K: int) -> Balanced:
     """Runs descent until the loss reaches its level, and the flow in closed form."""
-    eta = config.step_size
+    eta = config.step_size / 2
     target = 1 - math.sqrt(2 * config.loss_level * (K - 1) / K)
-    ends = [float(theory.balanced_time(jnp.asarray(a), K, eta)) for a in (0.5, target)]
+    ends = [float(flow.balanced_time(jnp.asarray(a), K, eta)) for a in (0.5, target)]
     steps = math.ceil(1.02 * ends[1]) + 10
 
     @jax.jit
     def measured():
         population = theory.FeaturePopulation.infinite(jnp.full(K, 1 / K))
         path = theory.feature_descent(population, eta, steps)
-        own, losses = path.own_attention[:, 0], path.losses[:, 0]
-        phases = theory.feature_phases(path, config.loss_level)
-        times = theory.balanced_time(own[1:], K, eta)
-        at = theory.balanced_attention(path.steps, K, eta)
-        predicted = theory.balanced_loss(at, K)
+        own, losses = path.own_attention[:, 0], path.losses[:, 0] / 2
+        phases = theory.feature_phases(path, 2 * config.loss_level)
+        times = flow.balanced_time(own[1:], K, eta)
+        at = flow.balanced_attention(path.steps, K, eta)
+        predicted = flow.balanced_loss(at, K) / 2
         A, B = path.logits[:, 0, 0], path.logits[:, 0, 1]
-        arrays = path.steps, losses, predicted
+        arrays, limit = (path.steps, losses, predicted), flow.loss_asymptote(K, eta)
         numbers = {"half": phases.half[0], "learned": phases.learned[0]}
         return arrays, numbers | {
             "time_error": jnp.max(jnp.abs(times / path.steps[1:] - 1)),
             "loss_error": jnp.max(jnp.abs(predicted / losses - 1)),
-            "asymptote": losses[-1] * path.steps[-1] / theory.loss_asymptote(K, eta),
+            "asymptote": path.losses[-1, 0] * path.steps[-1] / limit,
             "drift": jnp.max(jnp.abs(A + (K - 1) * B)),
         }
 
@@ -74,8 +79,9 @@ def finite(config: Features, num_examples: int) -> tuple[np.ndarray, np.ndarray]
     """Steps and losses in contexts of finite length, for the fewest features."""
     K = config.balanced[0]
     population = theory.FeaturePopulation.finite(jnp.full(K, 1 / K), num_examples)
-    path = theory.feature_descent(population, config.step_size, 3000, record_every=5)
-    return np.asarray(path.steps), np.asarray(path.losses[:, 0])
+    eta = config.step_size / 2
+    path = theory.feature_descent(population, eta, 3000, record_every=5)
+    return np.asarray(path.steps), np.asarray(path.losses[:, 0]) / 2
 
 
 class Imbalanced(NamedTuple):
@@ -97,7 +103,7 @@ def imbalanced(config: Features) -> Imbalanced:
     population = theory.FeaturePopulation.infinite(
         jnp.concatenate([jnp.full(1, p), rare])
     )
-    eta, steps = config.imbalanced_step_size, config.imbalanced_steps
+    eta, steps = config.imbalanced_step_size / 2, config.imbalanced_steps
     path = theory.feature_descent(population, eta, steps)
-    phases = theory.feature_phases(path, config.imbalanced_level)
+    phases = theory.feature_phases(path, 2 * config.imbalanced_level)
     return Imbalanced(*jax.tree.map(np.asarray, (path, phases)))

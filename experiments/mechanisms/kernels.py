@@ -10,7 +10,7 @@ from jax import Array
 from experiments.mechanisms.config import Kernels
 from icltheory import constructions
 from icltheory.attention import kernel_matrix
-from icltheory.regression import kernel_descent as theory
+from icltheory.regression import kernels as theory
 from icltheory.statistics import Estimate
 from icltheory.training import stream_key
 

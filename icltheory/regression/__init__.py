@@ -11,20 +11,29 @@ Stability: stable.
 """
 
 from icltheory.regression import (
+    balanced_features,
     bayes,
     features,
-    flow,
-    kernel_descent,
-    ltb,
+    gaps,
+    kernels,
+    landscape,
     position,
     predictors,
-    rates,
     risks,
     shifts,
+    task_complexity,
+    transfer,
 )
+from icltheory.regression.blocks import LSA, LTB, EffectiveParameters
+from icltheory.regression.descents import descend
+from icltheory.regression.excesses import Excess, excess
+from icltheory.regression.flow_limits import flow_bounds, flow_limit
+from icltheory.regression.flows import Trajectory, flow
+from icltheory.regression.gaps import Gap, gap
+from icltheory.regression.gd_beta import GDBeta
 from icltheory.regression.measures import estimate_risk, risk, squared_errors
 from icltheory.regression.one_layer import FeatureMoments, OneLayer
-from icltheory.regression.optima import LinearStep, Optimum, optimum
+from icltheory.regression.optima import Optimum, optimum
 from icltheory.regression.pools import PromptPool, TaskPool
 from icltheory.regression.population import CorrelatedTasks, LinearPopulation
 from icltheory.regression.predictors import (
@@ -33,6 +42,7 @@ from icltheory.regression.predictors import (
     DiscreteMMSE,
     Lasso,
     LeastSquares,
+    LinearStep,
     NearestNeighbors,
     Newton,
     NoClosedForm,
@@ -50,14 +60,22 @@ from icltheory.regression.sources import (
     Source,
     SparseLinearRegression,
 )
+from icltheory.regression.trained_attention import AttentionWeights
 
 __all__ = [
+    "AttentionWeights",
+    "LSA",
+    "LTB",
     "Averaging",
     "Bayes",
     "CorrelatedTasks",
     "DecisionTree",
     "DiscreteMMSE",
+    "EffectiveParameters",
+    "Excess",
     "FeatureMoments",
+    "GDBeta",
+    "Gap",
     "Lasso",
     "LeastSquares",
     "LinearClassification",
@@ -79,19 +97,28 @@ __all__ = [
     "SparseLinearRegression",
     "Steps",
     "TaskPool",
+    "Trajectory",
     "Zero",
+    "balanced_features",
     "bayes",
+    "descend",
     "estimate_risk",
+    "excess",
     "features",
     "flow",
-    "kernel_descent",
-    "ltb",
+    "flow_bounds",
+    "flow_limit",
+    "kernels",
+    "gap",
+    "gaps",
+    "landscape",
     "optimum",
     "position",
     "predictors",
-    "rates",
     "risk",
     "risks",
     "shifts",
     "squared_errors",
+    "task_complexity",
+    "transfer",
 ]

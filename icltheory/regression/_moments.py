@@ -1,4 +1,4 @@
-"""The second moment of X'y, and exact means of polynomials of Gaussian variables."""
+"""Moments of labels, and exact means of polynomials of Gaussian variables."""
 
 import functools
 import itertools
@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
 
+from icltheory._checks import Check
 from icltheory._typing import Array
 from icltheory.regression._linalg import einsum
 from icltheory.regression.population import LinearPopulation
@@ -21,6 +22,12 @@ def label_moment(population: LinearPopulation, second: Array, k: Array) -> Array
     H = population.input_cov
     tau = einsum("ij,ji->", H, second) + population.noise_var
     return (k + 1) * einsum("ij,jk,kl->il", H, second, H) + tau * H
+
+
+def labels_vary(name: str, population: LinearPopulation, given: Any = None) -> Any:
+    """The check that labels vary about their prior mean, which optima need."""
+    tau = (population.input_cov * population.task_cov).sum() + population.noise_var
+    return Check(lambda tau: tau > 0, "tau = tr(H Psi) + noise_var > 0")(name, tau)
 
 
 def gaussian_mean(f: Callable, dim: int, degree: int, dtype: Any) -> Array:

@@ -3,55 +3,21 @@
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 
-from icltheory._checks import check_shape, checked, finite, real
-from icltheory._core import Record
-from icltheory._typing import Array, PRNGKey, Scalar
-from icltheory.regression import ltb, risks
-from icltheory.regression._linalg import as_floats, einsum, is_isotropic
+from icltheory._checks import count
+from icltheory._core import Record, calculator
+from icltheory._typing import PRNGKey, Scalar
+from icltheory.regression import risks
+from icltheory.regression._block_moments import best_step, informative
+from icltheory.regression._linalg import is_isotropic
+from icltheory.regression._lsa_search import best_lsa
+from icltheory.regression.blocks import LSA, LTB
+from icltheory.regression.gd_beta import GDBeta
 from icltheory.regression.population import LinearPopulation
-from icltheory.regression.predictors import LinearInLabels, Steps
+from icltheory.regression.predictors import LinearStep, Steps
 
-__all__ = ["LinearStep", "Optimum", "optimum"]
-
-
-class LinearStep(LinearInLabels):
-    r"""One layer of linear attention: a preconditioned gradient step from zero.
-
-    .. math:: \hat w = \Gamma X^\top y / N .
-
-    Without examples it predicts 0. From another start it is
-    :class:`~icltheory.regression.ltb.GDBeta`.
-
-    Args:
-        Gamma: The matrix, ``(d, d)``; it need not be symmetric.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from icltheory.regression import measures
-        >>> population = LinearPopulation.isotropic(5)
-        >>> step = LinearStep(20 / 26 * jnp.eye(5))
-        >>> print(f"{measures.risk(step, population, 20):.4f}")
-        1.1538
-
-    Source: Ahn et al. (2023), Theorem 1; Wu et al. (2024), Section 3.
-    """
-
-    Gamma: Any
-
-    def __post_init__(self):
-        (Gamma,) = as_floats(real("Gamma", self.Gamma))
-        check_shape("Gamma", Gamma, ("d", "d"))
-        self.Gamma = checked("Gamma", Gamma, finite)
-
-    def weights(self, X: Array, y: Array) -> Array:
-        """Gamma X'y / N."""
-        mean = einsum("nd,n->d", X, y) / max(X.shape[0], 1)
-        return einsum("ij,j->i", self.Gamma.astype(X.dtype), mean)
-
-    def exact_risk(self, population: LinearPopulation, k: Array) -> Array:
-        """That of the step from the start 0."""
-        return ltb.GDBeta(0 * self.Gamma[0], self.Gamma).exact_risk(population, k)
+__all__ = ["Optimum", "optimum"]
 
 
 class Optimum(Record):
@@ -75,18 +41,33 @@ def optimum(
     *,
     key: PRNGKey | None = None,
     num_prompts: int = 65536,
+    num_starts: int = 16,
 ) -> Optimum:
-    """The best linear step, GD-beta, LSA, LTB or gradient steps on a population.
+    r"""The best linear step, GD-beta, LSA, LTB or gradient steps on a population.
+
+    GD-beta and LTB have one optimum, with :math:`\tau = \mathrm{tr}(H \Psi) + \sigma^2`
+
+    .. math:: \beta^*, \qquad \Gamma^* = N\, ((N+1) \Psi H + \tau I)^{-1} \Psi P,
+        \qquad R_{\min} = \sigma^2 + \mathrm{tr}\bigl( ((N+1) \Psi H + \tau I)^{-1}
+        (\Psi H + \tau I) \Psi H \bigr),
+
+    P the projector on im(H); H and Psi may be singular (then it is one of
+    ``landscape.minimizers``). A linear step has it with the second moment of the tasks
+    in place of Psi. These three may be traced, differentiated (P held fixed) and
+    batched in all arguments; ``vmap`` and the gradient of the risk also work for an
+    LSA, whose weights are not differentiated.
 
     Args:
-        family: ``LinearStep``, ``ltb.GDBeta``, ``ltb.LTB`` or ``ltb.LSA``, or
-            ``Steps(L)`` for L gradient steps with any step sizes.
+        family: ``LinearStep``, ``GDBeta``, ``LTB`` or ``LSA``, or ``Steps(L)`` for L
+            gradient steps with any step sizes.
         population: The population.
-        num_examples: Number N of examples; may be traced for the first three.
+        num_examples: Number N of examples, 0 or more (LSA: 1 or more); may be traced
+            but for steps.
         key: Typed key of a search (LSA), or of sampled inputs (steps on a population
             that is not isotropic with mean 0).
         num_prompts: Draws of the inputs for such steps; half of them choose the sizes,
             the other half give the risk.
+        num_starts: Starts of the search for an LSA; it has several local minima.
 
     Example:
         >>> import jax.numpy as jnp
@@ -105,13 +86,12 @@ def optimum(
         best = risks.linear_attention_optimum(population, num_examples)
         why = "closed form: Ahn et al. (2023), Theorem 1, for any second moment"
         return Optimum(LinearStep(best.Gamma), best.risk, why)
-    if family in (ltb.GDBeta, ltb.LTB):
-        model, least = ltb.optimal_gd_beta(population, num_examples)
-        model = model if family is ltb.GDBeta else ltb.gd_beta_to_ltb(model)
-        theorem = "5.2" if family is ltb.GDBeta else "5.3"
+    if family in (GDBeta, LTB):
+        model, least = _best_block(population, num_examples, family is LTB)
+        theorem = "5.2" if family is GDBeta else "5.3"
         why = f"closed form: Zhang, Wu and Bartlett (2024), Theorem {theorem}"
         return Optimum(model, least, why)
-    if family is not ltb.LSA and not isinstance(family, Steps):
+    if family is not LSA and not isinstance(family, Steps):
         raise ValueError(
             "family: expected LinearStep, GDBeta, LTB, LSA or Steps(L), got "
             f"{getattr(family, '__name__', family)!r}"
@@ -125,8 +105,8 @@ def optimum(
     if key is None:
         raise ValueError("key: expected a key for a search, got None")
     if not isinstance(family, Steps):
-        model, least = ltb.optimal_lsa(population, num_examples, key)
-        return Optimum(model, least, "the best end of BFGS from 16 starts")
+        model, least = best_lsa(population, num_examples, key, num_starts)
+        return Optimum(model, least, f"the best end of BFGS from {num_starts} starts")
     found = risks.sampled_gradient_steps(
         population,
         key,
@@ -137,6 +117,19 @@ def optimum(
     why = f"least squares on {num_prompts // 2} draws of the inputs"
     least = found.risk.mean + population.noise_var
     return Optimum(Steps(found.step_sizes), least, why)
+
+
+@calculator(
+    static=("as_ltb",),
+    integers=("num_examples",),
+    population=informative,
+    num_examples=count(0),
+)
+def _best_block(population, num_examples, as_ltb):
+    H, Psi, noise_var = population.input_cov, population.task_cov, population.noise_var
+    Gamma, gain = best_step(H, Psi, noise_var, jnp.asarray(num_examples, H.dtype))
+    best = GDBeta(population.task_mean, Gamma)
+    return best.to_ltb() if as_ltb else best, noise_var + gain
 
 
 def _is_standard(population: LinearPopulation) -> bool:

@@ -15,7 +15,7 @@ from experiments.ltb_gap.drawing import GapPanel, excess_hills, gap_panels, gap_
 from experiments.ltb_gap.settings import axes, problem, trained_settings
 from experiments.ltb_gap.theory import Phases, Risks, hills, phases, theory
 from experiments.ltb_gap.train import TrainedBlocks
-from icltheory.regression import ltb
+from icltheory import regression as reg
 
 SMALL = [
     "--preset",
@@ -85,8 +85,8 @@ def test_unused_dimensions_change_no_risk():
     @functools.partial(jax.jit, static_argnums=0)
     def risks(width):
         task = problem(2, 3.0, 0.5, width)
-        gap = ltb.approximation_gap(task, 7)
-        return ltb.minimal_risk(task, 7), gap.lower_instance
+        gap = reg.gap(task, 7)
+        return reg.optimum(reg.LTB, task, 7).risk, gap.lower_instance
 
     np.testing.assert_allclose(risks(2), risks(5), rtol=1e-12)
 

@@ -1,5 +1,7 @@
 """Ahn et al. (2023), Theorem 1: the optimum of one layer, in their convention."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,13 +9,28 @@ import pytest
 from scipy.optimize import minimize
 
 from icltheory import constructions
-from icltheory.regression import LinearPopulation, ltb, rates
+from icltheory import regression as reg
+from icltheory.attention import linear_attention
+from icltheory.regression import LinearPopulation
 from tests.regression import oracles_ltb_rates as oracles
 
 DIM = 3
 
 
-predict = jax.jit(rates.preconditioned_prediction)
+@jax.jit
+def predict(P, Q, X, y, x_query):
+    """-[Z + P Z M Z'Q Z / n]_{d+1, n+1} with the mask M = diag(1, ..., 1, 0)."""
+    width, count = X.shape[-1] + 1, max(X.shape[-2], 1)
+    eye = jnp.eye(width)
+
+    def one(X, y, x):
+        tokens = constructions.join_tokens(X, y[:, None], x)
+        out = linear_attention(P, eye, Q, *tokens, mask="demos", scale=1 / count)
+        return constructions.read_prediction(out.h_query, width - 1)[0]
+
+    return jax.vmap(one)(X, y, x_query) if X.ndim == 3 else one(X, y, x_query)
+
+
 stack_of = jax.jit(constructions.preconditioned_gradient_descent)
 
 
@@ -22,11 +39,19 @@ def published(Sigma, n):
     return V @ np.diag(1 / ((n + 1) / n * lam + lam.sum() / n)) @ V.T
 
 
+class Best(NamedTuple):
+    A: jax.Array
+    risk: jax.Array
+    P: jax.Array
+    Q: jax.Array
+
+
 @jax.jit
 def optimum(Sigma, Psi, noise_var, n):
-    return rates.preconditioned_optimum(
-        LinearPopulation(Sigma, jnp.zeros(DIM), Psi, noise_var), n
-    )
+    """A, its risk, and the P and Q that make the step."""
+    problem = LinearPopulation(Sigma, jnp.zeros(len(Sigma)), Psi, noise_var)
+    best = reg.optimum(reg.LinearStep, problem, n)
+    return Best(best.model.Gamma, best.risk, *best.model.masked_weights())
 
 
 def drawn(seed):
@@ -87,8 +112,7 @@ def test_optimum_has_its_risk_on_every_prompt(measured):
     # the full layer, integrated exactly over all prompts, d = n = 2
     rng = np.random.default_rng(0)
     Sigma = oracles.random_cov(rng, 2)
-    problem = LinearPopulation(Sigma, np.zeros(2), np.eye(2), 0.0)
-    best = jax.jit(rates.preconditioned_optimum)(problem, 2)
+    best = optimum(Sigma, np.eye(2), 0.0, 2)
     X, y, x, y_query, weights = oracles.prompt_grid(
         2, Sigma, np.eye(2), np.zeros(2), 0.0, degrees=(3, 2, 1, 2, 1)
     )
@@ -103,11 +127,11 @@ def test_optimum_has_its_risk_on_every_prompt(measured):
 def attention_risk(z, Sigma, n):
     """Exact risk of all weights that the output of the layer depends on."""
     d = DIM
-    model = ltb.EffectiveParameters(
+    model = reg.EffectiveParameters(
         jnp.zeros(d), z[:d], z[d], z[d + 1 : -d].reshape(d, d), z[-d:]
     )
     problem = LinearPopulation(Sigma, jnp.zeros(d), jnp.eye(d), 0.0)
-    return model.risk(problem, n)
+    return reg.risk(model, problem, n)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import pytest
 
 from icltheory import constructions
 from icltheory.attention import kernel_matrix
-from icltheory.regression.kernel_descent import (
+from icltheory.regression.kernels import (
     KernelSystem,
     descent_weights,
     functional_descent,

@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from icltheory.regression import LinearPopulation, flow, ltb, rates
+from icltheory import regression as reg
+from icltheory.regression import (
+    AttentionWeights,
+    LinearPopulation,
+    flow,
+    flow_bounds,
+    flow_limit,
+    risk,
+)
 from tests.regression import oracles_ltb_rates as oracles
 
 DIM, N = 2, 2
@@ -26,7 +34,7 @@ def balanced_start(Lam, length, size, seed=0):
 
 @functools.cache
 def whole_layer():
-    """Lambda, and half the squared error of the unmasked layer in all 3 + 6 weights.
+    """Lambda, and the risk of the unmasked layer in all 3 + 6 weights.
 
     The weights are the last row of W^{PV} and the first two columns of W^{KQ}; no other
     entry reaches the prediction. Exact: a product rule over X, w and x.
@@ -45,7 +53,7 @@ def whole_layer():
     def loss(z):
         values, scores = z[: DIM + 1], z[DIM + 1 :].reshape(DIM + 1, DIM)
         guess = jnp.einsum("a,tab,bc,tc->t", values, gram, scores, x) / N
-        return weights @ (guess - y_query) ** 2 / 2
+        return weights @ (guess - y_query) ** 2
 
     return Lam, jax.jit(loss), jax.jit(jax.grad(loss)), jax.jit(jax.hessian(loss))
 
@@ -56,17 +64,25 @@ def embedded(u, U):
     return np.concatenate([np.zeros(DIM), [u], scores.ravel()])
 
 
+def standard(Lam):
+    return LinearPopulation(Lam, jnp.zeros(len(Lam)), jnp.eye(len(Lam)), 0.0)
+
+
 @jax.jit
-def at_once(Lam, weights):
-    """The record of the flow at given weights, and the risk there."""
-    path = flow.attention_flow(Lam, N, weights, jnp.zeros(1))
-    problem = LinearPopulation(Lam, jnp.zeros(DIM), jnp.eye(DIM), 0.0)
-    return path, weights.effective().risk(problem, N), ltb.minimal_risk(problem, N)
+def at_once(population, weights):
+    """The record of the flow at given weights, and its squared gradient there."""
+    path = flow(weights, population, N, jnp.zeros(1))
+    return path, squared(jax.grad(risk)(weights, population, N))
+
+
+def squared(gradient):
+    return sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(gradient))
 
 
 def test_reduced_flow_is_the_gradient_of_the_whole_layer(measured):
     Lam, loss, gradient, _ = whole_layer()
-    rng = np.random.default_rng(0)
+    rng, population = np.random.default_rng(0), standard(Lam)
+    least = reg.optimum(reg.LTB, population, N).risk
     for _ in range(10):
         U = rng.normal(size=(DIM, DIM))
         u = rng.choice([-1, 1]) * (np.linalg.norm(U) + rng.uniform())
@@ -83,22 +99,23 @@ def test_reduced_flow_is_the_gradient_of_the_whole_layer(measured):
         others = np.abs(np.append(found[:DIM], scores[DIM])).max()
         measured("slope of the entries that stay 0", others)
         assert others < 1e-13 * (1 + np.abs(found).max())
-        weights = flow.AttentionWeights(jnp.asarray(u), jnp.asarray(U))
-        path, risk, least = jax.tree.map(np.asarray, at_once(Lam, weights))
-        size = path.squared_gradient[0] / np.sum(found**2) - 1
+        weights = AttentionWeights(u, U)
+        path, size = jax.tree.map(np.asarray, at_once(population, weights))
+        size = size / np.sum(found**2) - 1
         measured("relative error of the squared gradient", size)
         np.testing.assert_allclose(size, 0, atol=1e-13)
         value = float(loss(embedded(u, U)))
-        np.testing.assert_allclose(path.excess[0] + least / 2, value, rtol=1e-13)
-        np.testing.assert_allclose(risk / 2, value, rtol=1e-13)
+        np.testing.assert_allclose(path.excess[0] + least, value, rtol=1e-13)
+        np.testing.assert_allclose(path.risk[0], value, rtol=1e-13)
 
 
 @pytest.mark.slow
 def test_flow_of_the_whole_layer_is_the_reduced_one_and_ends_at_their_limit(measured):
     Lam, _, gradient, hessian = whole_layer()
     Theta, s = balanced_start(Lam, N, 0.5)
-    start = flow.attention_start(Lam, N, Theta, s)
-    times = np.append(0, np.geomspace(0.01, 2000, 30))
+    population = standard(Lam)
+    start = AttentionWeights.balanced(population, N, Theta, s)
+    times = np.append(0, np.geomspace(0.005, 1000, 30))
     solved = solve_ivp(
         lambda _, z: -np.asarray(gradient(z)),
         (0, times[-1]),
@@ -109,14 +126,14 @@ def test_flow_of_the_whole_layer_is_the_reduced_one_and_ends_at_their_limit(meas
         rtol=1e-9,
         atol=1e-11,
     )
-    path = flow.attention_flow(Lam, N, start, times, rtol=1e-10, atol=1e-13)
+    path = flow(start, population, N, times, rtol=1e-10, atol=1e-13)
     assert path.succeeded
     whole = solved.sol(times).T
     found = np.array([embedded(*pair) for pair in zip(*both(path), strict=True)])
     measured("distance of the two flows", np.abs(found - whole).max())
     np.testing.assert_allclose(found, whole, atol=2e-7)
-    end = rates.trained_attention_limit(Lam, N)
-    limit = embedded(float(end.W_PV[-1, -1]), np.asarray(end.W_KQ)[:DIM, :DIM])
+    end = flow_limit(start, population, N)
+    limit = embedded(float(end.u), np.asarray(end.U))
     for name, last in (("reduced", found[-1]), ("whole", whole[-1])):
         measured(f"distance from the limit, {name}", np.abs(last - limit).max())
     steps = solved.y.T  # between them the solver interpolates, less exactly
@@ -129,42 +146,45 @@ def test_flow_of_the_whole_layer_is_the_reduced_one_and_ends_at_their_limit(meas
 
 
 def both(path):
-    return np.asarray(path.weights.u), np.asarray(path.weights.U)
+    return np.asarray(path.model.u), np.asarray(path.model.U)
 
 
 @functools.cache
 def path_of(name):
     Lam = np.diag(SPECTRA[name])
     Theta, s = balanced_start(Lam, 4, 0.6, seed=8)
-    times = np.append(0, np.geomspace(1e-2, 3000, 80))
-    start = flow.attention_start(Lam, 4, Theta, s)
-    path = flow.attention_flow(Lam, 4, start, times, rtol=1e-10, atol=1e-14)
+    times, population = np.append(0, np.geomspace(5e-3, 1500, 80)), standard(Lam)
+    start = AttentionWeights.balanced(population, 4, Theta, s)
+    path = flow(start, population, 4, times, rtol=1e-10, atol=1e-14)
     assert path.succeeded
-    return rates.convergence_constants(Lam, 4, Theta, s), s, path
+    slopes = jax.vmap(lambda m: squared(jax.grad(risk)(m, population, 4)))(path.model)
+    ratios = np.asarray(slopes) / np.asarray(path.excess)
+    bounds = flow_bounds(start, population, 4, times)
+    assert bounds.holds
+    return bounds, s, path, ratios[np.asarray(path.excess) > 2e-9]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SPECTRA)
 def test_corrected_constant_and_lower_bound_hold_along_the_flow(name, measured):
-    constants, _, path = path_of(name)
-    seen = np.asarray(path.excess) > 1e-9
-    slopes = (np.asarray(path.squared_gradient) / np.asarray(path.excess))[seen]
-    measured("least slope over mu", slopes.min() / constants.rate)
-    assert slopes.min() >= constants.rate
-    floor = np.min(path.weights.u) / constants.scale_floor
+    bounds, _, path, slopes = path_of(name)
+    measured("least slope over mu", slopes.min() / bounds.rate)
+    assert slopes.min() >= bounds.rate
+    floor = np.min(path.model.u) / bounds.scale_floor
     measured("least u over its bound", floor)
     assert floor >= 1
-    bound = path.excess[0] * np.exp(-constants.rate * path.times)
+    bound = path.excess[0] * np.exp(-bounds.rate * path.times)
+    np.testing.assert_allclose(bounds.excess, bound, rtol=1e-12)
     assert np.all(np.asarray(path.excess) <= bound * (1 + 1e-9) + 1e-20)
 
 
 @pytest.mark.slow
 def test_reduced_flow_ends_at_their_limit_and_keeps_its_balance(measured):
-    _, _, path = path_of("plain")
+    _, _, path, _ = path_of("plain")
     u, U = both(path)
-    end = rates.trained_attention_limit(np.diag(SPECTRA["plain"]), 4)
-    limit = float(end.W_PV[-1, -1]), np.asarray(end.W_KQ)[:DIM, :DIM]
-    distance = max(abs(u[-1] - limit[0]), np.abs(U[-1] - limit[1]).max())
+    start = jax.tree.map(lambda leaf: leaf[0], path.model)
+    end = flow_limit(start, standard(np.diag(SPECTRA["plain"])), 4)
+    distance = max(abs(u[-1] - end.u), np.abs(U[-1] - end.U).max())
     measured("distance from the limit, d = 2, four examples", distance)
     assert distance < 1e-8
     balance = u**2 - np.sum(U**2, axis=(1, 2))
@@ -176,9 +196,7 @@ def test_reduced_flow_ends_at_their_limit_and_keeps_its_balance(measured):
 def test_inverted_constant_is_false(measured):
     worst = np.inf
     for name in SPECTRA:
-        constants, s, path = path_of(name)
-        seen = np.asarray(path.excess) > 1e-9
-        slopes = (np.asarray(path.squared_gradient) / np.asarray(path.excess))[seen]
-        worst = min(worst, slopes.min() / float(s**4 / constants.rate))
+        bounds, s, _, slopes = path_of(name)
+        worst = min(worst, slopes.min() / float(4 * s**4 / bounds.rate))
     measured("least slope over the inverted constant", worst)
     assert worst < 1e-6

@@ -9,7 +9,7 @@ import sympy as sp
 
 from icltheory import chain_of_thought as cot
 from icltheory.patterns import hinge, is_feasible, margin, pruned_hinge
-from icltheory.regression import features
+from icltheory.regression.balanced_features import balanced_time
 
 R = sp.Rational
 POINTS = [R(p, 4) for p in range(-8, 9)]
@@ -172,14 +172,14 @@ def test_time_of_balanced_features_by_sympy(measured):
     G = -1 / (2 * u**2) - 2 / u + 3 * sp.log(u) + 1 / (1 - u) - 3 * sp.log(1 - u)
     assert sp.simplify(sp.diff(G, u) - 1 / (u**3 * (1 - u) ** 2)) == 0
     s = K / (K - 1)
-    time = K / (eta * s**2) * (G.subs(u, 1 - 1 / K) - G)
-    late = sp.limit(sp.simplify(s / 2 * u**2 * time.subs(K, 5)).subs(K, 5), u, 0)
+    time = K / (2 * eta * s**2) * (G.subs(u, 1 - 1 / K) - G)
+    late = sp.limit(sp.simplify(s * u**2 * time.subs(K, 5)).subs(K, 5), u, 0)
     assert sp.simplify(late - 4 / (4 * eta) * 1) == 0
     start = sp.simplify(G.subs(u, 1 - 1 / K) - K - 3 * sp.log(K))
     assert sp.limit(start / sp.log(K), K, sp.oo) == 0
     for attention in (0.3, 0.5, 0.9):
-        exact = time.subs({K: 5, eta: R(1, 2), u: 1 - attention})
-        found = features.balanced_time(attention, 5, 0.5)
+        exact = time.subs({K: 5, eta: R(1, 4), u: 1 - attention})
+        found = balanced_time(attention, 5, 0.25)
         error = abs(float(found) / float(exact) - 1)
         measured("relative error of t(u)", error)
         assert error < 1e-12
@@ -190,7 +190,7 @@ def test_loss_tends_to_its_asymptote_from_above_by_sympy(K):
     u = sp.Symbol("u", positive=True)
     G = -1 / (2 * u**2) - 2 / u + 3 * sp.log(u) + 1 / (1 - u) - 3 * sp.log(1 - u)
     s = R(K, K - 1)
-    product = s / 2 * u**2 * K / s**2 * (G.subs(u, 1 - R(1, K)) - G)
+    product = s * u**2 * K / (2 * s**2) * (G.subs(u, 1 - R(1, K)) - G)
     values = [sp.N(product.subs(u, R(1, 10**k))) for k in (2, 3, 4)]
     limit = R(K - 1, 4)
     assert values[0] > values[1] > values[2] > limit

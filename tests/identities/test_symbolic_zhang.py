@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from icltheory.regression import LinearPopulation, ltb
+from icltheory import regression as reg
+from icltheory.regression import LinearPopulation
 
 b, Gamma, q, A, g, v = sp.symbols("b Gamma q A g v", real=True)
 phi, sigma, t, square = sp.symbols("phi sigma t T_2", positive=True)
@@ -86,11 +87,12 @@ def test_risk_and_its_two_squares_by_sympy():
     assert sp.simplify(scalar_excess(2) - parts.subs(at)) == 0
     point = {phi: sp.Rational(3, 2), sigma: sp.Rational(1, 2), b: 2, Gamma: 1}
     problem = scalar_problem(1, 0, sp.Rational(3, 2), sp.Rational(1, 4))
-    model = ltb.GDBeta(np.array([2.0]), np.array([[1.0]]))
+    model = reg.GDBeta(np.array([2.0]), np.array([[1.0]]))
     wanted = float(parts.subs(at).subs(point)) + 0.25
-    np.testing.assert_allclose(ltb.risk(model, problem, 2), wanted, rtol=1e-14)
+    np.testing.assert_allclose(reg.risk(model, problem, 2), wanted, rtol=1e-14)
     np.testing.assert_allclose(
-        ltb.minimal_risk(problem, 2), float(least.subs(at).subs(point)) + 0.25
+        reg.optimum(reg.LTB, problem, 2).risk,
+        float(least.subs(at).subs(point)) + 0.25,
     )
 
 
@@ -113,7 +115,7 @@ def test_least_curvature_by_sympy():
     )
     assert (unit.T * Q * unit)[0] == 2 / (count + 2)
     problem = LinearPopulation(np.eye(2), np.zeros(2), np.eye(2), 1.0)
-    found = ltb.curvature(problem, 3, np.array(G, float))
+    found = reg.landscape.curvature(np.array(G, float), problem, 3)
     np.testing.assert_allclose(found, np.array(Q, float), atol=1e-14)
 
 
@@ -166,7 +168,7 @@ def test_constant_of_theorem_4_1_is_the_best_by_sympy(measured):
     # The library's exact gap of one dimension, below the bound by ever less
     for small in (0.1, 0.01, 0.001):
         problem = scalar_problem(1, small / 100, small, 1.0)
-        gap, largest = map(float, ltb.scalar_gap(problem, 4))
+        gap, largest = map(float, reg.gaps.scalar_gap(problem, 4))
         assert small / 100 < largest  # where the formula is the gap
         ratio = gap / (small / 100) ** 2
         assert ratio > 0.2
@@ -213,7 +215,7 @@ def test_second_variation_at_the_spurious_minimum_by_sympy(top, second, measured
     problem = LinearPopulation(
         np.eye(2), np.zeros(2), np.array(Phi, float), float(noise)
     )
-    found = ltb.spurious_minimum(problem, 2)
+    found = reg.landscape.spurious_minimum(problem, 2)
     np.testing.assert_allclose(found.margin, float(margin), rtol=1e-12)
     np.testing.assert_allclose(found.excess, float(lost), rtol=1e-12)
     measured("margin", float(margin))

@@ -5,11 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.regression import LinearPopulation, rates
+from icltheory import regression as reg
+from icltheory.regression import LinearPopulation
 
 LAM, N, NOISE = np.array([1, 0.7, 0.5, 0.3, 0.2]), 20, 0.25
 DIM = len(LAM)
-optimum_of = jax.jit(rates.one_step_optimum)
+optimum_of = jax.jit(lambda *given: reg.optimum(reg.LinearStep, *given))
 
 
 def the_problem():
@@ -32,7 +33,7 @@ def test_least_risk_of_one_step_is_that_of_the_simulation(measured):
     measured("R*", optimum.risk)
     assert optimum.risk == pytest.approx(0.8815, abs=5e-5)
     inputs, label = features(np.random.default_rng(0), 100_000)
-    squares = (inputs @ np.asarray(optimum.Gamma).ravel() - label) ** 2
+    squares = (inputs @ np.asarray(optimum.model.Gamma).ravel() - label) ** 2
     z = squares.mean() - float(optimum.risk)
     z /= squares.std(ddof=1) / np.sqrt(len(squares))
     measured("z-score of 100,000 prompts", z)
@@ -43,7 +44,9 @@ def test_excess_of_least_squares_is_of_order_d_squared_over_tasks(measured):
     rng = np.random.default_rng(1)
     problem = the_problem()
     least = float(optimum_of(problem, N).risk)
-    excess = jax.jit(jax.vmap(lambda Gamma: rates.one_step_excess(problem, N, Gamma)))
+    excess = jax.jit(
+        jax.vmap(lambda Gamma: reg.excess(reg.LinearStep(Gamma), problem, N).total)
+    )
     for T in (200, 400, 1600):
         fits = []
         for _ in range(20):

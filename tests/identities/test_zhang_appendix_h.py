@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from icltheory import regression as reg
 from icltheory.linalg import trace_bound
-from icltheory.regression import LinearPopulation, ltb
+from icltheory.regression import LinearPopulation
 from tests import oracles_ltb as oracles
 
 
@@ -22,15 +23,15 @@ def semidefinite(rng, d, rank):
 
 def test_risk_is_that_of_the_whitened_problem(measured):
     """With x = H^1/2 z, w = beta* + Psi^1/2 xi: the whitened problem is the same."""
-    risk = jax.jit(lambda model, *p: model.risk(LinearPopulation(*p), 4))
+    risk = jax.jit(lambda model, *p: reg.risk(model, LinearPopulation(*p), 4))
     for seed in range(4):
         rng = np.random.default_rng([7, seed])
         H, mean, Psi, noise = oracles.singular_population(rng, 3)
         root = oracles.root(H)
         beta, Gamma = rng.normal(size=3), rng.normal(size=(3, 3))
-        plain = risk(ltb.GDBeta(beta, Gamma), H, mean, Psi, noise)
+        plain = risk(reg.GDBeta(beta, Gamma), H, mean, Psi, noise)
         white = risk(
-            ltb.GDBeta(root @ beta, root @ Gamma @ root),
+            reg.GDBeta(root @ beta, root @ Gamma @ root),
             np.eye(3),
             root @ mean,
             root @ Psi @ root,
@@ -142,15 +143,15 @@ def test_minimisers_are_projected_as_the_tensor_product_says(rank, measured):
     projectors = [U @ U.T for U in image]
     np.testing.assert_allclose(*projectors, atol=1e-9)
     problem = LinearPopulation(H, np.ones(3), np.eye(3), 0.5)
-    best = ltb.gd_beta_minimizers(problem, 3)
+    best = reg.landscape.minimizers(problem, 3)
     Z = rng.normal(size=(3, 3))
     seen = (projectors[0] @ Z.ravel()).reshape(3, 3)
     centre = best.best
-    model = ltb.GDBeta(centre.beta, centre.Gamma + jnp.asarray(Z - seen))
+    model = reg.GDBeta(centre.beta, centre.Gamma + jnp.asarray(Z - seen))
     distance = best.distance(model)
     measured("distance after a step in the null space", distance[1])
     assert float(distance[1]) < 1e-9
-    moved = ltb.GDBeta(model.beta, model.Gamma + seen)
+    moved = reg.GDBeta(model.beta, model.Gamma + seen)
     np.testing.assert_allclose(best.distance(moved)[1], np.linalg.norm(seen), rtol=1e-9)
     values = np.linalg.eigvalsh(H)[-rank:]
     form = np.sum((oracles.root(H) @ Z @ oracles.root(H)) ** 2)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.regression import LinearPopulation, bayes
+from icltheory.regression import LinearPopulation, bayes, orders
 from tests.regression import oracles_ltb_rates as oracles
 
 
@@ -126,7 +126,7 @@ DIM, PER_LENGTH = 8, 40
 def spectra():
     """80 spectra of up to 8 directions with what the library says of them.
 
-    For each M: phi (n, d), noise_var, c (n,), average risk, its error, sandwich, rate.
+    For each M: phi (n, d), noise_var, c (n,), average risk, its error, rates.
     """
 
     @functools.partial(jax.jit, static_argnums=2)
@@ -139,8 +139,7 @@ def spectra():
     @functools.partial(jax.vmap, in_axes=(0, 0, None))
     def bounds(phi, noise_var, num_examples):
         problem = of_spectrum(phi, noise_var)
-        rate = bayes.risk_rate(problem, num_examples)
-        return bayes.sandwich(problem, num_examples), rate
+        return orders.rates(problem, num_examples)
 
     found = {}
     for M in (3, 40):
@@ -153,21 +152,21 @@ def spectra():
         keys = jax.random.split(jax.random.key(M), PER_LENGTH)
         mean, error = averages(phi, 1 / c, M, keys)
         said = bounds(phi, 1 / c, M)
-        found[M] = phi, 1 / c, c, np.asarray(mean), np.asarray(error), *said
+        found[M] = phi, 1 / c, c, np.asarray(mean), np.asarray(error), said
     return found
 
 
 @pytest.mark.slow
 def test_sandwich_around_the_average_risk(measured):
-    for M, (phi, noise_var, _, mean, error, bounds, _) in spectra().items():
+    for M, (phi, noise_var, _, mean, error, rates) in spectra().items():
         noise = noise_var[:, None]
         tau = phi.sum(axis=1, keepdims=True) + noise
         lower = np.sum(phi * noise / (noise + M * phi), axis=1)
         upper = np.sum(phi * (phi + tau) / ((M + 1) * phi + tau), axis=1)
-        np.testing.assert_allclose(bounds.lower, noise_var + lower, rtol=1e-13)
-        np.testing.assert_allclose(bounds.upper, noise_var + upper, rtol=1e-13)
+        np.testing.assert_allclose(rates.sandwich.lower, noise_var + lower, rtol=1e-13)
+        np.testing.assert_allclose(rates.sandwich.upper, noise_var + upper, rtol=1e-13)
         ratio = 1 + (phi.sum(axis=1) + phi.max(axis=1)) / noise_var
-        np.testing.assert_allclose(bounds.competitive_ratio, ratio, rtol=1e-12)
+        np.testing.assert_allclose(rates.competitive_ratio, ratio, rtol=1e-12)
         low = ((mean + 4 * error - noise_var) / lower).min()
         high = ((mean - 4 * error - noise_var) / upper).max()
         used = (upper / lower / ratio).max()
@@ -180,32 +179,33 @@ def test_sandwich_around_the_average_risk(measured):
 
 
 def test_sandwich_without_noise_and_for_covariances_that_do_not_commute():
-    sandwich = jax.jit(bayes.sandwich)
-    bounds = sandwich(of_spectrum(np.array([2.0, 0.0, 0.5]), 0.0), 4)
-    assert bounds.lower == 0
-    assert np.isinf(bounds.competitive_ratio)
-    assert bounds.upper > 0
+    found = orders.rates(of_spectrum(np.array([2.0, 0.0, 0.5]), 0.0), 4)
+    assert found.sandwich.lower == 0
+    assert np.isinf(found.competitive_ratio)
+    assert found.sandwich.upper > 0
     rng = np.random.default_rng(0)
     H, Psi = oracles.random_cov(rng, 3), oracles.random_cov(rng, 3, 2)
     phi = np.linalg.eigvalsh(oracles.root(H) @ Psi @ oracles.root(H)).clip(0)
     lower = 0.3 + np.sum(phi * 0.3 / (0.3 + 7 * phi))
-    got = sandwich(LinearPopulation(H, np.ones(3), Psi, 0.3), 7).lower
-    np.testing.assert_allclose(got, lower, rtol=1e-12)
+    got = orders.rates(LinearPopulation(H, np.ones(3), Psi, 0.3), 7).sandwich
+    np.testing.assert_allclose(got.lower, lower, rtol=1e-12)
 
 
 @pytest.mark.slow
 def test_rate_of_the_average_risk(measured):
-    for M, (phi, noise_var, c, mean, error, bounds, rate) in spectra().items():
+    for M, (phi, noise_var, c, mean, error, rate) in spectra().items():
         total = np.minimum(phi, noise_var[:, None] / M).sum(axis=1)
         np.testing.assert_allclose(rate.threshold_sum, total, rtol=1e-12)
-        np.testing.assert_allclose(rate.lower, noise_var + total / 2, rtol=1e-13)
+        np.testing.assert_allclose(
+            rate.average.lower, noise_var + total / 2, rtol=1e-13
+        )
         expected = noise_var + (1 + 2 * c) * total
-        np.testing.assert_allclose(rate.upper, expected, rtol=1e-12)
+        np.testing.assert_allclose(rate.average.upper, expected, rtol=1e-12)
         np.testing.assert_allclose(rate.constant, c, rtol=1e-12)
         assert np.all(rate.holds)
         # it follows from the sandwich
-        assert np.all(rate.lower <= bounds.lower * (1 + 1e-14))
-        assert np.all(bounds.upper <= rate.upper * (1 + 1e-14))
+        assert np.all(rate.average.lower <= rate.sandwich.lower * (1 + 1e-14))
+        assert np.all(rate.sandwich.upper <= rate.average.upper * (1 + 1e-14))
         ratio = (mean - noise_var) / total
         measured(f"least ratio of excess to sum, M = {M}", ratio.min())
         measured(f"largest ratio of excess to sum, M = {M}", ratio.max())

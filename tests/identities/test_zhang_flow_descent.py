@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.regression import LinearPopulation, flow, ltb
+from icltheory import regression as reg
+from icltheory.regression import LinearPopulation, descend, flow
 from tests import oracles_ltb as oracles
 
 DIM, M = 2, 4
@@ -14,19 +15,19 @@ DIM, M = 2, 4
 def problem_and_start(seed=0):
     rng = np.random.default_rng([64, seed])
     population = oracles.random_population(rng, DIM)
-    start = ltb.GDBeta(rng.normal(size=DIM), 0.1 * rng.normal(size=(DIM, DIM)))
+    start = reg.GDBeta(rng.normal(size=DIM), 0.1 * rng.normal(size=(DIM, DIM)))
     return LinearPopulation(*population), population, start
 
 
 def test_steps_are_those_of_the_gradient(measured):
     problem, population, start = problem_and_start()
-    path = flow.gradient_descent(problem, M, start, 0.01, 20, record_every=5)
+    path = descend(start, problem, M, 0.01, 20, record_every=5)
     H, mean, Psi, noise = population
     beta, Gamma = np.asarray(start.beta), np.asarray(start.Gamma)
     for k in range(20):
         if k % 5 == 0:
-            np.testing.assert_allclose(path.beta[k // 5], beta, rtol=1e-12)
-            np.testing.assert_allclose(path.Gamma[k // 5], Gamma, rtol=1e-12)
+            np.testing.assert_allclose(path.model.beta[k // 5], beta, rtol=1e-12)
+            np.testing.assert_allclose(path.model.Gamma[k // 5], Gamma, rtol=1e-12)
         Delta = Psi + np.outer(beta - mean, beta - mean)
         spread = (M + 1) / M * H @ Delta @ H
         spread += (np.trace(H @ Delta) + noise) / M * H
@@ -35,7 +36,7 @@ def test_steps_are_those_of_the_gradient(measured):
         Q += np.trace(Gamma.T @ H @ Gamma @ H) / M * H
         step = 2 * H @ Gamma @ spread - 2 * H @ Delta @ H
         beta, Gamma = beta - 0.02 * Q @ (beta - mean), Gamma - 0.01 * step
-    error = np.abs(path.Gamma[-1] - Gamma).max()
+    error = np.abs(path.model.Gamma[-1] - Gamma).max()
     measured("difference after 20 steps", error)
     assert error < 1e-13
     np.testing.assert_allclose(path.times, [0, 0.05, 0.1, 0.15, 0.2], rtol=1e-12)
@@ -43,8 +44,8 @@ def test_steps_are_those_of_the_gradient(measured):
 
 def test_descent_fails_where_its_last_weights_are_not_finite():
     problem, _, start = problem_and_start()
-    path = flow.gradient_descent(problem, M, start, 1.0, 10)
-    assert np.isfinite(path.Gamma).all(axis=(1, 2)).tolist()[:2] == [True, True]
+    path = descend(start, problem, M, 1.0, 10)
+    assert np.isfinite(path.model.Gamma).all(axis=(1, 2)).tolist()[:2] == [True, True]
     assert not path.succeeded
 
 
@@ -52,13 +53,11 @@ def test_descent_fails_where_its_last_weights_are_not_finite():
 def test_descent_is_the_flow_to_first_order_in_the_step(measured):
     problem, _, start = problem_and_start(1)
     end = jnp.array([1.0])
-    exact = flow.gradient_flow(problem, M, start, end, rtol=1e-11, atol=1e-13)
+    exact = flow(start, problem, M, end, rtol=1e-11, atol=1e-13)
     errors = []
     for steps in (400, 800, 1600):
-        path = flow.gradient_descent(
-            problem, M, start, 1 / steps, steps, record_every=steps
-        )
-        errors.append(float(np.abs(path.Gamma[-1] - exact.Gamma[0]).max()))
+        path = descend(start, problem, M, 1 / steps, steps, record_every=steps)
+        errors.append(float(np.abs(path.model.Gamma[-1] - exact.model.Gamma[0]).max()))
     ratios = np.array(errors[:-1]) / errors[1:]
     measured("error of steps over that of half steps", ratios[-1])
     np.testing.assert_allclose(ratios, 2, rtol=0.02)
@@ -68,7 +67,7 @@ def test_a_sampled_step_is_the_gradient_on_its_prompts():
     """The prediction is x' (beta - Gamma X' (X beta - y) / M), by loops."""
     problem, _, start = problem_and_start(4)
     key, B, eta = jax.random.key(3), 5, 0.01
-    path = flow.sampled_sgd(problem, M, start, eta, 1, key=key, batch_size=B)
+    path = descend(start, problem, M, eta, 1, key=key, batch_size=B)
     prompt = problem.sample(jax.random.fold_in(key, 0), M, B)
     X, y, x, label = map(
         np.asarray, (prompt.X, prompt.y, prompt.x_query, prompt.y_query)
@@ -80,8 +79,8 @@ def test_a_sampled_step_is_the_gradient_on_its_prompts():
         error = x[i] @ (beta - Gamma @ residual) - label[i]
         by_beta += 2 * error * (np.eye(DIM) - Gamma @ X[i].T @ X[i] / M).T @ x[i] / B
         by_Gamma -= 2 * error * np.outer(x[i], residual) / B
-    np.testing.assert_allclose(path.beta[1], beta - eta * by_beta, rtol=1e-12)
-    np.testing.assert_allclose(path.Gamma[1], Gamma - eta * by_Gamma, rtol=1e-12)
+    np.testing.assert_allclose(path.model.beta[1], beta - eta * by_beta, rtol=1e-12)
+    np.testing.assert_allclose(path.model.Gamma[1], Gamma - eta * by_Gamma, rtol=1e-12)
 
 
 @pytest.mark.slow
@@ -92,12 +91,12 @@ def test_a_sampled_step_is_the_gradient_on_average(measured):
     @jax.jit
     @jax.vmap
     def step(key):
-        path = flow.sampled_sgd(problem, M, start, eta, 1, key=key, batch_size=2_000)
+        path = descend(start, problem, M, eta, 1, key=key, batch_size=2_000)
         end = jax.tree.map(lambda a: a[-1], path.model)
         return jax.tree.map(lambda a, b: (a - b) / eta, start, end)
 
     slopes = step(jax.random.split(jax.random.key(0), 50))
-    exact = jax.jit(ltb.risk_gradient)(start, problem, M)
+    exact = jax.jit(jax.grad(reg.risk))(start, problem, M)
     for name in ("beta", "Gamma"):
         sample = np.asarray(getattr(slopes, name)).reshape(50, -1)
         error = sample.std(axis=0, ddof=1) / np.sqrt(50)
@@ -112,20 +111,20 @@ def test_sampled_descent_follows_the_flow_up_to_its_noise(measured):
     problem, _, start = problem_and_start(3)
     eta, steps = 2e-3, 500
     times = eta * jnp.arange(0, steps + 1, 100)
-    exact = flow.gradient_flow(problem, M, start, times)
+    exact = flow(start, problem, M, times)
 
     @jax.jit
     @jax.vmap
     def run(key):
-        return flow.sampled_sgd(
-            problem, M, start, eta, steps, key=key, batch_size=64, record_every=100
-        ).Gamma
+        return descend(
+            start, problem, M, eta, steps, key=key, batch_size=64, record_every=100
+        ).model.Gamma
 
     paths = np.asarray(run(jax.vmap(jax.random.key)(jnp.arange(16))))
     error = paths.std(axis=0, ddof=1)[1:] / 4
-    z = (paths.mean(axis=0) - exact.Gamma)[1:] / error
+    z = (paths.mean(axis=0) - exact.model.Gamma)[1:] / error
     measured("largest z of the mean path", np.abs(z).max())
     # and within the first order of the step, which is not noise
     assert np.abs(z).max() < 5
-    moved = np.abs(exact.Gamma[-1] - exact.Gamma[0]).max()
+    moved = np.abs(exact.model.Gamma[-1] - exact.model.Gamma[0]).max()
     assert error.max() < 0.05 * moved

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from icltheory.regression import LinearPopulation, ltb
+from icltheory import regression as reg
+from icltheory.regression import LinearPopulation
 from tests import oracles
 from tests.oracles_ltb import (
     Population,
@@ -36,17 +37,18 @@ def random_model(rng, dim, scale=1.0):
 @jax.vmap
 def evaluate(beta, Gamma, H, mean, Psi, noise_var, M):
     """All numbers of a model, over parameters, problems and lengths at once."""
-    problem, model = LinearPopulation(H, mean, Psi, noise_var), ltb.GDBeta(beta, Gamma)
-    risk, derivative = jax.value_and_grad(lambda m: m.risk(problem, M))(model)
-    excess = ltb.gd_beta_excess(model, problem, M)
+    problem, model = LinearPopulation(H, mean, Psi, noise_var), reg.GDBeta(beta, Gamma)
+    risk, derivative = jax.value_and_grad(lambda m: reg.risk(m, problem, M))(model)
+    excess = reg.excess(model, problem, M)
     return {
         "risk": risk,
         "derivative": derivative,
-        "gradient": ltb.risk_gradient(model, problem, M),
-        "least": ltb.minimal_risk(problem, M),
-        "parts": jnp.stack([excess.start, excess.preconditioner]),
+        "least": reg.optimum(reg.LTB, problem, M).risk,
+        "parts": jnp.stack(
+            [excess.start + excess.fluctuation + excess.drift, excess.preconditioner]
+        ),
         "excess": excess.total,
-        "curvature": ltb.curvature(problem, M, Gamma),
+        "curvature": reg.landscape.curvature(Gamma, problem, M),
     }
 
 
@@ -71,7 +73,7 @@ def exact_risk(beta, Gamma, population, M):
     return oracles.exact_risk(predict, *population, M)
 
 
-_optimum = jax.jit(ltb.optimal_gd_beta)
+_optimum = jax.jit(lambda *given: reg.optimum(reg.GDBeta, *given))
 
 
 # --- the risk
@@ -113,14 +115,14 @@ def test_the_risk_is_the_exact_expectation(
 @pytest.mark.slow
 def test_simulation_agrees_at_d_5_and_12_examples(measured):
     rng = np.random.default_rng(11)
-    model = ltb.GDBeta(*random_model(rng, 5, 0.3))
+    model = reg.GDBeta(*random_model(rng, 5, 0.3))
     problem = LinearPopulation(*random_population(rng, 5))
 
     @jax.jit
     def squared_errors(key):
         prompt = problem.sample(key, num_examples=12, num_prompts=50_000)
-        predicted = model.predict(prompt.X, prompt.y, prompt.x_query)
-        return (predicted - prompt.y_query) ** 2, model.risk(problem, 12)
+        predicted = jax.vmap(model.predict)(prompt.X, prompt.y, prompt.x_query)
+        return (predicted - prompt.y_query) ** 2, reg.risk(model, problem, 12)
 
     loss, risk = map(np.asarray, squared_errors(jax.random.key(0)))
     z = (loss.mean() - risk) / (loss.std() / np.sqrt(loss.size))
@@ -134,7 +136,8 @@ def test_the_risk_at_another_length_and_for_another_population(d, measured):
     # the optimum of one problem and length, used on another problem and length
     rng = np.random.default_rng([12, d])
     first, other = random_population(rng, d), random_population(rng, d)
-    best, least = _optimum(LinearPopulation(*first), 2)
+    found = _optimum(LinearPopulation(*first), 2)
+    best, least = found.model, found.risk
     beta, Gamma = np.asarray(best.beta), np.asarray(best.Gamma)
     shifted = [other, other._replace(mean=first.mean), first]
     values = evaluate_all([(beta, Gamma, *population, 3) for population in shifted])
@@ -145,14 +148,14 @@ def test_the_risk_at_another_length_and_for_another_population(d, measured):
     assert least > values["risk"][2] > values["least"][2]
 
 
-_risk = jax.jit(ltb.risk, static_argnums=2)
+_risk = jax.jit(reg.risk, static_argnums=2)
 
 
 def test_a_risk_in_float32_is_accurate_to_float32(measured):
     rng = np.random.default_rng(13)
     d = 20
     population = random_population(rng, d)
-    model = ltb.GDBeta(*random_model(rng, d, 1 / d))
+    model = reg.GDBeta(*random_model(rng, d, 1 / d))
     problem = LinearPopulation(*population)
     exact = _risk(model, problem, 3 * d)
     small = jax.tree.map(
@@ -170,15 +173,27 @@ def test_a_risk_in_float32_is_accurate_to_float32(measured):
 
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_the_gradient_formulas_are_the_derivative(d, measured):
-    values = evaluate_all(random_cases(np.random.default_rng([14, d]), d, 16))
-    assert isinstance(values["gradient"], ltb.GDBeta)
-    formula, derivative = (
-        np.concatenate([g.beta, g.Gamma.reshape(16, -1)], axis=1)
-        for g in (values["gradient"], values["derivative"])
-    )
-    scale = 1 + np.abs(derivative).max(axis=1, keepdims=True)
-    measured("relative error", np.max(np.abs(formula - derivative) / scale))
-    assert np.all(np.abs(formula - derivative) < 5e-15 * scale)
+    cases = random_cases(np.random.default_rng([14, d]), d, 16)
+    found = evaluate_all(cases)["derivative"]
+    assert isinstance(found, reg.GDBeta)
+    for k, (beta, Gamma, *population, M) in enumerate(cases):
+        formula = _slopes(beta, Gamma, Population(*population), M)
+        derivative = np.append(found.beta[k], found.Gamma[k])
+        scale = 1 + np.abs(derivative).max()
+        error = np.abs(np.append(*formula) - derivative).max() / scale
+        measured("relative error", error)
+        assert error < 5e-15
+
+
+def _slopes(beta, Gamma, population, M):
+    """2 Q b, and 2 H Gamma [(M+1)/M H D H + (tr(HD) + sigma^2)/M H] - 2 H D H."""
+    H, mean, Psi, noise_var = population
+    b = beta - mean
+    D, GH = Psi + np.outer(b, b), Gamma @ H
+    Q = H - H @ GH - GH.T @ H + (M + 1) / M * GH.T @ H @ GH
+    Q = Q + np.trace(Gamma.T @ H @ GH) / M * H
+    spread = ((M + 1) * H @ D @ H + (np.trace(H @ D) + noise_var) * H) / M
+    return 2 * Q @ b, 2 * (H @ Gamma @ spread - H @ D @ H)
 
 
 @pytest.mark.slow
@@ -186,9 +201,10 @@ def test_the_risk_is_differentiable_in_the_problem_where_eigenvalues_coincide(me
     # H = I and Psi = I, in every argument, forwards and backwards
     def total(H, mean, Psi, noise_var):
         problem = LinearPopulation(H, mean, Psi, noise_var)
-        model = ltb.GDBeta(jnp.ones(3), 0.3 * jnp.eye(3))
-        best, least = ltb.optimal_gd_beta(problem, 4)
-        return model.risk(problem, 4) + 3 * least + jnp.sum(best.Gamma**2)
+        model = reg.GDBeta(jnp.ones(3), 0.3 * jnp.eye(3))
+        found = reg.optimum(reg.GDBeta, problem, 4)
+        best, least = found.model, found.risk
+        return reg.risk(model, problem, 4) + 3 * least + jnp.sum(best.Gamma**2)
 
     at = (jnp.eye(3), jnp.zeros(3), jnp.eye(3), jnp.asarray(0.5))
     rng = np.random.default_rng(15)
@@ -262,9 +278,9 @@ def test_the_decomposition_keeps_its_digits_next_to_the_optimum(measured):
     rng = np.random.default_rng(16)
     population = random_population(rng, 3)
     problem = LinearPopulation(*population)
-    best, _ = _optimum(problem, 5)
+    best = _optimum(problem, 5).model
     beta, Gamma = random_model(rng, 3)
-    near = ltb.GDBeta(
+    near = reg.GDBeta(
         np.asarray(best.beta) + 1e-8 * beta, np.asarray(best.Gamma) + 1e-8 * Gamma
     )
     values = evaluate_all([(near.beta, near.Gamma, *population, 5)])
@@ -324,29 +340,24 @@ def test_the_curvature_bound_is_attained_along_one_direction(measured):
 # --- predictions
 
 
-@pytest.mark.parametrize("batch", [(), (2, 3)])
-def test_predictions_of_batches_are_the_steps_written_out(batch, measured):
+def test_predictions_of_batches_are_the_steps_written_out(measured):
     rng = np.random.default_rng(19)
     beta, Gamma = random_model(rng, 3)
-    X, y, x = (rng.normal(size=(*batch, *rest)) for rest in ((7, 3), (7,), (3,)))
-    model = ltb.GDBeta(beta, Gamma)
-    expected = oracles.gradient_step_predictions(
-        beta, Gamma, X.reshape(-1, 7, 3), y.reshape(-1, 7), x.reshape(-1, 3)
-    ).reshape(batch)
-    predicted = jax.jit(model.predict)(X, y, x)
-    assert predicted.shape == batch
+    X, y, x = (rng.normal(size=(6, *rest)) for rest in ((7, 3), (7,), (3,)))
+    model = reg.GDBeta(beta, Gamma)
+    expected = oracles.gradient_step_predictions(beta, Gamma, X, y, x)
+    predicted = jax.jit(jax.vmap(model.predict))(X, y, x)
     measured("error", np.abs(predicted - expected).max() / np.abs(expected).max())
     np.testing.assert_allclose(predicted, expected, rtol=1e-12, atol=1e-12)
-    E = np.zeros((*batch, 8, 4))
-    E[..., :7, :3], E[..., :7, 3], E[..., 7, :3] = X, y, x
-    np.testing.assert_allclose(jax.jit(model.predict_tokens)(E), expected, rtol=1e-12)
 
 
 @pytest.mark.slow
 def test_the_smallest_risk_is_the_oracles_smallest(measured):
     rng = np.random.default_rng(20)
     population = random_population(rng, 2)
-    least = jax.jit(ltb.minimal_risk)(LinearPopulation(*population), 3)
+    least = jax.jit(lambda *given: reg.optimum(reg.LTB, *given).risk)(
+        LinearPopulation(*population), 3
+    )
     exact = exact_risk(
         population.mean, best_preconditioner(population, 3), population, 3
     )

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from icltheory.regression import LinearPopulation, bayes
+from icltheory.regression import LinearPopulation, orders
 
 SPECTRA = {
     "flat, little signal": (np.full(8, 0.02), 40),
@@ -33,7 +33,7 @@ def drawn_risks(phi, M, count, rng):
 @pytest.mark.parametrize("name", SPECTRA)
 def test_drawn_inputs_obey_both_bounds(name, measured):
     phi, M = SPECTRA[name]
-    found = bayes.likely_rate(problem_of(phi), M)
+    found = orders.rates(problem_of(phi), M).likely
     S = np.minimum(phi, 1 / M).sum()
     np.testing.assert_allclose(found.lower, 1 + S / 3, rtol=1e-12)
     kappa = 9 + 8 * np.log(9) + 4 * phi.sum()
@@ -46,15 +46,16 @@ def test_drawn_inputs_obey_both_bounds(name, measured):
 
 
 def test_probabilities_are_those_of_the_proof(measured):
-    found = bayes.likely_rate(problem_of(np.ones(2)), 200)
+    whole = orders.rates(problem_of(np.ones(2)), 200)
+    found = whole.likely
     missed = np.exp(-200 * (1 - np.log(2)) / 2)
     np.testing.assert_allclose(found.lower_probability, 1 - missed, rtol=1e-14)
     both = 1 - missed - np.exp(-200) - np.exp(-200 / 32)
     np.testing.assert_allclose(found.probability, both, rtol=1e-12)
     measured("probability of both sides at M = 200", both)
     np.testing.assert_allclose(found.ratio, 3 * (1 + 2 * 2), rtol=1e-12)
-    assert bool(found.holds)
-    assert not bool(bayes.likely_rate(problem_of(np.ones(2)), 200, constant=1).holds)
+    assert bool(whole.holds)
+    assert not bool(orders.rates(problem_of(np.ones(2)), 200, constant=1).holds)
 
 
 def test_each_tail_of_the_proof_is_above_the_true_one(measured):
@@ -85,13 +86,13 @@ def test_best_step_is_of_the_bayes_order_on_drawn_inputs(measured):
         tau = phi.sum() + 1
         excess = np.sum(phi * (phi + tau) / ((M + 1) * phi + tau))
         risks = drawn_risks(phi, M, 200, np.random.default_rng(2))
-        limit = float(bayes.likely_rate(problem_of(phi), M).ratio)
+        limit = float(orders.rates(problem_of(phi), M).likely.ratio)
         measured("ratio over its bound", (excess / risks).max() / limit)
         assert np.all(excess <= limit * risks)
 
 
 def test_without_noise_the_bounds_are_finite():
-    found = bayes.likely_rate(problem_of(np.ones(2), 0.0), 50)
+    found = orders.rates(problem_of(np.ones(2), 0.0), 50).likely
     assert float(found.lower) == 0
     assert np.isfinite(found.upper)
     assert np.isinf(found.ratio)

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from icltheory import constructions
-from icltheory.regression import LinearPopulation, ltb
+from icltheory import regression as reg
+from icltheory.regression import LinearPopulation
 from tests import oracles
 from tests.oracles_ltb import random_population, random_prompts
 
@@ -18,12 +19,12 @@ def weights_of(model):
     return [np.asarray(W) for W in jax.tree.leaves(model)]
 
 
-lsa_of = jax.jit(ltb.von_oswald_lsa)
+lsa_of = jax.jit(reg.LSA.gradient_step)
 
 
 @jax.jit
 def predict(model, X, y, x):
-    return model.predict(X, y, x)
+    return jax.vmap(model.predict)(X, y, x) if X.ndim == 3 else model.predict(X, y, x)
 
 
 def token_matrices(X, y, x):
@@ -37,11 +38,13 @@ def token_matrices(X, y, x):
 def convert(model, X, y, x, E):
     """Minimal and padded blocks, what they predict, and the way back."""
     blocks = (
-        ltb.gd_beta_to_ltb(model),
-        ltb.gd_beta_to_ltb(model, key_dim=7, value_dim=2, hidden_dim=3),
+        model.to_ltb(),
+        model.to_ltb(key_dim=7, value_dim=2, hidden_dim=3),
     )
-    predicted = [jnp.stack([b.predict(X, y, x), b.predict_tokens(E)]) for b in blocks]
-    back = [ltb.ltb_to_gd_beta(b) for b in blocks]
+    predicted = [
+        jnp.stack([predict(b, X, y, x), jax.vmap(b.predict_tokens)(E)]) for b in blocks
+    ]
+    back = [reg.GDBeta.of(b) for b in blocks]
     return blocks, predicted, back
 
 
@@ -56,7 +59,7 @@ def test_a_gd_beta_is_its_block_on_every_prompt(seed, size, measured):
     expected = oracles.gradient_step_predictions(beta, Gamma, *prompts)
     scale = 1 + np.abs(expected)
     blocks, predictions, back = convert(
-        ltb.GDBeta(beta, Gamma), *prompts, token_matrices(*prompts)
+        reg.GDBeta(beta, Gamma), *prompts, token_matrices(*prompts)
     )
     for block, predicted, model in zip(blocks, predictions, back, strict=True):
         by_oracle = oracles.block_predictions(weights_of(block), *prompts)
@@ -71,15 +74,15 @@ def test_a_gd_beta_is_its_block_on_every_prompt(seed, size, measured):
 
 def test_the_weights_are_those_of_the_lemma_and_hold_the_transpose():
     Gamma = np.array([[1.0, 2.0], [3.0, 4.0]])
-    block = ltb.gd_beta_to_ltb(ltb.GDBeta(np.array([5.0, 6.0]), Gamma))
+    block = reg.GDBeta(np.array([5.0, 6.0]), Gamma).to_ltb()
     shapes = [W.shape for W in jax.tree.leaves(block)]
     assert shapes == [(2, 3), (2, 3), (1, 3), (1, 3), (1, 3), (1, 3)]
     W_K, W_Q, W_P, W_V, W_1, W_2 = weights_of(block)
     np.testing.assert_array_equal(W_K.T @ W_Q, [[1, 3, 0], [2, 4, 0], [0, 0, 0]])
     np.testing.assert_array_equal(W_P.T @ W_V, [[0, 0, 0], [0, 0, 0], [-5, -6, 1]])
     np.testing.assert_array_equal(W_2.T @ W_1, [[0, 0, 0], [0, 0, 0], [5, 6, 1]])
-    wide = ltb.gd_beta_to_ltb(
-        ltb.GDBeta(np.array([5.0, 6.0]), Gamma), key_dim=5, value_dim=4, hidden_dim=3
+    wide = reg.GDBeta(np.array([5.0, 6.0]), Gamma).to_ltb(
+        key_dim=5, value_dim=4, hidden_dim=3
     )
     shapes = [W.shape for W in jax.tree.leaves(wide)]
     assert shapes == [(5, 3), (5, 3), (4, 3), (4, 3), (3, 3), (3, 3)]
@@ -94,10 +97,10 @@ def test_a_gd_beta_and_its_block_have_one_risk(measured):
     def risks(beta, Gamma, H, mean, Psi, noise_var):
         problem, model = (
             LinearPopulation(H, mean, Psi, noise_var),
-            ltb.GDBeta(beta, Gamma),
+            reg.GDBeta(beta, Gamma),
         )
-        block = ltb.gd_beta_to_ltb(model, key_dim=5)
-        return jnp.stack([m.risk(problem, 7) for m in (model, block)])
+        block = model.to_ltb(key_dim=5)
+        return jnp.stack([reg.risk(m, problem, 7) for m in (model, block)])
 
     rng = np.random.default_rng(51)
     cases = [
@@ -137,7 +140,7 @@ def test_attention_makes_one_step_from_a_start_that_the_query_carries(d, measure
         np.testing.assert_allclose(-moved[-1, d], x[k] @ (start + dW), atol=2e-14)
         np.testing.assert_allclose(-moved[-1, d], expected[k], atol=2e-14)
     # on prompts whose query carries 0 the layer gives minus the change of the step
-    change = jax.jit(layer.predict)(*prompts)
+    change = predict(layer, *prompts)
     np.testing.assert_allclose(x @ start - change, expected, atol=2e-14)
 
 
@@ -170,7 +173,7 @@ def test_no_lsa_but_an_ltb_holds_the_start_where_the_query_carries_nothing():
     rng = np.random.default_rng(54)
     beta, x = rng.normal(size=(2, 3))
     X, y = np.zeros((4, 3)), np.zeros(4)
-    block = jax.jit(ltb.gd_beta_to_ltb)(ltb.GDBeta(beta, np.eye(3)))
+    block = jax.jit(lambda model: model.to_ltb())(reg.GDBeta(beta, np.eye(3)))
     np.testing.assert_allclose(predict(block, X, y, x), beta @ x, rtol=1e-14)
-    attention = ltb.LSA(block.W_K, block.W_Q, block.W_P, block.W_V)
+    attention = reg.LSA(block.W_K, block.W_Q, block.W_P, block.W_V)
     assert predict(attention, X, y, x) == 0

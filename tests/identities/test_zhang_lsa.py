@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy.optimize import least_squares, minimize
 
-from icltheory.regression import LinearPopulation, ltb
+from icltheory import regression as reg
+from icltheory.regression import LinearPopulation
 from tests import oracles
 from tests.oracles_ltb import (
     Population,
@@ -20,16 +21,14 @@ from tests.oracles_ltb import (
     stacked,
 )
 
-STARTS = 16
-
 
 @jax.jit
 @jax.vmap
 def solve(H, mean, Psi, noise_var, M, key):
     """The best model, its risk, and the gap as a sum of squares."""
     problem = LinearPopulation(H, mean, Psi, noise_var)
-    model, risk = ltb.optimal_lsa(problem, M, key, num_starts=STARTS)
-    return model, risk, ltb.excess_terms(model, problem, M).total
+    found = reg.optimum(reg.LSA, problem, M, key=key)
+    return found.model, found.risk, reg.excess(found.model, problem, M).total
 
 
 def solve_all(cases):
@@ -46,21 +45,18 @@ def solve_all(cases):
 @jax.vmap
 def closed_forms(H, mean, Psi, noise_var, M):
     problem = LinearPopulation(H, mean, Psi, noise_var)
-    bounds = ltb.approximation_gap(problem, M)
-    small = ltb.small_mean_gap(problem, M)
-    start = ltb.gap_upper_bounds(problem, M).zero_start
+    bounds = reg.gap(problem, M)
+    small = reg.gaps.small_mean_gap(problem, M)
     second = Psi + mean[:, None] * mean[None, :]
-    best, least = ltb.optimal_gd_beta(
-        LinearPopulation(H, 0 * mean, second, noise_var), M
-    )
-    scalar = ltb.scalar_gap(problem, M) if problem.dim == 1 else (small, small)
+    found = reg.optimum(reg.GDBeta, LinearPopulation(H, 0 * mean, second, noise_var), M)
+    scalar = reg.gaps.scalar_gap(problem, M) if problem.dim == 1 else (small, small)
     return {
         "instance": bounds.lower_instance,
         "small mean": small,
         "scalar": scalar,
-        "zero start": start,
-        "GD-0": (best.risk(problem, M), least),
-        "R_min": ltb.minimal_risk(problem, M),
+        "zero start": bounds.zero_start,
+        "GD-0": (reg.risk(found.model, problem, M), found.risk),
+        "R_min": reg.optimum(reg.LTB, problem, M).risk,
     }
 
 
@@ -189,7 +185,7 @@ def test_without_variance_of_tasks_the_gap_is_that_of_a_large_mean():
     H, mean, _, noise_var = random_population(rng, 2, noise_var=0.3)
     problem = LinearPopulation(H, mean, np.zeros((2, 2)), noise_var)
     for M in (1, 4):
-        gap = float(ltb.small_mean_gap(problem, M))
+        gap = float(reg.gaps.small_mean_gap(problem, M))
         assert gap == pytest.approx(2 / (M + 2) * mean @ H @ mean, rel=1e-12)
 
 
@@ -215,7 +211,9 @@ def test_the_derivative_of_the_smallest_risk_holds_the_model_fixed(measured):
     @jax.value_and_grad
     def risk(noise_var):
         problem = LinearPopulation(H, mean, Psi, noise_var)
-        return ltb.optimal_lsa(problem, 5, jax.random.key(0), num_starts=8)[1]
+        return reg.optimum(
+            reg.LSA, problem, 5, key=jax.random.key(0), num_starts=8
+        ).risk
 
     slope = risk(0.5)[1]
     difference = (risk(0.5 + 1e-4)[0] - risk(0.5 - 1e-4)[0]) / 2e-4
@@ -233,8 +231,8 @@ def test_predictions_of_the_best_lsa_need_no_mlp(measured):
 
     @jax.jit
     def predictions(lsa):
-        block = ltb.effective_to_ltb(lsa.effective())
-        return lsa.predict(X, y, x), block.predict(X, y, x)
+        block = lsa.effective().to_ltb()
+        return [jax.vmap(m.predict)(X, y, x) for m in (lsa, block)]
 
     by_attention, by_block = predictions(lsa)
     measured("difference", np.abs(by_attention - by_block).max())
@@ -317,7 +315,7 @@ def test_for_one_dimension_the_gap_is_the_closed_form_up_to_its_limit(measured):
 
 
 def test_the_limit_in_one_dimension_is_its_formula(measured):
-    scalar = jax.jit(ltb.scalar_gap)
+    scalar = jax.jit(reg.gaps.scalar_gap)
     for phi, noise_var, M in ((1.0, 1.0, 10), (0.3, 2.0, 1), (5.0, 0.1, 40)):
         start = Population(np.eye(1), np.ones(1), phi * np.eye(1), noise_var)
         tau = phi + noise_var
@@ -408,4 +406,6 @@ def test_a_small_mean_costs_what_a_linear_solve_gives():
         h = np.array([a[i], tau])
         expected += m[i] ** 2 / (1 + h @ np.linalg.solve(D, h))
     problem = LinearPopulation(np.diag(H), mean, np.diag(Psi), noise)
-    np.testing.assert_allclose(ltb.small_mean_gap(problem, M), expected, rtol=1e-12)
+    np.testing.assert_allclose(
+        reg.gaps.small_mean_gap(problem, M), expected, rtol=1e-12
+    )

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from icltheory.regression import LinearPopulation, ltb
+from icltheory import regression as reg
+from icltheory.regression import LinearPopulation
 from tests import oracles
 from tests.oracles_ltb import (
     Population,
@@ -35,15 +36,15 @@ def widths(d):
 @jax.vmap
 def block_values(weights, H, mean, Psi, noise_var, M, factor):
     """Risks over weights, problems and lengths at once, in two gauges."""
-    problem, block = LinearPopulation(H, mean, Psi, noise_var), ltb.LTB(*weights)
-    attention, parts = ltb.LSA(*weights[:4]), block.effective()
-    direct = [m.risk(problem, M) for m in (block, attention)]
+    problem, block = LinearPopulation(H, mean, Psi, noise_var), reg.LTB(*weights)
+    attention, parts = reg.LSA(*weights[:4]), block.effective()
+    direct = [reg.risk(m, problem, M) for m in (block, attention)]
     made = [
-        ltb.effective_to_ltb(parts),
+        parts.to_ltb(),
         parts.rescaled(factor),
-        ltb.effective_to_lsa(attention.effective()),
+        attention.effective().to_lsa(),
     ]
-    return jnp.stack(direct), jnp.stack([m.risk(problem, M) for m in made]), parts
+    return jnp.stack(direct), jnp.stack([reg.risk(m, problem, M) for m in made]), parts
 
 
 def exact_risk(weights, population, M):
@@ -66,7 +67,8 @@ def test_effective_parameters_predict_by_their_sums(mask, measured):
     for i in range(M):
         w += (p @ X[i] + v * y[i]) * (U.T @ X[i] + y[i] * u) / M
     expected = w @ x + ((p @ x) * (x @ U @ x) / M if mask == "none" else 0)
-    found = ltb.EffectiveParameters(c, p, v, U, u).predict(X, y, x, mask)
+    E = np.vstack([np.column_stack([X, y]), np.append(x, 0)])
+    found = reg.EffectiveParameters(c, p, v, U, u).predict_tokens(E, mask)
     measured("relative error", found / expected - 1)
     assert float(found) == pytest.approx(expected, rel=1e-12)
 
@@ -163,7 +165,7 @@ def test_any_widths_are_allowed(measured):
     rng = np.random.default_rng(41)
     population = random_population(rng, 2)
     weights = random_weights(rng, 2, (1, 1, 3, 3, 2, 2))
-    error = _risk(ltb.LTB(*weights), LinearPopulation(*population), 2)
+    error = _risk(reg.LTB(*weights), LinearPopulation(*population), 2)
     error = error / exact_risk(weights, population, 2) - 1
     measured("relative error", error)
     assert abs(error) < 5e-15
@@ -171,14 +173,14 @@ def test_any_widths_are_allowed(measured):
 
 # --- its derivatives, and lower precision
 
-_gradient = jax.jit(ltb.risk_gradient)
+_gradient = jax.jit(jax.grad(reg.risk))
 
 
-@pytest.mark.parametrize("kind", [ltb.LSA, ltb.LTB])
+@pytest.mark.parametrize("kind", [reg.LSA, reg.LTB])
 def test_gradients_in_the_weights_are_those_of_the_exact_expectation(kind, measured):
     # isotropic H and Psi: derivatives are finite where all eigenvalues coincide
     rng = np.random.default_rng(33)
-    rows = widths(2)[: 4 if kind is ltb.LSA else 6]
+    rows = widths(2)[: 4 if kind is reg.LSA else 6]
     weights, towards = random_weights(rng, 2, rows), random_weights(rng, 2, rows)
     problem = LinearPopulation(np.eye(2), np.array([1.0, -2.0]), np.eye(2), 0.25)
     population = tuple(
@@ -211,14 +213,14 @@ def test_gradients_in_the_weights_are_those_of_the_exact_expectation(kind, measu
 @pytest.mark.slow
 def test_the_risk_is_differentiable_in_the_problem(measured):
     rng = np.random.default_rng(34)
-    parts = ltb.LTB(*random_weights(rng, 3, widths(3))).effective()
+    parts = reg.LTB(*random_weights(rng, 3, widths(3))).effective()
 
     def risk(H, mean, Psi, noise_var, excess):
         problem = LinearPopulation(H, mean, Psi, noise_var)
         if excess:
-            terms = ltb.excess_terms(parts, problem, 4)
-            return terms.total + ltb.minimal_risk(problem, 4)
-        return parts.risk(problem, 4)
+            terms = reg.excess(parts, problem, 4)
+            return terms.total + reg.optimum(reg.LTB, problem, 4).risk
+        return reg.risk(parts, problem, 4)
 
     at = (jnp.eye(3), jnp.ones(3), jnp.eye(3), jnp.asarray(0.5))
     gradient = jax.jit(jax.grad(risk, argnums=(0, 1, 2, 3)), static_argnames="excess")
@@ -230,7 +232,7 @@ def test_the_risk_is_differentiable_in_the_problem(measured):
         assert error < 1e-12
 
 
-_risk = jax.jit(ltb.risk)
+_risk = jax.jit(reg.risk)
 
 
 @pytest.mark.slow
@@ -238,7 +240,7 @@ def test_a_risk_in_float32_is_accurate_to_float32(measured):
     rng = np.random.default_rng(35)
     d = 20
     weights = random_weights(rng, d, widths(d), scale=1 / d)
-    block = ltb.LTB(*weights)
+    block = reg.LTB(*weights)
     problem = LinearPopulation(*random_population(rng, d))
     exact = _risk(block, problem, jnp.asarray(3 * d))
     small = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), (block, problem))
@@ -256,13 +258,13 @@ def test_a_risk_in_float32_is_accurate_to_float32(measured):
 def terms(parts, H, mean, Psi, noise_var, M):
     problem, model = (
         LinearPopulation(H, mean, Psi, noise_var),
-        ltb.EffectiveParameters(*parts),
+        reg.EffectiveParameters(*parts),
     )
     return (
-        ltb.excess_terms(model, problem, M),
-        ltb.excess_terms(model, problem, M).total,
-        model.risk(problem, M),
-        ltb.minimal_risk(problem, M),
+        reg.excess(model, problem, M),
+        reg.excess(model, problem, M).total,
+        reg.risk(model, problem, M),
+        reg.optimum(reg.LTB, problem, M).risk,
     )
 
 
@@ -312,7 +314,7 @@ def test_the_sum_of_four_squares_to_rounding(measured):
 
 
 def test_the_excess_is_the_sum_of_its_parts():
-    assert ltb.BlockExcess(*jnp.array([1.0, 2.0, 4.0, 8.0])).total == 15
+    assert reg.Excess(*jnp.array([1.0, 2.0, 4.0, 8.0])).total == 15
 
 
 def four_errors(seed, d):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from icltheory.regression import ltb
+from icltheory import regression as reg
 from tests import oracles
 from tests.oracles_ltb import random_population, random_prompts
 
@@ -18,49 +18,50 @@ def random_weights(rng, d, rows):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("batch", [(), (2, 3)])
-def test_predictions_of_batches_are_those_of_the_token_model(batch, measured):
+def test_predictions_of_batches_are_those_of_the_token_model(measured):
     rng = np.random.default_rng(37)
     weights = random_weights(rng, 3, (2, 2, 4, 4, 5, 5))
-    X, y, x = (rng.normal(size=(*batch, *rest)) for rest in ((7, 3), (7,), (3,)))
-    E = np.zeros((*batch, 8, 4))
-    E[..., :7, :3], E[..., :7, 3], E[..., 7, :3] = X, y, x
-    flat = X.reshape(-1, 7, 3), y.reshape(-1, 7), x.reshape(-1, 3)
-    models = ltb.LTB(*weights), ltb.LSA(*weights[:4])
-    for mask, found in _predictions(models, X, y, x, E).items():
+    X, y, x = (rng.normal(size=(6, *rest)) for rest in ((7, 3), (7,), (3,)))
+    models = reg.LTB(*weights), reg.LSA(*weights[:4])
+    for mask, found in _predictions(models, X, y, x).items():
         for model, values in zip(models, found, strict=True):
             used = [np.asarray(W) for W in jax.tree.leaves(model)]
-            expected = oracles.block_predictions(used, *flat, mask).reshape(batch)
-            assert all(value.shape == batch for value in values)
+            expected = oracles.block_predictions(used, X, y, x, mask)
             error = np.abs(np.array(values) - expected) / (1 + np.abs(expected).max())
             measured(f"relative error, mask {mask}", error.max())
             assert np.all(error < 1e-14)
 
 
 @jax.jit
-def _predictions(models, X, y, x, E):
+def _predictions(models, X, y, x):
     """By the matrices and by the effective parameters, from prompts and from tokens."""
-    return {
-        mask: [
-            [
-                m.predict(X, y, x, mask)
-                if kind == "prompt"
-                else m.predict_tokens(E, mask)
-                for m in (model, model.effective())
-                for kind in ("prompt", "tokens")
-            ]
-            for model in models
-        ]
-        for mask in ("demos", "none")
-    }
+    found: dict = {"demos": [], "none": []}
+    for model in models:
+        both = model, model.effective()
+        for mask in found:
+            answers = [on_tokens(m, X, y, x, mask) for m in both]
+            if mask == "demos":
+                answers += [jax.vmap(m.predict)(X, y, x) for m in both]
+            found[mask].append(answers)
+    return found
+
+
+def on_tokens(model, X, y, x, mask="demos"):
+    """Answers to prompts of one length, written as token matrices."""
+
+    def one(X, y, x):
+        E = jnp.vstack([jnp.column_stack([X, y]), jnp.append(x, 0)])
+        return model.predict_tokens(E, mask)
+
+    return jax.vmap(one)(X, y, x)
 
 
 @jax.jit
 def masked_and_not(weights, X, y, x):
-    block = ltb.LTB(*weights)
+    block = reg.LTB(*weights)
     parts = block.effective()
     added = (x @ parts.p) * jnp.sum((x @ parts.U) * x, axis=-1) / X.shape[-2]
-    return block.predict(X, y, x), block.predict(X, y, x, "none"), added
+    return on_tokens(block, X, y, x), on_tokens(block, X, y, x, "none"), added
 
 
 @settings(max_examples=20, deadline=None)
@@ -82,9 +83,9 @@ def test_the_mask_matters_for_gd_beta_unless_it_starts_from_zero(measured):
     rng = np.random.default_rng(38)
     X, y, x = rng.normal(size=(4, 2)), rng.normal(size=4), rng.normal(size=2)
     for beta in (np.zeros(2), np.ones(2)):
-        model = ltb.GDBeta(beta, rng.normal(size=(2, 2)))
-        predict = jax.jit(model.predict, static_argnames="mask")
-        change = float(predict(X, y, x, mask="none")) - float(predict(X, y, x))
+        model = reg.GDBeta(beta, rng.normal(size=(2, 2)))
+        E, parts = np.vstack([np.column_stack([X, y]), [*x, 0]]), model.effective()
+        change = float(parts.predict_tokens(E, "none") - parts.predict_tokens(E))
         expected = -(beta @ x) * (x @ np.asarray(model.Gamma).T @ x) / 4
         measured("error of the change", change - expected)
         np.testing.assert_allclose(change, expected, atol=1e-14)
@@ -96,7 +97,7 @@ def test_the_weight_of_a_prompt_is_the_sum_of_its_five_parts(measured):
     c, p, u = rng.normal(size=(3, 3))
     v, U = rng.normal(), rng.normal(size=(3, 3))
     X, y = rng.normal(size=(2, 6, 3)), rng.normal(size=(2, 6))
-    weight = np.asarray(jax.jit(ltb.EffectiveParameters(c, p, v, U, u).weight)(X, y))
+    weight = np.asarray(jax.vmap(reg.EffectiveParameters(c, p, v, U, u).weights)(X, y))
     for k in range(2):
         S, moment = X[k].T @ X[k] / 6, X[k].T @ y[k] / 6
         expected = (

@@ -4,8 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from icltheory import regression as reg
 from icltheory.models import GPT2
-from icltheory.regression import LinearPopulation, ltb
+from icltheory.regression import LinearPopulation
 
 DIM, M, NOISE_VAR, CONSTANT = 2, 5, 0.01, 1e4
 FAR = np.full(DIM, 10.0)
@@ -67,7 +68,7 @@ def test_without_mlp_the_stream_carries_the_prior_mean_to_the_answer(measured):
     assert abs(risk - (DIM + NOISE_VAR)) < 5 * spread
     # No linear attention layer gets below this (Theorem 4.1), whatever its weights.
     least, gap = jax.jit(
-        lambda task: (ltb.minimal_risk(task, M), ltb.approximation_gap(task, M))
+        lambda task: (reg.optimum(reg.LTB, task, M).risk, reg.gap(task, M))
     )(task)
     lower = float(least) + float(gap.lower_instance)
     measured("lower bound of every linear attention layer", lower)

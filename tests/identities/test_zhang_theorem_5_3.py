@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from icltheory.regression import LinearPopulation, ltb
+from icltheory import regression as reg
+from icltheory.regression import LinearPopulation
 from tests import oracles
 from tests.oracles_ltb import (
     best_preconditioner,
@@ -27,7 +28,9 @@ CONDITIONS = ("v", "c", "p", "u", "U")
 def risks(parts, H, mean, Psi, noise_var, M):
     """Risks of any number of parameter sets on one problem."""
     problem = LinearPopulation(H, mean, Psi, noise_var)
-    return jax.vmap(lambda *a: ltb.EffectiveParameters(*a).risk(problem, M))(*parts)
+    return jax.vmap(lambda *a: reg.risk(reg.EffectiveParameters(*a), problem, M))(
+        *parts
+    )
 
 
 def minimiser(rng, population, M):
@@ -118,9 +121,9 @@ def distances(parts, H, mean, Psi, noise_var, M):
     """The predicate for any number of parameter sets on one problem."""
 
     def check(*parts):
-        model = ltb.EffectiveParameters(*parts)
-        found = ltb.optimality_conditions(model, problem, M)
-        again = ltb.optimality_conditions(model.rescaled(-3.0), problem, M)
+        model = reg.EffectiveParameters(*parts)
+        found = reg.landscape.optimality_conditions(model, problem, M)
+        again = reg.landscape.optimality_conditions(model.rescaled(-3.0), problem, M)
         lengths = [
             jnp.stack([c.read_out, c.start, c.labels, c.scores]) for c in (found, again)
         ]
@@ -167,7 +170,7 @@ def test_distances_are_their_formulas_in_label_units():
         (1.0, 0.0, True),
         (1.0, 1.0, False),
     ):
-        found = ltb.OptimalityConditions(
+        found = reg.landscape.OptimalityConditions(
             *map(jnp.asarray, (value, 0.0, 0.0, distance, 0.0, 2))
         )
         assert bool(found.hold()) == holds
@@ -194,7 +197,7 @@ def test_every_best_block_is_the_best_gd_beta_on_prompts(d, measured):
         error = np.max(np.abs(block - step) / (1 + np.abs(step)))
         measured("relative difference", error)
         assert error < 1e-12
-        back = ltb.ltb_to_gd_beta(ltb.LTB(*weights))
+        back = reg.GDBeta.of(reg.LTB(*weights))
         again = oracles.gradient_step_predictions(
             *map(np.asarray, _pair(back)), *prompts
         )
@@ -230,7 +233,7 @@ def test_no_block_found_by_search_is_below_it_and_the_best_satisfies_it(measured
 
     @jax.jit
     def value_and_gradient(z, problem, M):
-        return jax.value_and_grad(lambda z: _parts(z, 2).risk(problem, M))(z)
+        return jax.value_and_grad(lambda z: reg.risk(_parts(z, 2), problem, M))(z)
 
     shares = []
     for _ in range(4):
@@ -257,7 +260,7 @@ def test_no_block_found_by_search_is_below_it_and_the_best_satisfies_it(measured
 
 def _parts(z, d):
     c, p, u, v, U = jnp.split(z, (d, 2 * d, 3 * d, 3 * d + 1))
-    return ltb.EffectiveParameters(c, p, v[0], U.reshape(d, d), u)
+    return reg.EffectiveParameters(c, p, v[0], U.reshape(d, d), u)
 
 
 def test_no_block_found_by_search_over_all_six_matrices_is_below_it(measured):
@@ -272,7 +275,7 @@ def test_no_block_found_by_search_over_all_six_matrices_is_below_it(measured):
         weights = [
             W.reshape(s) for W, s in zip(jnp.split(z, cuts), shapes, strict=True)
         ]
-        return ltb.LTB(*weights).risk(problem, M)
+        return reg.risk(reg.LTB(*weights), problem, M)
 
     best, _ = lowest(risk, 0.5 * rng.normal(size=(6, 72)))
     least = minimal_risks(population, M)[2]
@@ -311,7 +314,7 @@ def test_with_rank_1_there_is_a_second_family_of_minimisers(measured):
 
 
 def _block(parts):
-    return ltb.effective_to_ltb(ltb.EffectiveParameters(*parts))
+    return reg.EffectiveParameters(*parts).to_ltb()
 
 
 @jax.jit
@@ -319,12 +322,12 @@ def derivatives(z, problem, M):
     """Risk of the block with parameters z, gradient and Hessian."""
 
     def risk(z):
-        return _parts(z, 2).risk(problem, M)
+        return reg.risk(_parts(z, 2), problem, M)
 
     return risk(z), jax.grad(risk)(z), jax.hessian(risk)(z)
 
 
-find = jax.jit(ltb.spurious_minimum)
+find = jax.jit(reg.landscape.spurious_minimum)
 
 
 @pytest.mark.parametrize("mean", [(1.0, -2.0)])
@@ -348,13 +351,15 @@ def test_there_are_spurious_local_minima(mean, measured):
     measured("next curvature", curvatures[1])
     assert abs(curvatures[0]) < 1e-13
     assert curvatures[1] > 1e-4
-    excess = float(value - jax.jit(ltb.minimal_risk)(problem, M))
+    excess = float(
+        value - jax.jit(lambda *given: reg.optimum(reg.LTB, *given).risk)(problem, M)
+    )
     measured("error of the excess", excess - phi[1] ** 2 / omega[1])
     np.testing.assert_allclose(excess, phi[1] ** 2 / omega[1], atol=1e-14)
     found = find(problem, M)
     measured("error of the library's excess", found.excess - excess)
     np.testing.assert_allclose(found.excess, excess, atol=1e-14)
-    at = jax.jit(lambda found: found.parameters.risk(problem, M))(found)
+    at = jax.jit(lambda found: reg.risk(found.parameters, problem, M))(found)
     np.testing.assert_allclose(at, value, rtol=1e-14)
     np.testing.assert_allclose(found.margin, gain**2 * labels - M * phi[1] ** 2)
     assert found.is_local_minimum
@@ -391,7 +396,7 @@ def test_where_the_condition_fails_the_point_is_a_saddle(measured):
 def test_between_the_spurious_and_the_best_there_is_a_hill(measured):
     problem = LinearPopulation(np.eye(2), np.ones(2), np.diag([1.0, 0.05]), 0.25)
     angles = np.linspace(0, np.pi / 2, 201)
-    profile = np.asarray(jax.jit(ltb.excess_profile)(problem, 2, angles))
+    profile = np.asarray(jax.jit(reg.landscape.excess_profile)(problem, 2, angles))
     np.testing.assert_allclose(profile[0], find(problem, 2).excess, rtol=1e-12)
     np.testing.assert_allclose(profile[-1], 0, atol=1e-14)
     measured("height of the hill over the spurious minimum", profile.max() - profile[0])

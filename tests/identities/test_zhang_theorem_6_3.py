@@ -8,13 +8,19 @@ import numpy as np
 import pytest
 from scipy.integrate import quad, solve_ivp
 
-from icltheory.regression import LinearPopulation, flow, ltb
-from icltheory.regression.flow._coordinates import basis_along
+from icltheory import regression as reg
+from icltheory.regression import (
+    LinearPopulation,
+    flow,
+    flow_bounds,
+    flow_limit,
+)
+from icltheory.regression._flow_coordinates import basis_along
 from tests import oracles_ltb as oracles
 
 DIM, TIMES = 3, 41
-rates, limit = jax.jit(flow.gd_beta_rates), jax.jit(flow.gd_beta_limit)
-best = jax.jit(ltb.optimal_gd_beta)
+rates, limit = jax.jit(flow_bounds), jax.jit(flow_limit)
+best = jax.jit(lambda *given: reg.optimum(reg.GDBeta, *given))
 
 
 def drawn(seed, rank=DIM, rank_Psi=DIM):
@@ -22,7 +28,7 @@ def drawn(seed, rank=DIM, rank_Psi=DIM):
     rng = np.random.default_rng([63, seed, rank, rank_Psi])
     population = oracles.random_population(rng, DIM, rank, rank_Psi)
     M = int(rng.integers(1, 12))
-    start = ltb.GDBeta(2 * rng.normal(size=DIM), rng.normal(size=(DIM, DIM)))
+    start = reg.GDBeta(2 * rng.normal(size=DIM), rng.normal(size=(DIM, DIM)))
     tau = oracles.Whitened.of(population, M).tau
     values = np.linalg.eigvalsh(population.H)
     least = values[values > 1e-10][0]
@@ -34,14 +40,14 @@ def drawn(seed, rank=DIM, rank_Psi=DIM):
 @functools.cache
 def flowed(seed, rank=DIM, rank_Psi=DIM):
     population, M, start, times = drawn(seed, rank, rank_Psi)
-    path = flow.gradient_flow(LinearPopulation(*population), M, start, times)
+    path = flow(start, LinearPopulation(*population), M, times)
     assert path.succeeded
     return population, M, start, times, path
 
 
-def distances(path, population, M):
+def distances(model, population, M):
     """|P(beta_t - beta*)| and |P(Gamma_t - Gamma*)P|_F, in NumPy."""
-    beta, Gamma = (np.asarray(part) for part in (path.beta, path.Gamma))
+    beta, Gamma = (np.asarray(part) for part in (model.beta, model.Gamma))
     P = oracles.projector(population.H)
     b = (beta - population.mean) @ P
     D = Gamma - oracles.best_preconditioner(population, M)
@@ -67,7 +73,7 @@ def slope(population, M, beta, Gamma):
 
 @jax.jit
 def descent(population, M, model):
-    return ltb.risk_gradient(model, LinearPopulation(*population), M)
+    return jax.grad(reg.risk)(model, LinearPopulation(*population), M)
 
 
 def test_flow_in_deviations_is_the_gradient(measured):
@@ -95,10 +101,8 @@ def test_path_is_that_of_another_solver(rank, measured):
     solved = solve_ivp(
         speed, (0, times[-1]), first, "LSODA", times, rtol=1e-11, atol=1e-13
     )
-    path = flow.gradient_flow(
-        LinearPopulation(*population), M, start, times, rtol=1e-11, atol=1e-13
-    )
-    found = np.hstack([path.beta, np.reshape(path.Gamma, (TIMES, -1))])
+    path = flow(start, LinearPopulation(*population), M, times, rtol=1e-11, atol=1e-13)
+    found = np.hstack([path.model.beta, np.reshape(path.model.Gamma, (TIMES, -1))])
     measured("difference from LSODA", np.abs(found - solved.y.T).max())
     np.testing.assert_allclose(found, solved.y.T, atol=2e-8)
 
@@ -111,8 +115,8 @@ def test_risk_is_not_convex(measured):
     @jax.vmap
     def hessian(z):
         def risk(z):
-            model = ltb.GDBeta(z[:DIM], z[DIM:].reshape(DIM, DIM))
-            return model.risk(problem, M)
+            model = reg.GDBeta(z[:DIM], z[DIM:].reshape(DIM, DIM))
+            return reg.risk(model, problem, M)
 
         return jax.hessian(risk)(z)
 
@@ -136,11 +140,12 @@ def test_flow_converges_to_the_projected_optimum(rank, measured):
         change = P @ (np.asarray(start.beta) - population.mean)
         beta = np.asarray(start.beta) - change
         Gamma = np.asarray(start.Gamma) - P @ (np.asarray(start.Gamma) - best) @ P
-        end = limit(problem, M, start)
+        end = limit(start, problem, M)
         np.testing.assert_allclose(end.beta, beta, atol=1e-13)
         np.testing.assert_allclose(end.Gamma, Gamma, atol=1e-12)
         error = max(
-            np.abs(path.beta[-1] - beta).max(), np.abs(path.Gamma[-1] - Gamma).max()
+            np.abs(path.model.beta[-1] - beta).max(),
+            np.abs(path.model.Gamma[-1] - Gamma).max(),
         )
         measured("distance from the limit", error)
         assert error < 3.7e-12
@@ -150,7 +155,7 @@ def test_flow_converges_to_the_projected_optimum(rank, measured):
         measured("relative excess of the risk", relative)
         assert abs(relative) < 3e-15
         if rank == DIM:
-            assert np.abs(path.Gamma[-1] - best).max() < 3.7e-12
+            assert np.abs(path.model.Gamma[-1] - best).max() < 3.7e-12
 
 
 def least(population, M):
@@ -180,8 +185,10 @@ def test_what_inputs_do_not_span_is_frozen(measured):
     for seed in range(8):
         population, _, start, _, path = flowed(seed, DIM - 1)
         P = oracles.projector(population.H)
-        kept = (np.asarray(path.beta) - np.asarray(start.beta)) @ (np.eye(DIM) - P)
-        change = np.asarray(path.Gamma) - np.asarray(start.Gamma)
+        kept = (np.asarray(path.model.beta) - np.asarray(start.beta)) @ (
+            np.eye(DIM) - P
+        )
+        change = np.asarray(path.model.Gamma) - np.asarray(start.Gamma)
         drift = max(np.abs(kept).max(), np.abs(change - P @ change @ P).max())
         measured("largest change", drift)
         assert drift < 8.4e-14
@@ -205,8 +212,8 @@ def test_excess_falls_along_the_path_and_is_the_risk_beyond_the_least(measured):
 def test_flow_never_outruns_its_proved_rates(rank, measured):
     for seed in range(8):
         population, M, start, times, path = flowed(seed, rank)
-        bounds = rates(LinearPopulation(*population), M, start, times)
-        in_beta, in_Gamma = distances(path, population, M)
+        bounds = rates(start, LinearPopulation(*population), M, times)
+        in_beta, in_Gamma = distances(path.model, population, M)
         # a bound below the rounding of beta* and Gamma* themselves says nothing
         for name, value, bound, floor in (
             ("start", in_beta, bounds.beta, 1e-12),
@@ -224,7 +231,7 @@ def test_flow_never_outruns_its_proved_rates(rank, measured):
 def test_bounds_are_the_formulas_of_lemmas_g3_and_g6(measured):
     for seed, rank in ((0, DIM), (1, DIM - 1)):
         population, M, start, times = drawn(seed, rank)
-        bounds = rates(LinearPopulation(*population), M, start, times)
+        bounds = rates(start, LinearPopulation(*population), M, times)
         values = np.linalg.eigvalsh(population.H)
         low, top = values[values > 1e-10][0], values[-1]
         tau = oracles.Whitened.of(population, M).tau
@@ -261,12 +268,12 @@ def test_bound_where_the_two_rates_meet(offset, measured):
     tau = 4 * M / (h * (M + 2)) * (1 + offset)  # alpha = gamma at offset 0
     one = np.eye(1)
     problem = LinearPopulation(h * one, np.zeros(1), 0.5 * one, tau - 0.5 * h)
-    start = ltb.GDBeta(np.ones(1), 2 * one)
+    start = reg.GDBeta(np.ones(1), 2 * one)
     times = np.array([0.0, 1e-3, 0.7, 20.0])
-    bounds = rates(problem, M, start, times)
+    bounds = rates(start, problem, M, times)
     alpha, gamma = float(bounds.alpha), float(bounds.gamma)
     np.testing.assert_allclose(alpha / gamma, 1 + offset, rtol=1e-14)
-    first = abs(2 - float(best(problem, M)[0].Gamma[0, 0]))
+    first = abs(2 - float(best(problem, M).model.Gamma[0, 0]))
     for t, bound in zip(times, np.asarray(bounds.Gamma), strict=True):
         forced, _ = quad(
             lambda s, t=float(t): np.exp(-alpha * (t - s) - gamma * s),
@@ -285,12 +292,12 @@ def test_rate_of_the_start_is_attained(measured):
     # one dimension, H Gamma = M / (M + 2): there Q(Gamma) is 2 H / (M + 2)
     M, h = 5, 1.7
     problem = LinearPopulation(h * np.eye(1), np.zeros(1), np.eye(1), 0.3)
-    start = ltb.GDBeta(1e-6 * np.ones(1), M / (M + 2) / h * np.eye(1))
+    start = reg.GDBeta(1e-6 * np.ones(1), M / (M + 2) / h * np.eye(1))
     times = np.array([0.0, 1e-6])
-    path = flow.gradient_flow(problem, M, start, times, rtol=1e-13, atol=1e-30)
-    beta = np.asarray(path.beta)
+    path = flow(start, problem, M, times, rtol=1e-13, atol=1e-30)
+    beta = np.asarray(path.model.beta)
     rate = -np.log(beta[1, 0] / beta[0, 0]) / 1e-6
-    bounds = rates(problem, M, start, times)
+    bounds = rates(start, problem, M, times)
     measured("rate over the bound", rate / (bounds.gamma / 2))
     np.testing.assert_allclose(rate, bounds.gamma / 2, rtol=1e-5)
 
@@ -303,8 +310,8 @@ def test_attention_at_a_zero_mean_stays_a_gradient_step_and_finds_the_best(measu
     # c = p = u = 0 stays so, as in the flow of Zhang, Frei and Bartlett
     population, M, *_ = drawn(3)
     problem = LinearPopulation(*population._replace(mean=np.zeros(DIM)))
-    start = ltb.GDBeta(np.zeros(DIM), 0.1 * np.eye(DIM)).effective()
-    path = flow.gradient_flow(problem, M, start, jnp.array([0.0, 1.0, 150.0]))
+    start = reg.GDBeta(np.zeros(DIM), 0.1 * np.eye(DIM)).effective()
+    path = flow(start, problem, M, jnp.array([0.0, 1.0, 150.0]))
     assert path.succeeded
     measured("excess at the end", path.excess[-1])
     assert path.excess[-1] < 1e-12
@@ -318,12 +325,11 @@ def test_attention_at_a_zero_mean_stays_a_gradient_step_and_finds_the_best(measu
 @pytest.mark.slow
 def test_ltb_started_near_the_optimum_returns_to_it_and_keeps_its_balance(measured):
     problem, M = LinearPopulation(np.eye(2), np.ones(2), np.eye(2), 0.25), 4
-    best, least_risk = ltb.optimal_gd_beta(problem, M)
+    found = reg.optimum(reg.GDBeta, problem, M)
+    best, least_risk = found.model, found.risk
     rng = np.random.default_rng(0)
-    block = jax.tree.map(
-        lambda W: W + 0.02 * rng.normal(size=W.shape), ltb.gd_beta_to_ltb(best)
-    )
-    path = flow.gradient_flow(problem, M, block, jnp.array([0.0, 1.0, 100.0]))
+    block = jax.tree.map(lambda W: W + 0.02 * rng.normal(size=W.shape), best.to_ltb())
+    path = flow(block, problem, M, jnp.array([0.0, 1.0, 100.0]))
     assert path.succeeded
     measured("excess at the end", path.excess[-1])
     assert path.excess[-1] < 1e-12 < path.excess[0]

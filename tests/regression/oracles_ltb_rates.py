@@ -149,17 +149,17 @@ def attention_prediction(W_PV, W_KQ, X, y, x, masked):
 
 
 def flow_speed(U, u, Lam, N):
-    """Minus the gradient of half the risk in U and u, w ~ N(0, I), no noise."""
+    """Minus the gradient of the risk in U and u, w ~ N(0, I), no noise."""
     G = gain(Lam, N)
     dU = u * Lam @ Lam - u**2 * G @ Lam @ U @ Lam
     du = np.trace(Lam @ Lam @ U.T - u * G @ Lam @ U @ Lam @ U.T)
-    return dU, du
+    return 2 * dU, 2 * du
 
 
 def flow_excess(U, u, Lam, N):
-    """Half the excess risk of prediction <u U X'y / N, x>."""
+    """Excess risk of prediction <u U X'y / N, x>."""
     least = one_step_risk(np.linalg.inv(gain(Lam, N)), Lam, np.eye(len(Lam)), 0.0, N)
-    return (one_step_risk(u * U, Lam, np.eye(len(Lam)), 0.0, N) - least) / 2
+    return one_step_risk(u * U, Lam, np.eye(len(Lam)), 0.0, N) - least
 
 
 def flow_path(Lam, N, Theta, scale, end):

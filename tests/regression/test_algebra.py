@@ -5,14 +5,21 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.regression import LinearPopulation, ltb, predictors, risks, shifts
+from icltheory import regression as reg
+from icltheory.regression import (
+    LinearPopulation,
+    LinearStep,
+    optimum,
+    predictors,
+    risks,
+    shifts,
+)
 from icltheory.regression.measures import (
     NoClosedForm,
     estimate_risk,
     risk,
     squared_errors,
 )
-from icltheory.regression.optima import LinearStep, optimum
 from icltheory.regression.sources import SparseLinearRegression
 
 KEY = jax.random.key(0)
@@ -30,7 +37,7 @@ def test_the_best_linear_step_of_the_four_papers_is_asked_in_one_way():
     np.testing.assert_allclose(risk(best.model, SKEWED, 6), best.risk, rtol=1e-12)
     others = (
         risks.linear_attention_optimum(SKEWED, 6).risk,
-        ltb.optimal_gd_beta(SKEWED, 6)[1],
+        reg.optimum(reg.LTB, SKEWED, 6).risk,
     )
     np.testing.assert_allclose(others, best.risk, rtol=1e-12)
 
@@ -39,9 +46,9 @@ def test_the_best_linear_step_of_the_four_papers_is_asked_in_one_way():
 @pytest.mark.parametrize("name", ["step", "gd", "ltb", "lsa"])
 def test_exact_risks_agree_with_simulated_errors(name, num_examples):
     step = LinearStep(0.4 * jnp.eye(5))
-    start = ltb.GDBeta(jnp.ones(5), 0.3 * jnp.eye(5) + 0.05)
-    block = ltb.gd_beta_to_ltb(start)
-    attention = ltb.LSA(block.W_K, block.W_Q, block.W_P, block.W_V)
+    start = reg.GDBeta(jnp.ones(5), 0.3 * jnp.eye(5) + 0.05)
+    block = start.to_ltb()
+    attention = reg.LSA(block.W_K, block.W_Q, block.W_P, block.W_V)
     model = {"step": step, "gd": start, "ltb": block, "lsa": attention}[name]
     exact = float(risk(model, MEAN, num_examples))
     errors = squared_errors(model, MEAN, num_examples, key=KEY, num_prompts=4000)
@@ -133,7 +140,7 @@ def test_a_risk_is_differentiable_and_can_be_batched_in_everything():
 def test_optima_of_families_are_ordered():
     found = {
         family.__name__: optimum(family, MEAN, 10, key=KEY)
-        for family in (LinearStep, ltb.LSA, ltb.GDBeta, ltb.LTB)
+        for family in (LinearStep, reg.LSA, reg.GDBeta, reg.LTB)
     }
     least = [float(one.risk) for one in found.values()]
     assert least == sorted(least, reverse=True)

@@ -4,9 +4,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.regression import LinearPopulation, predictors, risks
+from icltheory.regression import (
+    AttentionWeights,
+    LinearPopulation,
+    LinearStep,
+    flow_bounds,
+    predictors,
+    risks,
+)
 from icltheory.regression.position import label_weights
-from icltheory.regression.rates import convergence_constants, preconditioned_prediction
 
 
 @pytest.mark.parametrize("dim", [1, 2])
@@ -29,8 +35,7 @@ def test_predictions_of_one_example():
     x, y, query = jnp.array([[1.0, -2.0]]), jnp.array([3.0]), jnp.array([0.5, 2.0])
     weights = label_weights(jnp.array([0.3]), x, query)
     np.testing.assert_allclose(weights, [0.3 * -3.5], rtol=1e-12)
-    P, Q = np.diag([0.0, 0, 1]), np.diag([-0.3, -0.3, 0])
-    found = preconditioned_prediction(P, Q, x, y, query)
+    found = LinearStep(0.3 * jnp.eye(2)).predict(x, y, query)
     np.testing.assert_allclose(found, 3 * 0.3 * -3.5, rtol=1e-12)
     # Half of the square of 3 - 2 w, and 4 |w|: the slope 4 w - 6 + 4 is 0 at 1/2.
     fit = predictors.lasso_weights(jnp.array([[2.0]]), y, penalty=4.0)
@@ -39,7 +44,8 @@ def test_predictions_of_one_example():
 
 def test_constants_of_convergence_in_one_dimension():
     """With a covariance of 1: K_1 = 2 - s^2 g, and u_min^2 = s^2 K_1 / 2, g = 3."""
-    found = convergence_constants(jnp.eye(1), 1, jnp.eye(1), 0.5)
+    start, one = AttentionWeights(0.5, 0.5 * jnp.eye(1)), LinearPopulation.isotropic(1)
+    found = flow_bounds(start, one, 1, jnp.zeros(1))
     K_1 = 2 - 0.25 * 3
     np.testing.assert_allclose(found.scale_floor**2, 0.25 * K_1 / 2, rtol=1e-12)
-    np.testing.assert_allclose(found.rate, 0.25 * K_1 * 3, rtol=1e-12)
+    np.testing.assert_allclose(found.rate, 2 * 0.25 * K_1 * 3, rtol=1e-12)

@@ -7,17 +7,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.regression.features import (
-    FeaturePath,
-    FeaturePopulation,
+from icltheory.regression.balanced_features import (
     balanced_attention,
     balanced_loss,
     balanced_time,
+    loss_asymptote,
+)
+from icltheory.regression.features import (
+    FeaturePath,
+    FeaturePopulation,
     feature_attention,
     feature_descent,
     feature_losses,
     feature_phases,
-    loss_asymptote,
 )
 
 P = np.array([0.5, 0.3, 0.2])
@@ -69,7 +71,7 @@ def test_drawn_contexts_agree_with_all_of_them(key):
     drawn = sampled(key, P, 5, 20_000)
     np.testing.assert_array_equal(np.sum(drawn.counts, axis=1), 5)
     attention = np.asarray(attention_of(LOGITS, drawn))
-    each = ((np.eye(3)[None] - attention) ** 2).sum(axis=-1) / 2
+    each = ((np.eye(3)[None] - attention) ** 2).sum(axis=-1)
     error = each.std(axis=0) / np.sqrt(len(each))
     z = (np.asarray(losses_of(LOGITS, drawn)) - exact) / error
     assert np.abs(z).max() < 4

@@ -7,9 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.regression import LinearPopulation, flow, ltb
-from icltheory.regression.flow import ode
-from icltheory.regression.flow._integrate import read_settings
+from icltheory import regression as reg
+from icltheory.regression import (
+    AttentionWeights,
+    LinearPopulation,
+    descend,
+    flow,
+    flow_bounds,
+    flow_limit,
+)
+from icltheory.regression._integrate import read_settings
 from tests.oracles_ltb import random_population
 from tests.raising import raises_one_line as raises
 
@@ -33,17 +40,17 @@ def three():
 
 @functools.cache
 def a_step():
-    return ltb.GDBeta(np.zeros(2), 0.1 * EYE)
+    return reg.GDBeta(np.zeros(2), 0.1 * EYE)
 
 
 @functools.cache
 def block():
-    return jax.jit(ltb.gd_beta_to_ltb)(a_step())
+    return jax.jit(lambda model: model.to_ltb())(a_step())
 
 
 def drawn(seed, dim=2):
     rng = np.random.default_rng([65, seed])
-    start = ltb.GDBeta(rng.normal(size=dim), rng.normal(size=(dim, dim)))
+    start = reg.GDBeta(rng.normal(size=dim), rng.normal(size=(dim, dim)))
     return LinearPopulation(*random_population(rng, dim)), start
 
 
@@ -57,63 +64,65 @@ def test_solvers_agree_on_gd_beta(solver):
     problem, start = drawn(0)
     tight = {"rtol": 1e-10, "atol": 1e-12}
     path, other = (
-        flow.gradient_flow(problem, 4, start, TIMES, solver=name, **tight)
+        flow(start, problem, 4, TIMES, solver=name, **tight)
         for name in ("exponential", solver)
     )
-    np.testing.assert_allclose(other.beta, path.beta, atol=1e-8)
-    np.testing.assert_allclose(other.Gamma, path.Gamma, atol=1e-8)
+    np.testing.assert_allclose(other.model.beta, path.model.beta, atol=1e-8)
+    np.testing.assert_allclose(other.model.Gamma, path.model.Gamma, atol=1e-8)
 
 
 def test_a_flow_taken_up_again_is_the_same_flow():
     problem, start = drawn(2)
-    whole = flow.gradient_flow(problem, 4, start, TIMES)
-    half = ltb.GDBeta(whole.beta[1], whole.Gamma[1])
-    rest = flow.gradient_flow(problem, 4, half, np.array([0.0, 1.0, 2.5]))
-    np.testing.assert_allclose(rest.Gamma[2], whole.Gamma[2], atol=1e-6)
+    whole = flow(start, problem, 4, TIMES)
+    half = reg.GDBeta(whole.model.beta[1], whole.model.Gamma[1])
+    rest = flow(half, problem, 4, np.array([0.0, 1.0, 2.5]))
+    np.testing.assert_allclose(rest.model.Gamma[2], whole.model.Gamma[2], atol=1e-6)
     np.testing.assert_allclose(rest.risk[0], whole.risk[1], rtol=1e-13)
 
 
 @pytest.mark.slow
 def test_times_may_begin_late_repeat_or_be_zero_alone():
     problem, start = drawn(3)
-    late = flow.gradient_flow(problem, 4, start, np.array([0.5, 0.5, 3.0]))
-    whole = flow.gradient_flow(problem, 4, start, TIMES)
-    np.testing.assert_allclose(late.beta[0], whole.beta[1], atol=1e-6)
-    np.testing.assert_array_equal(late.beta[0], late.beta[1])
-    none = flow.gradient_flow(problem, 4, start, np.zeros(1))
+    late = flow(start, problem, 4, np.array([0.5, 0.5, 3.0]))
+    whole = flow(start, problem, 4, TIMES)
+    np.testing.assert_allclose(late.model.beta[0], whole.model.beta[1], atol=1e-6)
+    np.testing.assert_array_equal(late.model.beta[0], late.model.beta[1])
+    none = flow(start, problem, 4, np.zeros(1))
     assert none.succeeded
-    np.testing.assert_allclose(none.Gamma[0], start.Gamma, atol=1e-14)
+    np.testing.assert_allclose(none.model.Gamma[0], start.Gamma, atol=1e-14)
 
 
 @pytest.mark.slow
 def test_giving_up_is_a_flag_and_the_reached_part_stays():
     problem, start = drawn(4)
-    path = flow.gradient_flow(problem, 4, start, TIMES, max_steps=5)
+    path = flow(start, problem, 4, TIMES, max_steps=5)
     assert not path.succeeded
     assert path.num_steps == 5
     assert np.isfinite(path.risk[0])
     assert not np.isfinite(path.risk[-1])
-    steep = flow.gradient_descent(problem, 4, start, 50.0, 40)
+    steep = descend(start, problem, 4, 50.0, 40)
     assert not steep.succeeded
 
 
 @pytest.mark.slow
-def test_numbers_do_not_recompile_and_problems_vectorise():
+def test_numbers_do_not_recompile_and_problems_vectorise(caplog):
     problems, starts = zip(*(drawn(seed) for seed in range(3)), strict=True)
-    flow.gradient_flow(problems[0], 4, starts[0], TIMES)
-    size = ode._solve._cache_size()
-    single = [
-        flow.gradient_flow(p, M, s, TIMES + 0.1, rtol=1e-7)
-        for p, M, s in zip(problems, (4, 5, 6), starts, strict=True)
-    ]
-    assert ode._solve._cache_size() == size
+    flow(starts[0], problems[0], 4, TIMES, rtol=1e-7)
+    with jax.log_compiles():
+        single = [
+            flow(s, p, M, TIMES + 0.1, rtol=1e-7)
+            for p, M, s in zip(problems, (4, 5, 6), starts, strict=True)
+        ]
+    assert "of program" not in caplog.text
     stack = jax.tree.map(lambda *leaves: jnp.stack(leaves), *problems)
     start = jax.tree.map(lambda *leaves: jnp.stack(leaves), *starts)
-    together = jax.vmap(
-        lambda p, M, s: flow.gradient_flow(p, M, s, TIMES + 0.1, rtol=1e-7)
-    )(stack, jnp.array([4, 5, 6]), start)
+    together = jax.vmap(lambda p, M, s: flow(s, p, M, TIMES + 0.1, rtol=1e-7))(
+        stack, jnp.array([4, 5, 6]), start
+    )
     for i, path in enumerate(single):
-        np.testing.assert_allclose(together.Gamma[i], path.Gamma, atol=1e-10)
+        np.testing.assert_allclose(
+            together.model.Gamma[i], path.model.Gamma, atol=1e-10
+        )
 
 
 @pytest.mark.slow
@@ -121,18 +130,19 @@ def test_float32_stays_float32():
     small = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), drawn(5))
     with jax.enable_x64(False):
         problem, start = jax.tree.map(lambda a: jnp.asarray(np.asarray(a)), small)
-        path = flow.gradient_flow(problem, 4, start, np.float32([0.0, 0.5, 2000.0]))
+        path = flow(start, problem, 4, np.float32([0.0, 0.5, 2000.0]))
         assert path.succeeded
-        assert path.Gamma.dtype == jnp.float32
-    np.testing.assert_allclose(path.risk[-1], ltb.minimal_risk(problem, 4), rtol=1e-5)
+        assert path.model.Gamma.dtype == jnp.float32
+    least = reg.optimum(reg.LTB, problem, 4).risk
+    np.testing.assert_allclose(path.risk[-1], least, rtol=1e-5)
 
 
 @pytest.mark.slow
 def test_a_far_mean_costs_nothing_where_all_is_isotropic():
     # the direction of the start is an axis, so that the coupling is diagonal
     problem = LinearPopulation(np.eye(25), 10 * np.ones(25), np.eye(25), 0.25)
-    start = ltb.GDBeta(np.zeros(25), np.zeros((25, 25)))
-    path = flow.gradient_flow(problem, 40, start, np.array([0.0, 1e3]))
+    start = reg.GDBeta(np.zeros(25), np.zeros((25, 25)))
+    path = flow(start, problem, 40, np.array([0.0, 1e3]))
     assert path.succeeded
     assert path.num_steps < 600
     assert path.excess[-1] < 1e-12
@@ -141,9 +151,9 @@ def test_a_far_mean_costs_nothing_where_all_is_isotropic():
 @pytest.mark.slow
 def test_nothing_moves_where_there_are_no_inputs():
     problem = LinearPopulation(np.zeros((2, 2)), np.ones(2), EYE, 0.25)
-    path = flow.gradient_flow(problem, 4, a_step(), TIMES)
-    np.testing.assert_allclose(path.Gamma[-1], a_step().Gamma, atol=1e-15)
-    bounds = jax.jit(flow.gd_beta_rates)(problem, 4, a_step(), TIMES)
+    path = flow(a_step(), problem, 4, TIMES)
+    np.testing.assert_allclose(path.model.Gamma[-1], a_step().Gamma, atol=1e-15)
+    bounds = jax.jit(flow_bounds)(a_step(), problem, 4, TIMES)
     np.testing.assert_array_equal(bounds.Gamma, 0)
     np.testing.assert_array_equal(bounds.excess, 0)
 
@@ -154,11 +164,27 @@ def test_a_stiff_problem_of_25_dimensions_takes_few_steps():
     axes = np.linalg.qr(rng.normal(size=(25, 25)))[0]
     H = axes @ np.diag(np.geomspace(1, 1e-3, 25)) @ axes.T
     problem = LinearPopulation((H + H.T) / 2, rng.normal(size=25), np.eye(25), 0.25)
-    start = ltb.GDBeta(np.zeros(25), np.zeros((25, 25)))
-    path = flow.gradient_flow(problem, 40, start, np.array([0.0, 1e9]))
+    start = reg.GDBeta(np.zeros(25), np.zeros((25, 25)))
+    path = flow(start, problem, 40, np.array([0.0, 1e9]))
     assert path.succeeded
     assert path.num_steps < 3_000
     assert path.excess[-1] < 1e-12
+
+
+def test_a_flow_of_attention_is_that_of_effective_parameters():
+    """With noise and an unequal start, by another solver on all of c, p, v, U, u."""
+    H = np.diag([1.3, 0.6])
+    noisy = LinearPopulation(H, np.zeros(2), EYE, 0.3)
+    start = AttentionWeights(-0.9, np.array([[0.3, 0.1], [-0.2, 0.4]]))
+    times, tight = np.array([0.5, 60.0]), {"rtol": 1e-10, "atol": 1e-12}
+    path = flow(start, noisy, 4, times, **tight)
+    other = flow(start.effective(), noisy, 4, times, **tight).model
+    np.testing.assert_allclose(path.model.u, other.v, atol=1e-8)
+    np.testing.assert_allclose(path.model.U, other.U, atol=1e-8)
+    end = flow_limit(start, noisy, 4)
+    np.testing.assert_allclose(path.model.u[-1], end.u, atol=1e-6)
+    np.testing.assert_allclose(path.model.U[-1], end.U, atol=1e-6)
+    assert not flow_bounds(start, noisy, 4, times).holds
 
 
 # --- bad input
@@ -167,8 +193,8 @@ def test_a_stiff_problem_of_25_dimensions_takes_few_steps():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"problem": nothing}, "problem: expected tau = tr(H Psi) + noise_var > 0"),
-        ({"problem": three}, "problem: expected dimension 2"),
+        ({"problem": nothing}, "population: expected tau = tr(H Psi) + noise_var > 0"),
+        ({"problem": three}, "population: expected dimension 2"),
         ({"num_examples": 0}, "num_examples: expected a whole number >= 1, got 0"),
         ({"times": np.array([1.0, 0.5])}, "times: expected increasing times from 0"),
         ({"times": np.array([-1.0, 0.5])}, "times: expected increasing times from 0"),
@@ -181,13 +207,9 @@ def test_flows_and_rates_refuse_what_cannot_be(change, message):
     given["problem"] = given["problem"]()
     for model in (a_step(), block()):
         with raises(message):
-            flow.gradient_flow(
-                given["problem"], given["num_examples"], model, given["times"]
-            )
+            flow(model, given["problem"], given["num_examples"], given["times"])
     with raises(message):
-        flow.gd_beta_rates(
-            given["problem"], given["num_examples"], a_step(), given["times"]
-        )
+        flow_bounds(a_step(), given["problem"], given["num_examples"], given["times"])
 
 
 @pytest.mark.parametrize(
@@ -201,61 +223,90 @@ def test_flows_and_rates_refuse_what_cannot_be(change, message):
 )
 def test_flows_refuse_settings_that_mean_nothing(change, message):
     with raises(message):
-        flow.gradient_flow(problem_of(), 4, a_step(), TIMES, **change)
+        flow(a_step(), problem_of(), 4, TIMES, **change)
 
 
 def test_the_exponential_solver_is_for_gd_beta():
     at = block()
-    layer = ltb.LSA(at.W_K, at.W_Q, at.W_P, at.W_V)
+    layer = reg.LSA(at.W_K, at.W_Q, at.W_P, at.W_V)
     with raises("solver: expected 'explicit' or 'implicit' for models other than"):
-        flow.gradient_flow(problem_of(), 4, layer, TIMES, solver="exponential")
+        flow(layer, problem_of(), 4, TIMES, solver="exponential")
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"step_size": 0.0}, "step_size: expected a finite value > 0, got 0.0"),
-        ({"num_steps": 0}, "num_steps: expected a positive integer, got 0"),
+        ({"steps": 0}, "num_steps: expected a positive integer, got 0"),
         ({"record_every": 3}, "num_steps: expected a multiple of record_every = 3"),
-        ({"problem": nothing}, "problem: expected tau = tr(H Psi) + noise_var > 0"),
+        ({"problem": nothing}, "population: expected tau = tr(H Psi) + noise_var > 0"),
         ({"num_examples": 0}, "num_examples: expected"),
     ],
 )
 def test_descents_refuse_what_cannot_be(change, message):
     given = {"problem": problem_of, "num_examples": 4, "step_size": 0.1}
-    given |= {"num_steps": 10} | change
+    given |= {"steps": 10} | change
     given["problem"] = given["problem"]()
     last = {"record_every": given.pop("record_every", 1)}
-    start = [given.pop("problem"), given.pop("num_examples"), a_step()]
+    start = [a_step(), given.pop("problem"), given.pop("num_examples")]
     with raises(message):
-        flow.gradient_descent(*start, *given.values(), **last)
+        descend(*start, *given.values(), **last)
     with raises(message):
         key = jax.random.key(0)
-        flow.sampled_sgd(*start, *given.values(), key=key, batch_size=2, **last)
+        descend(*start, *given.values(), key=key, batch_size=2, **last)
 
 
 def test_sampling_needs_a_batch():
     key = jax.random.key(0)
     with raises("batch_size: expected a positive integer, got 0"):
-        flow.sampled_sgd(problem_of(), 4, a_step(), 0.1, 10, key=key, batch_size=0)
+        descend(a_step(), problem_of(), 4, 0.1, 10, key=key, batch_size=0)
 
 
-def test_the_flow_of_labels_refuses_what_cannot_be():
-    start = flow.attention_start(EYE, 4, EYE / 2**0.25, 0.5)
-    with raises("input_cov: expected a positive definite matrix"):
-        flow.attention_flow(np.diag([1.0, 0.0]), 4, start, TIMES)
-    with raises("num_examples: expected"):
-        flow.attention_flow(EYE, 0, start, TIMES)
-    with raises("start.U: expected shape (3, 3), got (2, 2)"):
-        flow.attention_flow(np.eye(3), 4, start, TIMES)
-    with raises("start: expected u^2 - ||U||_F^2 >= 0, got -"):
-        flow.attention_flow(
-            EYE, 4, flow.AttentionWeights(jnp.array(0.1), start.U), TIMES
-        )
-    with raises("scale: expected a number above 0 with scale^2 |G| sqrt(d) < 2, got 3"):
-        flow.attention_start(EYE, 4, EYE / 2**0.25, 3.0)
-    with raises("times: expected increasing times from 0"):
-        flow.attention_flow(EYE, 4, start, TIMES[::-1])
+def test_a_sampled_descent_needs_its_key():
+    with raises("key: expected one with batch_size, got None"):
+        descend(a_step(), problem_of(), 4, 0.1, 10, batch_size=2)
+    with raises("batch_size: expected a positive integer, got None"):
+        descend(a_step(), problem_of(), 4, 0.1, 10, key=jax.random.key(0))
+
+
+def test_flows_of_attention_refuse_what_cannot_be():
+    two, Theta = LinearPopulation.isotropic(2), EYE / 2**0.25
+    start = AttentionWeights.balanced(two, 4, Theta, 0.5)
+    flat = two.with_(input_cov=jnp.diag(jnp.array([1.0, 0.0])))
+    small = AttentionWeights(jnp.array(0.1), start.U)
+    for run in (flow, flow_bounds):
+        with raises("population: expected a positive definite input_cov, got 0"):
+            run(start, flat, 4, TIMES)
+        with raises("population: expected task_mean = 0, got 1.0"):
+            run(start, problem_of(), 4, TIMES)
+        with raises("population: expected task_cov = I, got 1.0"):
+            run(start, two.with_(task_cov=2 * EYE), 4, TIMES)
+        with raises("num_examples: expected"):
+            run(start, two, 0, TIMES)
+        with raises("population: expected dimension 2, got 3"):
+            run(start, three(), 4, TIMES)
+        with raises("model: expected u^2 - ||U||_F^2 >= 0, got -"):
+            run(small, two, 4, TIMES)
+        with raises("times: expected increasing times from 0"):
+            run(start, two, 4, TIMES[::-1])
+    with raises("scale: expected scale^2 |G| sqrt(d) < 2, got 3.0"):
+        AttentionWeights.balanced(two, 4, Theta, 3.0)
+    with raises("scale: expected a finite value > 0, got -0.1"):
+        AttentionWeights.balanced(two, 4, Theta, -0.1)
+    with raises("Theta: expected |Theta Theta'|_F = 1, got 1.41421"):
+        AttentionWeights.balanced(two, 4, EYE, 0.1)
+    with raises("population: expected a positive definite input_cov, got 0"):
+        AttentionWeights.balanced(flat, 4, Theta, 0.5)
+    with raises("u: expected shape (), got (1,)"):
+        AttentionWeights(jnp.ones(1), EYE)
+    with raises("U: expected shape (d, d), got (2, 3)"):
+        AttentionWeights(1.0, jnp.ones((2, 3)))
+
+
+def test_limits_are_known_for_two_kinds_of_models():
+    for run in (flow_limit, lambda *start: flow_bounds(*start, TIMES)):
+        with raises("model: expected a GDBeta or AttentionWeights, whose limit is"):
+            run(block(), problem_of(), 4)
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from icltheory import regression as reg
 from icltheory.attention import LinearAttentionStack
 from icltheory.noise import support_dims
-from icltheory.regression import LinearPopulation, bayes, ltb, rates, risks
+from icltheory.regression import LinearPopulation, orders, risks
 from icltheory.regression.predictors import bayes_prefixes, ols, ols_prefixes, ridge
 
 UNITS = np.array([1e-4, 1e-1, 1.0, 1e4])
@@ -89,21 +90,21 @@ def numbers(dtype):
     task, X = population(dtype)
     prior = {"task_mean": task.task_mean, "task_cov": task.task_cov}
     y = X @ task.task_mean
-    best = ltb.optimal_gd_beta(task, 10)[0]
-    step = ltb.GDBeta(best.beta, 0.9 * best.Gamma)
-    transfer = rates.length_transfer(task, 10, 20)
+    best = reg.optimum(reg.GDBeta, task, 10).model
+    step = reg.GDBeta(best.beta, 0.9 * best.Gamma)
+    found = orders.rates(task, 10)
     return {
-        "minimal_risk": ltb.minimal_risk(task, 10),
-        "gd_beta_excess": ltb.gd_beta_excess(step, task, 10).preconditioner,
-        "gap": ltb.approximation_gap(task, 10).lower_instance,
-        "rank": ltb.optimality_conditions(best, task, 10).rank,
+        "minimal_risk": reg.optimum(reg.LTB, task, 10).risk,
+        "gd_beta_excess": reg.excess(step, task, 10).preconditioner,
+        "gap": reg.gap(task, 10).lower_instance,
+        "rank": reg.landscape.optimality_conditions(best, task, 10).rank,
         "least_squares_risk": risks.least_squares_risk(task, 10),
         "ridge_risk_given": risks.ridge_risk_given(task, X, 0.0),
         "bayes_risk_given": risks.bayes_risk_given(task, X),
-        "effective_dimension": rates.effective_dimension(task, 10),
-        "optimal_risk_rate": rates.optimal_risk_rate(task, 10).upper,
-        "length_transfer": transfer.excess,
-        "sandwich": bayes.sandwich(task, 10).upper,
+        "effective_dimension": found.effective_dimension,
+        "best_step": found.best_step.upper,
+        "length_transfer": reg.excess(best, task, 20).total,
+        "sandwich": found.sandwich.upper,
         "bayes_prefixes": bayes_prefixes(X, y, **prior, noise_var=0.25),
         "exact": bayes_prefixes(X, y, **prior, noise_var=0.0),
     }

@@ -4,7 +4,7 @@ import jax
 
 from icltheory import bounds, noise, pruning, trajectory
 from icltheory.attention import LinearAttentionStack, linear_attention
-from icltheory.regression import LinearPopulation, ltb
+from icltheory.regression import GDBeta, LinearPopulation, optimum
 
 W = jax.random.normal(jax.random.key(0), (1, 2, 2))
 stack = LinearAttentionStack(W, W, W)
@@ -19,6 +19,6 @@ trajectory.implicit_gd(stack, H, demo_updates="demos")  # MISTAKE
 noise.noise_spectrum(stack, H, 2, method="fast")  # MISTAKE
 linear_attention(W[0], W[0], W[0], H, H[0], mask="M")  # MISTAKE
 pruning.clip(W[0], rate=0.5, rule="round")  # MISTAKE
-ltb.optimal_gd_beta(stack, 3)  # MISTAKE
+optimum(GDBeta, stack, 3)  # MISTAKE
 task.sample(jax.random.key(0), "20", 3)  # MISTAKE
 print(bounds.isotropic_bound(steps, 1.0).values)  # MISTAKE

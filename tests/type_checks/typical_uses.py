@@ -14,7 +14,7 @@ from icltheory import (
 )
 from icltheory.attention import LinearAttentionStack, linear_attention
 from icltheory.layered import LayeredStack
-from icltheory.regression import LinearPopulation, ltb
+from icltheory.regression import LinearPopulation
 
 key = jax.random.key(0)
 W_V, W_K, W_Q = jax.random.normal(key, (3, 2, 4, 4)) / 3
@@ -37,7 +37,8 @@ print(layer.h_query)
 # 5. A task, its prompts, and the best GD-beta
 task = LinearPopulation.isotropic(5, noise_var=0.25)
 prompt = task.sample(key, 20, 64)
-best, risk = ltb.optimal_gd_beta(task, 20)
+found = regression.optimum(regression.GDBeta, task, 20)
+best, risk = found.model, found.risk
 print(best.Gamma.shape, float(risk))
 # 6. A predictor at every prefix
 answers = jax.vmap(regression.Ridge(0.25).predict_prefixes)(prompt.X, prompt.y)

@@ -39,6 +39,7 @@ from icltheory.regression.predictors.others import DiscreteMMSE, NearestNeighbor
 from icltheory.regression.predictors.sparse import Lasso, LassoFit
 from icltheory.regression.predictors.steps import (
     Averaging,
+    LinearStep,
     Newton,
     Steps,
     Zero,
@@ -54,6 +55,7 @@ __all__ = [
     "LeastSquares",
     "LinearInLabels",
     "LinearPredictor",
+    "LinearStep",
     "NearestNeighbors",
     "Newton",
     "NoClosedForm",

@@ -121,7 +121,7 @@ def linear_attention_optimum(
 
     with M = Psi + beta* beta*' and tau = tr(H M) + sigma^2 > 0. For beta* = 0 it is the
     best layer of linear attention; with another mean some layers are slightly better,
-    see :func:`~icltheory.regression.ltb.optimal_lsa`. For inputs with other fourth
+    see :func:`~icltheory.regression.optimum`. For inputs with other fourth
     moments than Gaussian ones :math:`\Gamma^* = M H S^{-1}` with S of
     :func:`linear_attention_risk`. H and M may be singular; then Gamma* is one of many.
     For M = psi^2 I and Gaussian inputs it is

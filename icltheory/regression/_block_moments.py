@@ -1,0 +1,248 @@
+"""Moments of a population at a prompt length, and the closed forms made of them.
+
+H^{1/2} and its inverse are needed only where a result is a weight or an eigenvalue;
+risks and excesses are evaluated without them, so that H and Psi may be singular.
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from icltheory._checks import Check, is_tracer
+from icltheory._typing import Array
+from icltheory.regression._linalg import einsum, seen_eigenvalues
+from icltheory.regression.population import LinearPopulation
+
+_TAU = Check(lambda tau: tau > 0, "tau = tr(H Psi) + noise_var > 0")
+
+
+def informative(name: str, population: Any, given: Any = None) -> Any:
+    """The check of a population whose labels are not constant, given its mean."""
+    if not isinstance(population, LinearPopulation):
+        got = type(population).__name__
+        raise ValueError(f"{name}: expected a LinearPopulation, got {got}")
+    moments = population.input_cov, population.task_cov, population.noise_var
+    if not any(map(is_tracer, moments)):  # NumPy, as a compiled sum takes longer
+        moments = tuple(map(np.asarray, moments))
+    H, Psi, noise_var = moments
+    return _TAU(name, (H * Psi.T).sum() + noise_var)
+
+
+def check_dim(population: LinearPopulation, dim: int) -> None:
+    """Raises unless the population has the model's dimension."""
+    if population.dim != dim:
+        raise ValueError(f"population: expected dimension {dim}, got {population.dim}")
+
+
+def weighted(H: Array, a: Array) -> Array:
+    """Quadratic form a'Ha."""
+    return einsum("i,ij,j->", a, H, a)
+
+
+def outer(a: Array, b: Array) -> Array:
+    """Outer product ab'."""
+    return a[:, None] * b[None, :]
+
+
+class Moments(NamedTuple):
+    r"""The matrices of Section 5 of Zhang, Wu and Bartlett without roots of H.
+
+    With Phi = H^{1/2} Psi H^{1/2} and Omega = ((M + 1) Phi + tau I) / M:
+
+    ``H, Psi, mean, noise_var, M`` as given; ``signal`` tr(H Psi); ``tau`` the variance
+    of a label about its prior mean; ``square`` tr(Phi^2); ``H_Psi_H`` =
+    H^{1/2} Phi H^{1/2}; ``H_Omega_H`` = H^{1/2} Omega H^{1/2}.
+    """
+
+    H: Array
+    Psi: Array
+    mean: Array
+    noise_var: Array
+    M: Array
+    signal: Array
+    tau: Array
+    square: Array
+    H_Psi_H: Array
+    H_Omega_H: Array
+
+    @classmethod
+    def of(cls, population: LinearPopulation, num_examples: Any) -> "Moments":
+        """Computes the moments for prompts of M >= 1 examples."""
+        M = jnp.asarray(num_examples, population.dtype)
+        H, Psi = jnp.asarray(population.input_cov), jnp.asarray(population.task_cov)
+        noise_var = jnp.asarray(population.noise_var)
+        H_Psi = einsum("ij,jk->ik", H, Psi)
+        signal = jnp.trace(H_Psi)
+        tau = signal + noise_var
+        H_Psi_H = einsum("ij,jk->ik", H_Psi, H)
+        return cls(
+            H=H,
+            Psi=Psi,
+            mean=jnp.asarray(population.task_mean),
+            noise_var=noise_var,
+            M=M,
+            signal=signal,
+            tau=tau,
+            square=jnp.sum(H_Psi * H_Psi.T),
+            H_Psi_H=H_Psi_H,
+            H_Omega_H=((M + 1) * H_Psi_H + tau * H) / M,
+        )
+
+
+class InputRoots(NamedTuple):
+    """H^{1/2}, its Moore-Penrose inverse, the projector on im(H), positive eigenvalues.
+
+    Eigenvalues at rounding level count as 0; those are 0 in ``values``.
+    """
+
+    root: Array
+    inverse: Array
+    projector: Array
+    values: Array
+
+    @classmethod
+    def of(cls, H: Array) -> "InputRoots":
+        """The roots of a positive semi-definite matrix."""
+        values, V = seen_eigenvalues(H)
+        seen, roots = values > 0, jnp.sqrt(values)
+        inverses = jnp.where(seen, 1 / jnp.where(seen, roots, 1), 0)
+
+        def assemble(diagonal):
+            return einsum("ij,j,kj->ik", V, diagonal, V)
+
+        one = seen.astype(H.dtype)
+        return cls(assemble(roots), assemble(inverses), assemble(one), values)
+
+
+class Whitened(NamedTuple):
+    """A population in the eigenbasis of Phi = H^{1/2} Psi H^{1/2}.
+
+    ``phi`` the eigenvalues, >= 0: ascending on im(H), then 0 beyond it; ``m`` the
+    coordinates of H^{1/2} beta*; ``seen`` 1 on im(H) and 0 beyond; ``basis`` the
+    eigenvectors.
+    """
+
+    phi: Array
+    m: Array
+    noise_var: Array
+    basis: Array
+    seen: Array
+    roots: InputRoots
+
+    @classmethod
+    def of(cls, population: LinearPopulation) -> "Whitened":
+        """Computes the coordinates of a population."""
+        H, Psi = jnp.asarray(population.input_cov), jnp.asarray(population.task_cov)
+        roots = InputRoots.of(H)
+        Phi = einsum("ij,jk,kl->il", roots.root, Psi, roots.root)
+        # Directions without inputs get a value that is larger than any eigenvalue of
+        # Phi.
+        size = jnp.trace(Phi)
+        beyond = jnp.where(size > 0, 3 * size, 1)
+        lifted = Phi + beyond * (jnp.eye(H.shape[0], dtype=H.dtype) - roots.projector)
+        values, basis = jnp.linalg.eigh((lifted + lifted.T) / 2)
+        seen = (values <= 2 / 3 * beyond).astype(H.dtype)
+        # If the tasks have no variance, the values are rounding errors of the
+        # projector.
+        phi = jnp.where(size > 0, seen * jnp.maximum(values, 0), 0)
+        mean = einsum("ij,j->i", roots.root, jnp.asarray(population.task_mean))
+        m = seen * einsum("ji,j->i", basis, mean)
+        return cls(phi, m, jnp.asarray(population.noise_var), basis, seen, roots)
+
+    @property
+    def lowest(self) -> Array:
+        """The smallest eigenvalue of Phi on im(H)."""
+        return self.phi[0]
+
+    @property
+    def tau(self) -> Array:
+        """tr(Phi) + sigma^2."""
+        return jnp.sum(self.phi) + self.noise_var
+
+    @property
+    def square(self) -> Array:
+        """tr(Phi^2)."""
+        return jnp.sum(self.phi**2)
+
+    def omega(self, M: Array) -> Array:
+        """Eigenvalues of Omega."""
+        return ((M + 1) * self.phi + self.tau) / M
+
+
+def input_projector(H: Array) -> Array:
+    """The projector on im(H), which derivatives hold fixed."""
+    return lax.stop_gradient(InputRoots.of(H).projector)
+
+
+def best_step(H: Array, Psi: Array, noise_var: Array, M: Array) -> tuple[Array, Array]:
+    """Gamma* = M ((M + 1) Psi H + tau I)^{-1} Psi P, and its risk less sigma^2."""
+    Psi_H = einsum("ij,jk->ik", Psi, H)
+    eye = jnp.eye(len(H), dtype=H.dtype)
+    tau = jnp.trace(Psi_H) + noise_var
+    system = (M + 1) * Psi_H + tau * eye
+    Gamma = einsum("ij,jk->ik", M * jnp.linalg.solve(system, Psi), input_projector(H))
+    shifted = Psi_H + tau * eye
+    gain = jnp.linalg.solve(system, einsum("ij,jk->ik", shifted, Psi_H))
+    return Gamma, jnp.trace(gain)
+
+
+def curvature(moments: Moments, Gamma: Array) -> Array:
+    """Q(Gamma) = E (I - Gamma S)' H (I - Gamma S)."""
+    H, M = moments.H, moments.M
+    HG = einsum("ij,jk->ik", H, Gamma)
+    GHG = einsum("ji,jk->ik", Gamma, HG)
+    linear = einsum("ij,jk->ik", HG, H)
+    square = (M + 1) * einsum("ij,jk,kl->il", H, GHG, H) + jnp.sum(GHG * H) * H
+    return H - linear - linear.T + square / M
+
+
+def gd_beta_gradient(
+    moments: Moments, beta: Array, Gamma: Array
+) -> tuple[Array, Array]:
+    """Gradients of the risk of GD-beta in beta and Gamma."""
+    H, M = moments.H, moments.M
+    b = beta - moments.mean
+    second = moments.Psi + outer(b, b)
+    mixed = einsum("ij,jk,kl->il", H, second, H)
+    spread = ((M + 1) * mixed + (moments.tau + weighted(H, b)) * H) / M
+    in_beta = 2 * einsum("ij,j->i", curvature(moments, Gamma), b)
+    return in_beta, 2 * (einsum("ij,jk,kl->il", H, Gamma, spread) - mixed)
+
+
+def centred(
+    moments: Moments, p: Array, v: Array, U: Array, u: Array
+) -> tuple[Array, Array]:
+    """Values and scores for the population whose prior mean is shifted to 0."""
+    return p + v * moments.mean, U + outer(moments.mean, u)
+
+
+def effective_risk(
+    moments: Moments, c: Array, p: Array, v: Array, U: Array, u: Array
+) -> Array:
+    """The risk of any LTB, and with c = 0 of any LSA."""
+    H, M, tau = moments.H, moments.M, moments.tau
+    q, A = centred(moments, p, v, U, u)
+    B = v * A + outer(q, u)
+    mixed = einsum("ji,jk,k->i", A, H, q)
+    drift = mixed + v * tau * u - (moments.mean - c)
+    fit = einsum("ji,jk,kl,li->", B, moments.H_Omega_H, B, H)
+    label_scale = 2 * tau**2 / M + 2 * (1 + 2 / M) * moments.square
+    return (
+        moments.noise_var
+        + moments.signal
+        - 2 * jnp.sum(B * moments.H_Psi_H)
+        + fit
+        + weighted(H, drift)
+        + (weighted(H, mixed) + tensor_cross(moments, q, v, A, u)) / M
+        + v**2 * weighted(H, u) * label_scale
+    )
+
+
+def tensor_cross(moments: Moments, q: Array, v: Array, A: Array, u: Array) -> Array:
+    """|A|^2 |q|^2 + 4 v g'A'Phi q in whitened coordinates."""
+    H = moments.H
+    size = einsum("ji,jk,kl,li->", A, H, A, H) * weighted(H, q)
+    cross = einsum("i,ij,kj,kl,l->", u, H, A, moments.H_Psi_H, q)
+    return size + 4 * v * cross
