@@ -38,7 +38,7 @@ OTHERS = {
 }
 PACKAGES = [
     *("attention", "trajectory", "noise", "bounds", "linalg", "constructions"),
-    *("regression.ltb", "regression.risks"),
+    *("regression.ltb", "regression.depth"),
     *("regression.bayes", "regression.features", "regression.flow"),
     *("regression.kernel_descent", "regression.rates", *OTHERS),
 ]
@@ -179,7 +179,7 @@ def halves():
             (*(W[0] for W in weights), H[0]),
         ),
         "ridge": (
-            lambda X, y, x: predictors.ridge(X, y, x, 1.0),
+            jax.vmap(predictors.Ridge(1.0).predict),
             (X, H[..., 2], X[:, 0]),
         ),
     }

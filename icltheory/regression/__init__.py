@@ -12,6 +12,7 @@ Stability: stable.
 
 from icltheory.regression import (
     bayes,
+    depth,
     features,
     flow,
     kernel_descent,
@@ -19,12 +20,11 @@ from icltheory.regression import (
     position,
     predictors,
     rates,
-    risks,
     shifts,
 )
 from icltheory.regression.measures import estimate_risk, risk, squared_errors
 from icltheory.regression.one_layer import FeatureMoments, OneLayer
-from icltheory.regression.optima import LinearStep, Optimum, optimum
+from icltheory.regression.optima import Optimum, optimum
 from icltheory.regression.pools import PromptPool, TaskPool
 from icltheory.regression.population import CorrelatedTasks, LinearPopulation
 from icltheory.regression.predictors import (
@@ -33,6 +33,7 @@ from icltheory.regression.predictors import (
     DiscreteMMSE,
     Lasso,
     LeastSquares,
+    LinearStep,
     NearestNeighbors,
     Newton,
     NoClosedForm,
@@ -81,6 +82,7 @@ __all__ = [
     "TaskPool",
     "Zero",
     "bayes",
+    "depth",
     "estimate_risk",
     "features",
     "flow",
@@ -91,7 +93,6 @@ __all__ = [
     "predictors",
     "rates",
     "risk",
-    "risks",
     "shifts",
     "squared_errors",
 ]

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from icltheory import regression as reg
 from icltheory.regression import LinearPopulation, ltb, rates
-from icltheory.regression.risks import linear_attention_risk
 from tests.regression import oracles_ltb_rates as oracles
 
 DIM = 3
@@ -97,7 +97,7 @@ def test_optimum_for_random_covariances_is_stationary(measured):
         def one(diagonal):
             H, eye = jnp.diag(diagonal), jnp.eye(2)
             problem = LinearPopulation(H, jnp.zeros(2), eye, 0.0)
-            return linear_attention_risk(problem, N, Gamma)
+            return reg.risk(reg.LinearStep(Gamma), problem, N)
 
         return share @ jax.vmap(one)(jnp.asarray(variances))
 
@@ -189,9 +189,8 @@ def test_risk_at_another_length_for_any_law_of_the_labels(dim, measured):
 @jax.jit
 def bound_and_risk(Lam, N, M):
     problem = LinearPopulation(Lam, jnp.zeros(DIM), jnp.eye(DIM), 0.0)
-    risk = linear_attention_risk(
-        problem, M, rates.trained_attention_limit(Lam, N).Gamma
-    )
+    step = reg.LinearStep(rates.trained_attention_limit(Lam, N).Gamma)
+    risk = reg.risk(step, problem, M)
     return rates.risk_at_length_bound(Lam, N, M), risk
 
 

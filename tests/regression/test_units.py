@@ -7,15 +7,19 @@ import pytest
 
 from icltheory.attention import LinearAttentionStack
 from icltheory.noise import support_dims
-from icltheory.regression import LinearPopulation, bayes, ltb, rates, risks
-from icltheory.regression.predictors import bayes_prefixes, ols, ols_prefixes, ridge
+from icltheory.regression import LinearPopulation, bayes, ltb, rates, risk
+from icltheory.regression.predictors import Bayes, LeastSquares, Ridge
 
 UNITS = np.array([1e-4, 1e-1, 1.0, 1e4])
 
 
 def last_prefix(X, y, query):
     X = np.concatenate([X, query[None]])
-    return ols_prefixes(X, np.append(y, 0).astype(X.dtype))[-1]
+    labels = np.append(y, 0).astype(X.dtype)
+    return LeastSquares().predict_prefixes(X, labels)[-1]
+
+
+ols = LeastSquares().predict
 
 
 @pytest.mark.parametrize("predict", [ols, last_prefix])
@@ -25,7 +29,7 @@ def test_an_intercept_beside_an_index_is_found_in_float32(predict):
     y = X @ np.array([2020, 2020], np.float32)
     query = np.array([1, 0], np.float32)
     assert abs(predict(X, y, query) - 2020) < 0.1
-    assert abs(ridge(X, y, query, 0) - 2020) < 0.1
+    assert abs(Ridge(0).predict(X, y, query) - 2020) < 0.1
 
 
 def scaled(kind):
@@ -87,8 +91,7 @@ def population(dtype):
 
 def numbers(dtype):
     task, X = population(dtype)
-    prior = {"task_mean": task.task_mean, "task_cov": task.task_cov}
-    y = X @ task.task_mean
+    exact, y = Bayes(task.with_(noise_var=0.0)), X @ task.task_mean
     best = ltb.optimal_gd_beta(task, 10)[0]
     step = ltb.GDBeta(best.beta, 0.9 * best.Gamma)
     transfer = rates.length_transfer(task, 10, 20)
@@ -97,15 +100,15 @@ def numbers(dtype):
         "gd_beta_excess": ltb.gd_beta_excess(step, task, 10).preconditioner,
         "gap": ltb.approximation_gap(task, 10).lower_instance,
         "rank": ltb.optimality_conditions(best, task, 10).rank,
-        "least_squares_risk": risks.least_squares_risk(task, 10),
-        "ridge_risk_given": risks.ridge_risk_given(task, X, 0.0),
-        "bayes_risk_given": risks.bayes_risk_given(task, X),
+        "least_squares_risk": risk(LeastSquares(), task, 10),
+        "ridge_risk_given": Ridge(0.0).risk_given(task, X),
+        "bayes_risk_given": Bayes(task).risk_given(task, X),
         "effective_dimension": rates.effective_dimension(task, 10),
         "optimal_risk_rate": rates.optimal_risk_rate(task, 10).upper,
         "length_transfer": transfer.excess,
         "sandwich": bayes.sandwich(task, 10).upper,
-        "bayes_prefixes": bayes_prefixes(X, y, **prior, noise_var=0.25),
-        "exact": bayes_prefixes(X, y, **prior, noise_var=0.0),
+        "bayes_prefixes": Bayes(task).predict_prefixes(X, y),
+        "exact": exact.predict_prefixes(X, y),
     }
 
 
@@ -119,9 +122,8 @@ def test_a_diagonal_population_keeps_directions_of_small_variance_in_float32():
 def test_a_prior_of_small_scale_is_updated():
     # a variance of 1e-12 is far below (N eps)^2 of a unit prior in float32
     X, y = np.ones((40, 1), np.float32), np.full(40, 1e-6, np.float32)
-    got = bayes_prefixes(
-        X, y, task_mean=jnp.zeros(1), task_cov=1e-12 * jnp.eye(1), noise_var=1e-14
-    )
+    prior = LinearPopulation(jnp.eye(1), jnp.zeros(1), 1e-12 * jnp.eye(1), 1e-14)
+    got = Bayes(prior).predict_prefixes(X, y)
     k = np.arange(40)
     np.testing.assert_allclose(got, 1e-6 * k / (k + 0.01), rtol=1e-4)
 
