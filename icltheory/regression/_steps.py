@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory._checks import count
-from icltheory._core import calculator
+from icltheory._core import calculator, where_valid
 from icltheory._precision import exact_products
 from icltheory._typing import Array, PRNGKey
 from icltheory.linalg._orthogonal import Recurrence, recurrence_of_moments
@@ -46,7 +46,7 @@ def best_matrix(population: LinearPopulation, num_examples: Any) -> tuple[Array,
         inverses = jnp.where(values > 0, 1 / jnp.where(values > 0, values, 1), 0)
         Gamma = k * einsum("ji,jk,k,lk->il", HM, V, inverses, V)
     risk = population.signal - einsum("ij,jk,ki->", H, Gamma, HM)
-    return Gamma, risk + population.noise_var
+    return _known(population, (Gamma, risk + population.noise_var))
 
 
 @calculator(integers=("num_examples",), num_examples=count(0))
@@ -57,7 +57,15 @@ def best_size(population: LinearPopulation, num_examples: Any) -> tuple[Array, A
     square = jnp.sum(H * label_moment(population, M, k))
     slope = einsum("ij,jk,ki->", H, H, M)
     size = k * slope / jnp.where(square > 0, square, 1)
-    return size, population.signal - size * slope + population.noise_var
+    risk = population.signal - size * slope + population.noise_var
+    return _known(population, (size, risk))
+
+
+def _known(population, result):
+    """The result, NaN where traced fourth moments are of no distribution."""
+    fourth = population.fourth_moment
+    fits = True if fourth is None else jnp.all(jnp.isfinite(fourth))
+    return where_valid(result, fits)
 
 
 # L steps where inputs and weights are isotropic.

@@ -254,7 +254,8 @@ def _gaussian_factors(population, num_examples, key, num_prompts):
         return Z
     degrees = jnp.arange(num_examples, num_examples - dim, -1, dtype=dtype)
     squares = jax.random.chisquare(scale_key, degrees[None], (num_prompts, dim), dtype)
-    return jnp.triu(Z, 1) + jnp.sqrt(squares)[:, :, None] * jnp.eye(dim, dtype=dtype)
+    eye = jnp.eye(dim, dtype=dtype)[None]
+    return jnp.triu(Z, 1) + jnp.sqrt(squares)[:, :, None] * eye
 
 
 _SIZES = ("num_examples", "num_prompts", "size", "prefixes")

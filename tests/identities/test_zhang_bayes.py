@@ -107,7 +107,7 @@ def test_posterior_mean_is_differentiable_and_vectorises(measured):
     @jax.jit
     def total(noise_var):
         problem = LinearPopulation(H, MEAN, PSI, noise_var)
-        return Bayes(problem).weights(X, Y).sum()
+        return Bayes(problem).weights(jnp.asarray(X), jnp.asarray(Y)).sum()
 
     difference = (total(0.25 + 1e-6) - total(0.25 - 1e-6)) / 2e-6
     gradient = jax.jit(jax.grad(total))(0.25)
