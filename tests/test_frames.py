@@ -111,7 +111,8 @@ def test_records_of_the_library_and_its_files(tmp_path):
     (p_value,) = to_columns([compare(right, ~right)])["p_value"]
     assert p_value == compare(right, ~right).p_value
     task = to_columns([LinearPopulation.isotropic(1)])
-    assert list(task) == ["input_cov", "task_mean", "task_cov", "noise_var"]
+    moments = ["input_cov", "task_mean", "task_cov", "noise_var", "fourth_moment"]
+    assert list(task) == moments
     records = Records(tmp_path / "r.jsonl", ("example",), config={})
     records.append([{"example": i, "score": i / 2} for i in (1, 0)])
     assert to_columns(records) == {"example": [1, 0], "score": [0.5, 0.0]}

@@ -16,7 +16,7 @@ RATES = (
         "the posterior mean, in its primal and its dual form, is the best estimate",
         "exact",
         "",
-        ("regression.Bayes", "regression.Bayes.risk_given"),
+        ("regression.Bayes",),
         ("test_zhang_bayes.py::test_*",),
         evidence="numerical",
     ),

@@ -163,7 +163,7 @@ def squared_errors(
     """
     learner = predictor_of(predictor)
     if isinstance(source, Prompt | PrefixPrompt):
-        return _errors(learner, source, prefixes)
+        return _squared(learner, source, prefixes)
     if key is None or num_examples is None:
         missing = "key" if key is None else "num_examples"
         raise ValueError(f"{missing}: expected one unless prompts are given, got None")
@@ -173,10 +173,13 @@ def squared_errors(
     check_positive_int("batch_size", size)
     if num_prompts % size:
         raise ValueError(f"batch_size: expected a divisor of {num_prompts}, got {size}")
-    sizes = num_examples, num_prompts, size, prefixes
-    if isinstance(source, Record):
-        return _simulated(learner, source, key, *sizes)
-    return _simulate(learner, source, key, *sizes)  # a sampler is no argument of jit
+    if num_prompts != size:
+        sizes = num_examples, num_prompts, size, prefixes
+        run = _batches if isinstance(source, Record) else _in_batches
+        return run(learner, source, key, *sizes)
+    draw = _drawn if isinstance(source, Record) else _draw
+    prompt = draw(source, key, num_examples, size, prefixes)
+    return _squared(learner, prompt, prefixes)
 
 
 def _lengths(num_examples) -> tuple[list[int], bool]:
@@ -258,21 +261,13 @@ def _gaussian_factors(population, num_examples, key, num_prompts):
     return jnp.triu(Z, 1) + jnp.sqrt(squares)[:, :, None] * eye
 
 
-_SIZES = ("num_examples", "num_prompts", "size", "prefixes")
-
-
-def _simulate(learner, source, key, num_examples, num_prompts, size, prefixes):
+def _in_batches(learner, source, key, num_examples, num_prompts, size, prefixes):
     def one_batch(key):
         prompt = _draw(source, key, num_examples, size, prefixes)
         return _errors(learner, prompt, prefixes)
 
-    if num_prompts == size:
-        return one_batch(key)
     errors = jax.lax.map(one_batch, jax.random.split(key, num_prompts // size))
     return errors.reshape(num_prompts, *errors.shape[2:])
-
-
-_simulated = calculator(static=_SIZES)(_simulate)
 
 
 def _draw(source, key, num_examples, size, prefixes):
@@ -306,3 +301,10 @@ def _errors(learner, prompt, prefixes):
         return (answers - y_query[:, -1]) ** 2
     answers = jax.vmap(learner.answer)(prompt.X, prompt.y, prompt.x_query)
     return (answers - prompt.y_query) ** 2
+
+
+# A sampler, being a function, is no argument of a compiled program.
+_SIZES = ("num_examples", "size", "prefixes")
+_drawn = calculator(static=_SIZES)(_draw)
+_batches = calculator(static=(*_SIZES, "num_prompts"))(_in_batches)
+_squared = calculator(static=("prefixes",))(_errors)
