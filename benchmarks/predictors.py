@@ -30,7 +30,7 @@ class Pair(NamedTuple):
     """A predictor, the same rule for one prefix, and the cost of both.
 
     Attributes:
-        ours: Predictor of every prefix.
+        ours: The predictor, which answers every prefix.
         rule: ``rule(X, y, x)`` for one prefix.
         flops: Operations for one prompt, or none where they depend on the data.
         alternative: What the rule is written in.
@@ -38,7 +38,7 @@ class Pair(NamedTuple):
         seconds: What measuring takes.
     """
 
-    ours: Callable[..., Array]
+    ours: predictors.Predictor
     rule: Callable[..., Any]
     flops: float | None
     alternative: str = "NumPy, a prefix at a time"

@@ -86,7 +86,6 @@ def bayes_targets(
     Example:
         >>> import jax.numpy as jnp
         >>> from icltheory.regression.population import LinearPopulation
-    from icltheory.regression.predictors import Bayes
         >>> X, y = jnp.ones((1, 3, 1)), jnp.full((1, 3), 2.0)
         >>> bayes_targets(LinearPopulation.isotropic(1), X, y).round(3).tolist()
         [[0.0, 2.0, 2.0]]
