@@ -45,13 +45,14 @@ CALLS = {
         "from icltheory.regression import gap as f",
         "task, 40",
     ),
-    "predictors.ridge_prefixes": (
-        "from icltheory.regression.predictors import ridge_prefixes as f",
-        "prompt.X, prompt.y, penalty=0.25",
+    "Ridge.predict_prefixes": (
+        "from icltheory.regression import Ridge; "
+        "f = jax.vmap(Ridge(0.25).predict_prefixes)",
+        "prompt.X, prompt.y",
     ),
-    "risks.linear_attention_optimum": (
-        "from icltheory.regression.risks import linear_attention_optimum as f",
-        "task, 40",
+    "optimum(LinearStep)": (
+        "from icltheory.regression import LinearStep, optimum as f",
+        "LinearStep, task, 40",
     ),
     "linalg.condition_number": (
         "from icltheory.linalg import condition_number as f",

@@ -30,7 +30,7 @@ class Pair(NamedTuple):
     """A predictor, the same rule for one prefix, and the cost of both.
 
     Attributes:
-        ours: Predictor of every prefix.
+        ours: The predictor, which answers every prefix.
         rule: ``rule(X, y, x)`` for one prefix.
         flops: Operations for one prompt, or none where they depend on the data.
         alternative: What the rule is written in.
@@ -38,7 +38,7 @@ class Pair(NamedTuple):
         seconds: What measuring takes.
     """
 
-    ours: Callable[..., Array]
+    ours: predictors.Predictor
     rule: Callable[..., Any]
     flops: float | None
     alternative: str = "NumPy, a prefix at a time"
@@ -99,42 +99,40 @@ def pooled(pool, X, y, x):
 def pairs(pool: Array) -> dict[str, Pair]:
     """Returns all predictors with their rules and operation counts."""
     eye, zero = jnp.eye(DIM, dtype=jnp.float32), jnp.zeros(DIM, jnp.float32)
-    prior = {"task_mean": zero, "task_cov": eye, "noise_var": 0.25}
+    population = LinearPopulation(eye, zero, eye, 0.25)
     # A root of the covariance times a vector, and its update: 2 d^2 each.
     root = POINTS * 4 * DIM**2
     # Two products with the k examples of a prefix, P^2 / 2 examples in total: 4 d each.
     gradient = POINTS**2 / 2 * 4 * DIM
     of, part = predictors, functools.partial
-    finite = part(of.discrete_mmse_prefixes, pool=pool, noise_var=0.25)
     return {
-        "averaging": Pair(of.averaging_prefixes, averaging, POINTS * 4 * DIM),
-        "least squares": Pair(of.ols_prefixes, least_squares, root),
-        "ridge": Pair(
-            part(of.ridge_prefixes, penalty=1.0), part(ridge, penalty=1.0), root
-        ),
-        "Bayes": Pair(
-            part(of.bayes_prefixes, **prior), part(ridge, penalty=0.25), root
-        ),
-        "3-NN": Pair(of.nearest_neighbors_prefixes, nearest, gradient * 3 / 4),
+        "averaging": Pair(of.Averaging(), averaging, POINTS * 4 * DIM),
+        "least squares": Pair(of.LeastSquares(), least_squares, root),
+        "ridge": Pair(of.Ridge(1.0), part(ridge, penalty=1.0), root),
+        "Bayes": Pair(of.Bayes(population), part(ridge, penalty=0.25), root),
+        "3-NN": Pair(of.NearestNeighbors(3), nearest, gradient * 3 / 4),
         f"GD, {STEPS} steps": Pair(
-            part(of.gradient_descent_prefixes, steps=STEPS, step_size=0.1),
+            of.Steps(jnp.full(STEPS, 0.1, jnp.float32)),
             descent,
             STEPS * gradient,
             seconds=4.0,
         ),
         # One product of d x d per step.
         "Newton, 10 steps": Pair(
-            part(of.newton_prefixes, steps=10),
+            of.Newton(10),
             newton,
             POINTS * 10 * 2 * DIM**3,
             seconds=4.0,
         ),
         # A member of the pool times an input: 2 d, for the fit and for the prediction.
         f"discrete MMSE, pool {POOL:,}": Pair(
-            finite, part(pooled, np.asarray(pool)), POINTS * POOL * 2 * DIM, seconds=8.0
+            of.DiscreteMMSE(pool, 0.25),
+            part(pooled, np.asarray(pool)),
+            POINTS * POOL * 2 * DIM,
+            seconds=8.0,
         ),
         "Lasso": Pair(
-            part(of.lasso_prefixes, penalty=0.1),
+            of.Lasso(0.1),
             lasso,
             None,
             "scikit-learn, a prefix at a time",
@@ -158,7 +156,7 @@ def measure(budget: Budget) -> Iterator[BenchmarkRow]:
 @jax.default_matmul_precision("highest")
 def row(pair: Pair, X: Array, y: Array) -> BenchmarkRow:
     """Times the predictor on all prompts and the rule on some of them."""
-    compute = jax.jit(pair.ours)
+    compute = jax.jit(jax.vmap(pair.ours.predict_prefixes))
     ours = _measure.seconds(lambda: compute(X, y), repeats=3)
     found, theirs = loop(pair.rule, np.asarray(X), np.asarray(y))
     moved = _measure.nbytes(X, y, y)

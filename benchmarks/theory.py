@@ -36,7 +36,7 @@ FEW = (
     "implicit_gd_norms, dense",
     "isotropic_bound",
     "update_split",
-    "ols_prefixes",
+    "LeastSquares, prefixes",
 )
 # Tolerance for rounding errors; the two cases below exceed it for the given reasons.
 TOLERANCE = 1e-5

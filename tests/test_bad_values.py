@@ -13,9 +13,6 @@ import pytest
 from tests import bad_values
 
 CALCULATORS = bad_values.public_functions(calculator=True)
-# Arguments that a calculator does not read where NaN leaves its result as it is.
-UNREAD = {("zero", "X"), ("zero", "y"), ("zero", "x_query")}
-UNREAD |= {("zero_prefixes", "X"), ("zero_prefixes", "y")}
 # Sums that no orthonormal patterns have are told by ``is_feasible`` where traced.
 TOLD = {
     (name, "coefficient_sum")

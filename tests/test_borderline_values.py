@@ -22,14 +22,13 @@ from icltheory.regression import (
     LinearPopulation,
     SparseLinearRegression,
     predictors,
-    risks,
+    squared_errors,
 )
 
 pytestmark = pytest.mark.usefixtures("as_for_a_user")
 KEY = jax.random.key(0)
-TASK = LinearPopulation.isotropic(3)
+TASK, FOUR = (LinearPopulation.isotropic(d) for d in (3, 4))
 X, Y, QUERY = np.eye(3)[:2], np.ones(2), np.ones(3)
-ridge = functools.partial(predictors.ridge, y=Y, x_query=QUERY, penalty=1.0)
 WEIGHTS = jnp.stack([jnp.diag(jnp.array([2.0, 1.0]))])
 STACK = LinearAttentionStack(WEIGHTS, WEIGHTS, WEIGHTS)
 MODEL = LayeredStack.of(STACK)
@@ -52,8 +51,13 @@ class Doubled:
         return 2 * MODEL.matrices(layer)
 
 
-def risk(predictor=predictors.zero_prefixes, source=TASK, **counts):
-    return risks.monte_carlo_risk(predictor, source, KEY, 4, **counts)
+def ridge(X, penalty=1.0):
+    return predictors.Ridge(penalty).predict(X, Y, QUERY)
+
+
+def errors(source):
+    rule = predictors.NearestNeighbors()
+    return squared_errors(rule, source, 5, key=KEY, num_prompts=4, prefixes=True)
 
 
 def error_of(run):
@@ -67,9 +71,11 @@ def error_of(run):
     [
         lambda W: svd(W).s,
         lambda W: low_rank_approximation(W, 1),
-        lambda W: predictors.ols(W, jnp.ones(4), jnp.ones(4)),
-        jax.grad(lambda W: predictors.ols(W, jnp.ones(4), jnp.ones(4))),
-        lambda W: risks.bayes_risk_given(LinearPopulation.isotropic(4), W),
+        lambda W: predictors.LeastSquares().predict(W, jnp.ones(4), jnp.ones(4)),
+        jax.grad(
+            lambda W: predictors.LeastSquares().predict(W, jnp.ones(4), jnp.ones(4))
+        ),
+        lambda W: predictors.Bayes(FOUR).risk_given(FOUR, W),
         lambda W: pruning.frobenius_split(W, 1).kept,
         jax.grad(lambda W: pruning.frobenius_split(W, 1).kept),
     ],
@@ -100,7 +106,7 @@ def test_a_sampler_returns_prompts_with_a_query_per_prefix():
     def whole(*args):
         return prompts(*args).prefixes()
 
-    assert risk(source=whole, num_examples=5).mean.shape == (6,)
+    assert errors(whole).shape == (4, 6)
     for source, message in (
         (prompts, "PrefixPrompt, got Prompt: call its prefixes()"),
         (lambda *args: None, "PrefixPrompt, got NoneType"),
@@ -109,7 +115,7 @@ def test_a_sampler_returns_prompts_with_a_query_per_prefix():
             "y of the sampler's prompts: expected shape (4, 6), got (4, 7)",
         ),
     ):
-        got = error_of(functools.partial(risk, source=source, num_examples=5))
+        got = error_of(functools.partial(errors, source))
         assert message in got
         assert "\n" not in got
 

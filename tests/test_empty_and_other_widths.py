@@ -19,10 +19,11 @@ from icltheory.regression import (
     LinearPopulation,
     Prompt,
     TaskPool,
+    estimate_risk,
     predictors,
-    risks,
     shifts,
 )
+from tests.regression.calls import answers
 
 pytestmark = pytest.mark.usefixtures("as_for_a_user")
 KEY = jax.random.key(0)
@@ -33,43 +34,45 @@ GPT_2 = models.GPT2(2, 10, width=8, num_layers=1, num_heads=2)
 
 def test_the_risk_without_examples_is_that_of_the_prior():
     for source in (TASK, shifts.Shift("standard", 2)):
-        risk = risks.monte_carlo_risk(
-            predictors.ols_prefixes, source, KEY, 4000, num_examples=0
+        risk = estimate_risk(
+            predictors.Lasso(0.1), source, [0], key=KEY, num_prompts=4000
         )
         assert risk.mean.shape == (1,)
         assert abs(risk.mean[0] - 2) < 5 * risk.standard_error[0]
-    assert float(risks.bayes_risk_given(TASK, np.zeros((0, 2)))) == 2
-    assert float(risks.least_squares_risk(TASK, 0)) == 2
+    bayes = predictors.Bayes(TASK)
+    assert float(bayes.risk_given(TASK, jnp.zeros((0, 2)))) == 2
+    for rule in (bayes, predictors.Ridge(0.1), predictors.LeastSquares()):
+        np.testing.assert_allclose(estimate_risk(rule, TASK, 0, key=KEY).mean, 2)
 
 
-ARGUMENTS = {
-    "bayes": {"noise_var": 1.0, "task_mean": np.ones(2), "task_cov": np.eye(2)},
-    "discrete_mmse": {"pool": np.ones((3, 2)), "noise_var": 1.0},
-    "gradient_descent": {"steps": 2, "step_size": 0.1},
-    "newton": {"steps": 2},
-    "ridge": {"penalty": 0.5},
-    "lasso": {"penalty": 0.5},
-}
+RULES = [
+    predictors.Bayes(LinearPopulation.isotropic(2, 1.0, mean=np.ones(2))),
+    predictors.DiscreteMMSE(np.ones((3, 2)), 1.0),
+    predictors.Steps([0.1, 0.1]),
+    predictors.LinearStep(np.eye(2)),
+    predictors.Newton(2),
+    predictors.Ridge(0.5),
+    predictors.Lasso(0.5),
+    predictors.Averaging(),
+    predictors.NearestNeighbors(),
+    predictors.LeastSquares(),
+    predictors.Zero(),
+]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [*ARGUMENTS, "averaging", "nearest_neighbors", "ols", "zero"],
-)
-def test_a_predictor_without_examples_predicts_its_prior(name):
-    given, prior = ARGUMENTS.get(name, {}), 2.0 * (name in ("bayes", "discrete_mmse"))
-    rule = getattr(predictors, name)
-    found = rule(np.zeros((0, 2)), np.zeros(0), np.ones(2), **given)
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
+def test_a_predictor_without_examples_predicts_its_prior(rule):
+    prior = 2.0 * isinstance(rule, predictors.Bayes | predictors.DiscreteMMSE)
+    found = rule.predict(np.zeros((0, 2)), np.zeros(0), np.ones(2))
     np.testing.assert_allclose(found, prior, atol=1e-7)
-    prefixes = getattr(predictors, f"{name}_prefixes")
-    assert prefixes(np.ones((0, 3, 2)), np.ones((0, 3)), **given).shape == (0, 3)
-    assert prefixes(np.ones((2, 0, 2)), np.ones((2, 0)), **given).shape == (2, 0)
+    assert answers(rule, np.ones((0, 3, 2)), np.ones((0, 3))).shape == (0, 3)
+    assert answers(rule, np.ones((2, 0, 2)), np.ones((2, 0))).shape == (2, 0)
 
 
 def test_the_lasso_of_inputs_without_coordinates_is_zero():
-    arguments = np.zeros((3, 0)), np.ones(3), np.zeros(0)
-    assert float(predictors.lasso(*arguments, penalty=0.1)) == 0
-    fit = predictors.lasso_weights(*arguments[:2], penalty=0.1)
+    arguments = jnp.zeros((3, 0)), jnp.ones(3), jnp.zeros(0)
+    assert float(predictors.Lasso(0.1).predict(*arguments)) == 0
+    fit = predictors.Lasso(0.1).fit(*arguments[:2])
     assert (fit.w.shape, bool(fit.converged)) == ((0,), True)
 
 
@@ -136,8 +139,8 @@ PARAMS = "params: expected width 20, as of the task, got 16"
             "pool: expected at least one member, got none",
         ),
         (
-            lambda: risks.monte_carlo_risk(
-                predictors.ols_prefixes, Prompt(*map(jnp.asarray, EMPTY), None)
+            lambda: estimate_risk(
+                predictors.Zero(), Prompt(*map(jnp.asarray, EMPTY), None), 3
             ),
             "source: expected at least one prompt, got none",
         ),

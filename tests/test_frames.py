@@ -13,7 +13,7 @@ from icltheory import frames
 from icltheory.bounds.records import Assumption, Bound
 from icltheory.bridge.records import Records
 from icltheory.frames import to_columns, to_dict, to_frame
-from icltheory.regression import LinearPopulation, risks
+from icltheory.regression import LinearPopulation, LinearStep, optimum
 from icltheory.statistics import Estimate, Interval, compare
 from icltheory.strict_json import plain
 
@@ -99,10 +99,9 @@ def test_one_record_is_a_row_for_each_entry_of_its_arrays():
         "standard_error": [1.0, 0.0, 2.0],
         "dof": [1, 1, 1],
     }
-    optimum = risks.linear_attention_optimum(LinearPopulation.isotropic(2), 3)
-    columns = to_columns(optimum)
+    best = optimum(LinearStep, LinearPopulation.isotropic(2), 3)
+    columns = to_columns(best.model)
     np.testing.assert_allclose(columns["Gamma"], [[0.5, 0], [0, 0.5]], atol=1e-12)
-    np.testing.assert_allclose(columns["risk"], [1.0, 1.0])
     assert to_columns({"rates": (0, 0.5), "name": "x"})["name"] == ["x", "x"]
     assert to_columns({"name": "x", "value": 2}) == {"name": ["x"], "value": [2]}
 
@@ -112,7 +111,8 @@ def test_records_of_the_library_and_its_files(tmp_path):
     (p_value,) = to_columns([compare(right, ~right)])["p_value"]
     assert p_value == compare(right, ~right).p_value
     task = to_columns([LinearPopulation.isotropic(1)])
-    assert list(task) == ["input_cov", "task_mean", "task_cov", "noise_var"]
+    moments = ["input_cov", "task_mean", "task_cov", "noise_var", "fourth_moment"]
+    assert list(task) == moments
     records = Records(tmp_path / "r.jsonl", ("example",), config={})
     records.append([{"example": i, "score": i / 2} for i in (1, 0)])
     assert to_columns(records) == {"example": [1, 0], "score": [0.5, 0.0]}

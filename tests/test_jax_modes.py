@@ -13,8 +13,7 @@ from icltheory.bounds import isotropic_bound, noisy_steps
 from icltheory.chain_of_thought import vote_error
 from icltheory.constructions import gradient_descent
 from icltheory.models import GPT2
-from icltheory.regression import LinearPopulation, flow, risks
-from icltheory.regression import predictors as P
+from icltheory.regression import LinearPopulation, flow
 from tests.bad_values import floats
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("as_for_a_user")]
@@ -67,9 +66,9 @@ def trained():
 
 
 CALLS = {
-    "ols_prefixes": lambda: P.ols_prefixes(X, X[:, 0]),
-    "lasso": lambda: P.lasso(X, X[:, 0], np.ones(2, "f4"), 0.1),
-    "risk": lambda: risks.linear_attention_optimum(task(), 20),
+    "least squares": lambda: reg.LeastSquares().predict_prefixes(X, X[:, 0]),
+    "lasso": lambda: reg.Lasso(0.1).predict(X, X[:, 0], np.ones(2, "f4")),
+    "risk": lambda: reg.optimum(reg.LinearStep, task(), 20),
     "best LTB": lambda: reg.optimum(reg.GDBeta, task(), 20),
     "bound": lambda: isotropic_bound(noisy_steps(stack(), H, 6, scale=1 / 12), 1.0),
     "trajectory": lambda: trajectory.implicit_gd(stack(), H[0], scale=1 / 12),

@@ -39,9 +39,9 @@ OTHERS = {
 PACKAGES = [
     *("attention", "trajectory", "noise", "bounds", "linalg", "constructions"),
     *("regression.excesses", "regression.gaps", "regression.landscape"),
-    *("regression.transfer", "regression.task_complexity", "regression.risks"),
+    *("regression.transfer", "regression.task_complexity", "regression.depth"),
     *("regression.descents", "regression.balanced_features", "regression.flow_limits"),
-    *("regression.bayes", "regression.features", "regression.flows"),
+    *("regression.features", "regression.flows"),
     *("regression.kernels", "regression.orders", *OTHERS),
 ]
 
@@ -181,7 +181,7 @@ def halves():
             (*(W[0] for W in weights), H[0]),
         ),
         "ridge": (
-            lambda X, y, x: predictors.ridge(X, y, x, 1.0),
+            jax.vmap(predictors.Ridge(1.0).predict),
             (X, H[..., 2], X[:, 0]),
         ),
     }

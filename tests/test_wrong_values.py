@@ -31,8 +31,9 @@ from icltheory.regression import (
     LinearPopulation,
     PromptPool,
     predictors,
-    risks,
+    risk,
     shifts,
+    squared_errors,
 )
 from icltheory.training import Curriculum, OptimizerConfig, Ramp, make_optimizer
 
@@ -44,6 +45,7 @@ STACK = LinearAttentionStack(WIDE, WIDE, WIDE)
 MODEL = LayeredStack.of(STACK)
 INPUTS = jnp.ones((3, 2)), jnp.ones(2)
 KEY = jax.random.key(0)
+RIDGE = predictors.Ridge(0.5)
 NOISE = functools.partial(noise_spectrum, STACK, shots=2)
 JAX = "\n-+\nFor simplicity, JAX has removed"  # what it adds while tracing
 GPT_2 = GPT2(2, 10, width=8, num_layers=1, num_heads=2)
@@ -99,7 +101,7 @@ def patterns(rate):
             "H: expected real numbers, got complex",
         ),
         (
-            lambda: predictors.ridge(np.ones((2, 1)) * 1j, np.ones(2), np.ones(1), 1.0),
+            lambda: RIDGE.predict(np.ones((2, 1)) * 1j, np.ones(2), np.ones(1)),
             "X: expected real numbers, got complex",
         ),
         (
@@ -117,14 +119,12 @@ def patterns(rate):
             "beta: expected real numbers, got complex",
         ),
         (
-            lambda: risks.monte_carlo_risk(lambda X, y, q: y[:, 0], TASK, KEY, 4),
-            "predictions of predictor_prefixes: expected shape (4, 7), got (4,)",
+            lambda: squared_errors(lambda X, y, x: y, TASK, 4, key=KEY),
+            "what the predictor returns: expected shape (), got (4,)",
         ),
         (
-            lambda: risks.monte_carlo_risk(
-                predictors.zero_prefixes, lambda key, points, batch: None, KEY, 4
-            ),
-            "num_examples: expected a number for a sampler, got None",
+            lambda: squared_errors(RIDGE, lambda key, points, batch: None, key=KEY),
+            "num_examples: expected one unless prompts are given, got None",
         ),
         (
             lambda: linear_attention(*[WIDE[0]] * 3, *INPUTS, scale="0.5"),
@@ -139,7 +139,7 @@ def patterns(rate):
             "num_examples: expected a whole number >= 0, got 2.5",
         ),
         (
-            lambda: risks.averaging_risk(TASK, 2.5),
+            lambda: risk(predictors.Averaging(), TASK, 2.5),
             "num_examples: expected a whole number >= 0, got 2.5",
         ),
         (
@@ -191,7 +191,7 @@ def patterns(rate):
         (lambda: sweep(rates=0.5), "rates: expected a sequence, got 0.5"),
         (lambda: grid(modules="attn"), "modules: expected a sequence, got 'attn'"),
         (
-            lambda: risks.monte_carlo_risk(predictors.zero_prefixes, TASK, 0, 4),
+            lambda: squared_errors(RIDGE, TASK, 4, key=0),
             "key: expected one key from jax.random.key, got 0",
         ),
         (
@@ -203,8 +203,8 @@ def patterns(rate):
             "predictor: expected a predictor or a function of (X, y, x_query), got <",
         ),
         (
-            lambda: risks.monte_carlo_risk(predictors.zero_prefixes, 3, KEY, 4),
-            "source: expected a task, a sampler or prompts, got int",
+            lambda: squared_errors(RIDGE, 3, 4, key=KEY),
+            "source: expected a source, a sampler or prompts, got int",
         ),
         (
             lambda: reg.optimum(reg.LTB, shifts.Shift("skewed", 3), 3).risk,
@@ -275,21 +275,12 @@ def test_what_is_no_single_typed_key_is_refused(draw):
                 bounds.noisy_steps(STACK, jnp.arange(8.0).reshape(4, 2), 2), -wrong
             ).value
         ),
-        lambda wrong: predictors.discrete_mmse(
-            jnp.ones((2, 1)),
-            jnp.ones(2),
-            jnp.ones(1),
-            pool=jnp.ones((3, 1)),
-            noise_var=-wrong,
+        lambda wrong: predictors.DiscreteMMSE(jnp.ones((3, 1)), -wrong).predict(
+            jnp.ones((2, 1)), jnp.ones(2), jnp.ones(1)
         ),
-        lambda wrong: predictors.bayes(
-            jnp.ones((2, 2)),
-            jnp.ones(2),
-            jnp.ones(2),
-            noise_var=1.0,
-            task_mean=jnp.zeros(2),
-            task_cov=-wrong * jnp.eye(2),
-        ),
+        lambda wrong: predictors.Bayes(
+            LinearPopulation(jnp.eye(2), jnp.zeros(2), -wrong * jnp.eye(2), 1.0)
+        ).predict(jnp.ones((2, 2)), jnp.ones(2), jnp.ones(2)),
         lambda wrong: (
             reg.task_complexity.task_complexity_bound(
                 LinearPopulation(jnp.eye(2), wrong * jnp.ones(2), jnp.eye(2), 0.1),
@@ -309,8 +300,8 @@ def test_traced_and_out_of_range_is_nan(run):
 
 def test_lists_are_arrays():
     X, y = [[1.0, 0.0], [0.0, 2.0]], [1.0, 4.0]
-    own = predictors.ridge(X, y, [1.0, 1.0], 0.5)
-    assert own == predictors.ridge(*map(np.array, (X, y, [1.0, 1.0])), 0.5)
+    own = RIDGE.predict(X, y, [1.0, 1.0])
+    assert own == RIDGE.predict(*map(np.array, (X, y, [1.0, 1.0])))
     assert reg.GDBeta([1, 2], [[1.0, 0.0], [0.0, 1.0]]).beta.tolist() == [1.0, 2.0]
     task = LinearPopulation([[1.0, 0.0], [0.0, 1.0]], [0.0, 0.0], np.eye(2), 0.1)
     assert task.dim == 2

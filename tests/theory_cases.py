@@ -13,11 +13,10 @@ from icltheory.attention import LinearAttentionStack
 from icltheory.layered import LayeredStack
 from icltheory.regression import (
     LinearPopulation,
-    bayes,
     kernels,
+    optimum,
     orders,
     predictors,
-    risks,
 )
 
 L, N, D = 4, 40, 5
@@ -226,9 +225,12 @@ def _regression() -> dict[str, TheoryCase]:
     def on_problem(function, *more):
         return TheoryCase(lambda *arrays: function(_problem(*arrays), *more), problem)
 
+    def path(rule):
+        return jax.vmap(rule.predict_prefixes)
+
     def bayesian(X, y, mean, prior):
-        options = {"task_mean": mean, "task_cov": prior, "noise_var": 0.25}
-        return predictors.bayes_prefixes(X, y, **options)
+        rule = predictors.Bayes(_problem(jnp.eye(D, dtype=X.dtype), mean, prior))
+        return path(rule)(X, y)
 
     def descent(X, y, x):
         system = kernels.KernelSystem.of("rbf", X, x)
@@ -236,49 +238,35 @@ def _regression() -> dict[str, TheoryCase]:
         found = kernels.kernel_descent(system, y, 0.05, depths)
         return found.prediction, found.limit
 
-    def dual(X, y, *problem):
-        return bayes.posterior_mean(_problem(*problem), X, y, form="dual")
+    def given(X, *problem):
+        own = _problem(*problem)
+        return jax.vmap(lambda X: predictors.Bayes(own).risk_given(own, X))(X)
 
     return {
-        "ols_prefixes": TheoryCase(predictors.ols_prefixes, data),
-        "ridge": TheoryCase(
-            lambda X, y, x: predictors.ridge(X, y, x, 1.0), (target, y[:, :-1], query)
+        "LeastSquares, prefixes": TheoryCase(path(predictors.LeastSquares()), data),
+        "Ridge": TheoryCase(
+            jax.vmap(predictors.Ridge(1.0).predict), (target, y[:, :-1], query)
         ),
-        "ridge_prefixes": TheoryCase(
-            lambda X, y: predictors.ridge_prefixes(X, y, penalty=1.0), data
-        ),
-        "bayes_prefixes": TheoryCase(bayesian, (X, y, mean, prior)),
-        "discrete_mmse_prefixes": TheoryCase(
-            lambda X, y, pool: predictors.discrete_mmse_prefixes(
-                X, y, pool=pool, noise_var=0.25
-            ),
+        "Ridge, prefixes": TheoryCase(path(predictors.Ridge(1.0)), data),
+        "Bayes, prefixes": TheoryCase(bayesian, (X, y, mean, prior)),
+        "DiscreteMMSE, prefixes": TheoryCase(
+            lambda X, y, pool: path(predictors.DiscreteMMSE(pool, 0.25))(X, y),
             (X, y, pool),
         ),
-        "gradient_descent_prefixes": TheoryCase(
-            lambda X, y: predictors.gradient_descent_prefixes(
-                X, y, steps=20, step_size=0.1
-            ),
-            data,
+        "Steps, prefixes": TheoryCase(path(predictors.Steps([0.1] * 20)), data),
+        "Newton, prefixes": TheoryCase(path(predictors.Newton(8)), data),
+        "NearestNeighbors, prefixes": TheoryCase(
+            path(predictors.NearestNeighbors()), data
         ),
-        "newton_prefixes": TheoryCase(
-            lambda X, y: predictors.newton_prefixes(X, y, steps=8), data
-        ),
-        "nearest_neighbors_prefixes": TheoryCase(
-            predictors.nearest_neighbors_prefixes, data
-        ),
-        "posterior_mean, dual": TheoryCase(dual, (target, y[:, :-1], *problem)),
         "best LTB": on_problem(lambda *given: reg.optimum(reg.LTB, *given).risk, 20),
         "gap": on_problem(reg.gap, 20),
-        "linear_attention_optimum": TheoryCase(
-            lambda H, mean, Psi: risks.linear_attention_optimum(
-                _problem(H, 0 * mean, Psi), 20
+        "best linear step": TheoryCase(
+            lambda H, mean, Psi: (
+                optimum(predictors.LinearStep, _problem(H, 0 * mean, Psi), 20).risk
             ),
             problem,
         ),
-        "bayes_risk_given": TheoryCase(
-            lambda X, *problem: risks.bayes_risk_given(_problem(*problem), X),
-            (X, *problem),
-        ),
+        "Bayes.risk_given": TheoryCase(given, (X, *problem)),
         "rates": on_problem(orders.rates, 20),
         "kernel_descent": TheoryCase(descent, (X[0, :-1], y[0, :-1], query[0])),
         "kriging_risk": TheoryCase(kernels.kriging_risk, (X[0] @ X[0].T + np.eye(21),)),

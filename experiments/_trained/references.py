@@ -28,9 +28,8 @@ def gradient_descent_errors(
     sizes = jnp.linspace(0.02, 1.2, 60, dtype=jnp.float32)
 
     def errors(prompt: Prompt, size: Any):
-        answers = predictors.gradient_descent(
-            prompt.X, prompt.y, prompt.x_query, steps, size
-        )
+        rule = predictors.Steps(jnp.full(steps, size))
+        answers = jax.vmap(rule.predict)(prompt.X, prompt.y, prompt.x_query)
         return jnp.square(answers - prompt.y_query) / recipe.dim
 
     mean = jax.jit(lambda s: jax.lax.map(lambda e: errors(tuning, e).mean(), s))(sizes)

@@ -9,9 +9,9 @@ What it does
     minima) and at three (d, N): gradient descent with learned steps, GD++ (which also
     moves the inputs), and all weights free (L = 2 and 3). Their risks on other prompts
     stand beside two exact lines: the best L gradient steps
-    (``regression.risks.gradient_steps_optimum``) and a lower bound for L
-    layers (``depth_floor``), which holds for the first two classes. Then, without
-    training, how many layers an error takes as N / d varies.
+    (``regression.optimum``) and a lower bound for L layers (``depth_floor``), which
+    holds for the first two classes. Then, without training, how many layers an error
+    takes as N / d varies. Risks are divided by d.
 
 Expect
     cpu     seed 0, 8 to 13 minutes on two cores. Learned steps meet the exact line. The

@@ -10,8 +10,9 @@ from experiments._frame.run import Run
 from experiments.depth.classes import PLUS, Steps, train_classes
 from experiments.depth.config import Config
 from experiments.depth.free import draw, risk, stacks_of, train_free
+from icltheory import regression as reg
 from icltheory.attention import LinearAttentionStack
-from icltheory.regression import risks
+from icltheory.regression.depth import depth_floor
 from icltheory.statistics import Estimate
 
 # Floors of more layers are too small to resolve with these prompts, and their moments
@@ -43,7 +44,7 @@ class Setting(NamedTuple):
     Attributes:
         dim: Dimension d.
         num_examples: Examples N.
-        steps: Exact risk of the best L gradient steps, L = 1, 2, ...
+        steps: Exact risk / d of the best L gradient steps, L = 1, 2, ...
         floor: Exact floor of L layers, L = 1, 2, ... as far as it is computed.
         trained: Trained stacks.
     """
@@ -77,14 +78,21 @@ def _setting(config: Config, dim: int, N: int) -> Setting:
         for L in depths
     }
     stacks |= train_free(config, dim, N, classes[PLUS])
-    errors = _evaluator(config, dim, N)
+    errors, task = _evaluator(config, dim, N), reg.LinearPopulation.isotropic(dim)
+    floors = [depth_floor(L, task, N) for L in depths if L <= FLOOR_LAYERS]
     return Setting(
         dim,
         N,
-        [float(risks.gradient_steps_optimum(dim, N, L).risk) for L in depths],
-        [float(risks.depth_floor(dim, N, L).risk) for L in depths if L <= FLOOR_LAYERS],
+        [_best(dim, N, L) for L in depths],
+        [float(floor.risk) / dim for floor in floors],
         [_chosen(kind, L, errors(W)) for (kind, L), W in stacks.items()],
     )
+
+
+def _best(dim: int, N: int, steps: int) -> float:
+    """Exact risk of the best steps, divided by d."""
+    task = reg.LinearPopulation.isotropic(dim)
+    return float(reg.optimum(reg.Steps(steps), task, N).risk) / dim
 
 
 def _evaluator(config: Config, dim: int, N: int):
@@ -124,7 +132,7 @@ def phase_depths(config: Config) -> dict[float, tuple[list[float], list[float]]]
     for N in _examples(config):
         curve: list[float] = []
         while len(curve) < config.phase_layers:
-            curve.append(float(risks.gradient_steps_optimum(d, N, len(curve) + 1).risk))
+            curve.append(_best(d, N, len(curve) + 1))
             if curve[-1] <= min(config.phase_errors):
                 break
         for error in config.phase_errors:

@@ -26,18 +26,18 @@ LASSO, NETWORK = "Lasso", "two-layer network"
 TREE, SIGNS_TREE = "greedy tree", "greedy tree on signs"
 
 
-def _compiled(function: Callable[..., Any], **options: Any) -> Rule:
+def _compiled(predictor: predictors.Predictor) -> Rule:
     """Compiles a predictor of the package as a rule."""
-    predict = jax.jit(functools.partial(function, **options))
+    predict = jax.jit(jax.vmap(predictor.predict_prefixes))
     return lambda prompt: predict(prompt.X, prompt.y, prompt.X_query)
 
 
 @functools.cache
 def _common() -> dict[str, Rule]:
     return {
-        LEAST_SQUARES: _compiled(predictors.ols_prefixes),
-        NEAREST: _compiled(predictors.nearest_neighbors_prefixes, k=3),
-        AVERAGING: _compiled(predictors.averaging_prefixes),
+        LEAST_SQUARES: _compiled(predictors.LeastSquares()),
+        NEAREST: _compiled(predictors.NearestNeighbors(3)),
+        AVERAGING: _compiled(predictors.Averaging()),
     }
 
 
@@ -47,7 +47,7 @@ def linear(config: "Config") -> Mapping[str, Rule]:
     penalty, common = config.ridge_penalty, _common()
     return {
         LEAST_SQUARES: common[LEAST_SQUARES],
-        f"ridge ({penalty:g})": _compiled(predictors.ridge_prefixes, penalty=penalty),
+        f"ridge ({penalty:g})": _compiled(predictors.Ridge(penalty)),
         AVERAGING: common[AVERAGING],
         NEAREST: common[NEAREST],
     }
@@ -59,7 +59,7 @@ def sparse(config: "Config") -> Mapping[str, Rule]:
     penalty, common = config.baselines.lasso_penalty, _common()
     return {
         LEAST_SQUARES: common[LEAST_SQUARES],
-        f"{LASSO} ({penalty:g})": _compiled(predictors.lasso_prefixes, penalty=penalty),
+        f"{LASSO} ({penalty:g})": _compiled(predictors.Lasso(penalty)),
         AVERAGING: common[AVERAGING],
         NEAREST: common[NEAREST],
     }

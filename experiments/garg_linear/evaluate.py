@@ -11,10 +11,10 @@ import numpy as np
 from experiments.garg_linear.baselines import AVERAGING, LEAST_SQUARES
 from experiments.garg_linear.checks import LOWER_BOUND, OPTIMUM, STEPS
 from experiments.garg_linear.config import Config, Setup
+from icltheory import regression as reg
 from icltheory import training
 from icltheory.models.layered import LayeredGPT2
 from icltheory.plotting import Curve
-from icltheory.regression import risks
 from icltheory.regression.prompts import PrefixPrompt
 from icltheory.statistics import Estimate, curve_interval
 
@@ -108,9 +108,9 @@ def exact_curves(setup: Setup) -> dict[str, np.ndarray]:
         return {}
     task = setup.family.moments.task(setup.config)
     rules = {
-        OPTIMUM: lambda k: risks.linear_attention_optimum(task, k).risk,
-        LEAST_SQUARES: functools.partial(risks.least_squares_risk, task),
-        AVERAGING: functools.partial(risks.averaging_risk, task),
+        OPTIMUM: lambda k: reg.optimum(reg.LinearStep, task, k).risk,
+        LEAST_SQUARES: functools.partial(reg.risk, reg.LeastSquares(), task),
+        AVERAGING: functools.partial(reg.risk, reg.Averaging(), task),
     }
     ks = jnp.arange(setup.config.num_points)
     normalizer = setup.family.normalizer(setup.config)
@@ -127,16 +127,16 @@ def _depth_curves(config: Config) -> dict[str, np.ndarray]:
     Both are of variance 1 per dimension, as are the normalised weights. The lower bound
     for more than three layers is zero to many digits, and its moments take long.
     """
-    layers = config.num_layers
-    limits: dict[str, Callable[[int, int, int], Any]] = {
-        STEPS: risks.gradient_steps_optimum
+    layers, task = config.num_layers, reg.LinearPopulation.isotropic(config.dim)
+    limits: dict[str, Callable[[int], Any]] = {
+        STEPS: lambda k: reg.optimum(reg.Steps(layers), task, k)
     }
     if layers <= 3:
-        limits[LOWER_BOUND] = risks.depth_floor
+        limits[LOWER_BOUND] = lambda k: reg.depth.depth_floor(layers, task, k)
     ks = range(1, config.num_points)
     return {
         f"{name} ({layers})": np.array(
-            [1.0, *(float(limit(config.dim, k, layers).risk) for k in ks)]
+            [1.0, *(float(limit(k).risk) / config.dim for k in ks)]
         )
         for name, limit in limits.items()
     }

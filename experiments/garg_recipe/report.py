@@ -12,7 +12,7 @@ from experiments.garg_recipe.noise import gradient_noise
 from experiments.garg_recipe.summary import ChangeSummary, rows
 from experiments.garg_recipe.train import TrainedWithChange
 from icltheory.plotting import Curve
-from icltheory.regression import risks
+from icltheory.regression import LinearStep, optimum
 from icltheory.statistics import Estimate
 
 # Descriptions of the changes for the figure and for the page.
@@ -67,8 +67,8 @@ def report(config: Config, trained: dict[str, TrainedWithChange]) -> Report:
 def checks(config: Config, found: list[ChangeSummary]) -> list[Check]:
     """Checks that the baseline and the recipe learned."""
     task, k = config.task(), 2 * config.dim
-    optimum = risks.linear_attention_optimum(task, k, query_noise=False).risk
-    one_layer = float(optimum) / config.dim
+    least = optimum(LinearStep, task, k).risk - task.noise_var
+    one_layer = float(least) / config.dim
     return [
         Check(
             f"{row.name}: error at k = {k} against one layer of linear attention",

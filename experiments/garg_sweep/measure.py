@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.garg_sweep.config import Config
+from icltheory import regression as reg
 from icltheory import training
-from icltheory.regression import predictors, risks
 from icltheory.regression.prompts import PrefixPrompt
 from icltheory.statistics import Estimate
 
@@ -88,7 +88,7 @@ def measure(config: Config, parts: Sequence[Any]) -> SweepMeasurements:
 def _rules(config: Config) -> list[Any]:
     """Compiled posterior means, one for each noise variance."""
     return [
-        jax.jit(functools.partial(predictors.ridge_prefixes, penalty=noise_var))
+        jax.jit(jax.vmap(reg.Ridge(noise_var).predict_prefixes))
         for noise_var in config.noise_vars
     ]
 
@@ -98,18 +98,17 @@ def _lines(
 ) -> ReferenceRisks:
     truth, d = task.evaluate(prompt.w, prompt.X), config.recipe.dim
     ks = jnp.arange(config.recipe.num_points)
-    given = functools.partial(risks.bayes_risk_given_prefixes, query_noise=False)
+    given = jax.jit(jax.vmap(lambda X: reg.Bayes(task).risks_given(task, X)))
 
     def exact(rule):
-        return np.asarray(jax.jit(jax.vmap(rule))(ks), np.float64) / d
+        risks = jax.jit(jax.vmap(rule))(ks) - task.noise_var
+        return np.asarray(risks, np.float64) / d
 
     return ReferenceRisks(
         np.asarray(jnp.square(bayes - truth), np.float64) / d,
-        np.asarray(given(task, prompt.X), np.float64) / d,
-        exact(lambda k: risks.least_squares_risk(task, k, query_noise=False)),
-        exact(
-            lambda k: risks.linear_attention_optimum(task, k, query_noise=False).risk
-        ),
+        np.asarray(given(prompt.X), np.float64) / d,
+        exact(lambda k: reg.risk(reg.LeastSquares(), task, k)),
+        exact(lambda k: reg.optimum(reg.LinearStep, task, k).risk),
     )
 
 

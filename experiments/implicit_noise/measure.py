@@ -1,7 +1,6 @@
 """Measures both models at every snapshot on the same prompts."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from experiments._trained import TrainedModels
@@ -15,7 +14,7 @@ from experiments.implicit_noise.implied import (
 )
 from experiments.implicit_noise.subsets import SubsetNoise, subset_noise
 from icltheory import training
-from icltheory.regression import risks
+from icltheory.regression import Bayes, estimate_risk
 
 
 def measure_gpt2(config: Config, trained: TrainedModels) -> dict[int, ErrorSplit]:
@@ -50,11 +49,6 @@ def bayes_with_label_noise(config: Config) -> np.ndarray:
     """Risk / d of the Bayes predictor with noisy labels, by number of examples."""
     recipe = config.gpt2
     key = jax.random.fold_in(training.stream_key(recipe.seeds[0], "evaluation"), 2)
-    risk = risks.bayes_risk(
-        recipe.task(config.label_noise),
-        key,
-        4000,
-        num_examples=recipe.num_points - 1,
-        query_noise=False,
-    )
-    return np.asarray(jnp.asarray(risk.mean)) / recipe.dim
+    task, lengths = recipe.task(config.label_noise), range(recipe.num_points)
+    risk = estimate_risk(Bayes(task), task, lengths, key=key, num_prompts=4000)
+    return np.asarray(risk.mean - task.noise_var) / recipe.dim

@@ -21,7 +21,7 @@ LI_FIGURES = (
         "what it means to learn in context, and the risk that pretraining minimises",
         "no claim",
         "definitions, after Garg et al., whose statements have rows of their own",
-        ("regression.risks.monte_carlo_risk",),
+        ("regression.estimate_risk",),
     ),
     _icl(
         "Eq. (6), prompts",

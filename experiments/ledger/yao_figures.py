@@ -86,7 +86,7 @@ YAO_FIGURES = (
         "empirical",
         "from Garg et al.; at d = 5 and 20 by experiments.garg_linear, where it falls "
         "behind least squares near k = d",
-        ("regression.risks.least_squares_risk",),
+        ("regression.risk", "regression.LeastSquares"),
         evidence="simulation",
     ),
     _say(

@@ -12,7 +12,7 @@ import numpy as np
 from experiments.ltb_gap.config import Config
 from experiments.ltb_gap.settings import PopulationSetting, axes, problem
 from icltheory import regression as reg
-from icltheory.regression import LinearPopulation, bayes, risks
+from icltheory.regression import Bayes, LinearPopulation, estimate_risk
 
 
 class Risks(NamedTuple):
@@ -76,14 +76,15 @@ def _bayes(
     usual = [s for s in settings if s.num_examples == config.num_examples]
     columns = zip(*usual, strict=True)
     dim, _, norm, noise = (jnp.asarray(column, float) for column in columns)
-    samples = config.bayes_samples
+
+    def averaged(task, lengths, seed):
+        drawn = {"key": jax.random.key(seed), "num_prompts": config.bayes_samples}
+        return tuple(estimate_risk(Bayes(task), task, lengths, **drawn))
 
     @jax.jit
     @jax.vmap
     def at_usual(dim, norm, noise):
-        task = problem(dim, norm, noise, width)
-        key = jax.random.key(1)
-        return tuple(bayes.average_risk(task, config.num_examples, key, samples))
+        return averaged(problem(dim, norm, noise, width), config.num_examples, 1)
 
     mean, error = (np.asarray(x) for x in at_usual(dim, norm, noise))
     found = {s: (float(mean[i]), float(error[i])) for i, s in enumerate(usual)}
@@ -94,8 +95,7 @@ def _bayes(
         @jax.jit
         def curve(noise):
             task = LinearPopulation.isotropic(config.dim, noise)
-            key = jax.random.key(2)
-            return tuple(risks.bayes_risk(task, key, samples, num_examples=longest))
+            return averaged(task, range(longest + 1), 2)
 
         mean, error = curve(jnp.asarray(config.noise_var, float))
         for s in others:

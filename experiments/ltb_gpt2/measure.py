@@ -14,7 +14,7 @@ from experiments._trained import TrainedModels
 from experiments.ltb_gpt2.config import Config
 from icltheory import regression as reg
 from icltheory import training
-from icltheory.regression import LinearPopulation, bayes, predictors, risks
+from icltheory.regression import LinearPopulation
 from icltheory.regression.prompts import Prompt
 from icltheory.statistics import Estimate
 
@@ -61,7 +61,9 @@ def _exact(config, mean):
     key_inputs, key_starts = jax.random.split(jax.random.key(0))
     block = reg.optimum(reg.LTB, task, M).risk
     gap = reg.gap(task, M)
-    average, error = bayes.average_risk(task, M, key_inputs, config.bayes_draws)
+    average = reg.estimate_risk(
+        reg.Bayes(task), task, M, key=key_inputs, num_prompts=config.bayes_draws
+    )
     return {
         "block": block,
         "attention": reg.optimum(
@@ -69,10 +71,10 @@ def _exact(config, mean):
         ).risk,
         "attention_bound": block + gap.lower_instance,
         "attention_sure": block + gap.lower,
-        "step_from_zero": risks.linear_attention_optimum(task, M).risk,
-        "least_squares": risks.least_squares_risk(task, M),
-        "bayes": average,
-        "bayes_error": error,
+        "step_from_zero": reg.optimum(reg.LinearStep, task, M).risk,
+        "least_squares": reg.risk(reg.LeastSquares(), task, M),
+        "bayes": average.mean,
+        "bayes_error": average.standard_error,
     }
 
 
@@ -116,14 +118,7 @@ def rule_scores(config: Config, mean: float) -> dict[str, "Score"]:
 @partial(jax.jit, static_argnames="config")
 def _rule_errors(config, mean):
     task, prompt = prior_task(config, mean), evaluation_prompt(config, mean)
-    answer = predictors.bayes(
-        prompt.X,
-        prompt.y,
-        prompt.x_query,
-        task_mean=task.task_mean,
-        task_cov=task.task_cov,
-        noise_var=task.noise_var,
-    )
+    answer = jax.vmap(reg.Bayes(task).predict)(prompt.X, prompt.y, prompt.x_query)
     prior = jnp.sum(prompt.x_query * jnp.asarray(task.task_mean)[None], axis=1)
     answers = {"Bayes": answer, "<beta*, x>": prior}
     return {name: (y - prompt.y_query) ** 2 for name, y in answers.items()}

@@ -1,10 +1,8 @@
 """Builds the tables, checks and claims of a run."""
 
 import dataclasses
-from functools import partial
 from typing import Any
 
-import jax
 import numpy as np
 from rich.table import Table
 
@@ -26,7 +24,7 @@ from experiments.prune_icl.config import Config
 from experiments.prune_icl.figures import draw
 from experiments.prune_icl.subjects import CONDITIONS
 from icltheory import training
-from icltheory.regression import risks
+from icltheory.regression import Bayes, estimate_risk
 from icltheory.statistics import adjust_holm
 
 
@@ -268,9 +266,9 @@ def _unpruned_table(m: PruningMeasurements, label_noise: float) -> Table:
     for condition, noise in (("standard", 0.0), ("label noise", label_noise)):
         task = m.subject.recipe.task(noise)
         key = training.stream_key(0, "evaluation")
-        given = {"num_examples": m.subject.shots[-1], "query_noise": False}
-        risk = jax.jit(partial(risks.bayes_risk, num_prompts=2048, **given))
-        best = np.asarray(risk(task, key=key).mean) / task.dim
+        lengths = range(m.subject.shots[-1] + 1)
+        risk = estimate_risk(Bayes(task), task, lengths, key=key, num_prompts=2048)
+        best = np.asarray(risk.mean - task.noise_var) / task.dim
         cells = [f"{round(float(best[k]), 6):.3g}" for k in m.subject.shots]
         table.add_row(f"best possible, {condition}", *cells)
     return table

@@ -45,11 +45,9 @@ def descent(config: Config) -> Iterator[Case]:
             theorem2=theorem2(config, stack, task, N),
         )
 
-    def ridge(X, y, x_query):
-        return predictors.ridge(X, y, x_query, config.noise_var)
-
-    for name, learner in (("ridge (Bayes)", ridge), ("least squares", predictors.ols)):
-        losses_of = regression_losses(config, learner, task, N)
+    ridge, least_squares = predictors.Ridge(config.noise_var), predictors.LeastSquares()
+    for name, rule in (("ridge (Bayes)", ridge), ("least squares", least_squares)):
+        losses_of = regression_losses(config, rule, task, N)
         yield judge(config, "estimators", name, 0, losses_of, config.levels)
 
 

@@ -1,6 +1,5 @@
 """Distances between a transformer, discrete MMSE and ridge, and their errors."""
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,14 +22,12 @@ Scores = dict[str, Any]
 def rules(task: LinearPopulation, pool: Pool, size: int) -> dict[str, Callable]:
     """Returns the two Bayes predictors; without a pool both are ridge."""
     noise_var = task.noise_var
-    ridge = functools.partial(predictors.ridge_prefixes, penalty=noise_var)
+    ridge = jax.vmap(predictors.Ridge(noise_var).predict_prefixes)
     if size == 0:
         return {DMMSE: ridge, RIDGE: ridge}
     members = pool.members(jnp.arange(size))
-    discrete = functools.partial(
-        predictors.discrete_mmse_prefixes, pool=members, noise_var=noise_var
-    )
-    return {DMMSE: discrete, RIDGE: ridge}
+    discrete = predictors.DiscreteMMSE(members, noise_var)
+    return {DMMSE: jax.vmap(discrete.predict_prefixes), RIDGE: ridge}
 
 
 def scores(

@@ -9,7 +9,7 @@ import numpy as np
 from experiments.task_diversity.config import Config
 from experiments.task_diversity.measure import DMMSE, NEW, POOL, RIDGE, rules, scores
 from experiments.task_diversity.pool import Pool, evaluation_key
-from icltheory.regression import risks
+from icltheory.regression import Bayes, LinearStep, optimum
 from icltheory.statistics import Estimate
 
 
@@ -58,7 +58,7 @@ def ridge_line(config: Config) -> Estimate:
     task, seed = config.recipe.task(), config.recipe.seeds[0]
     key = jax.random.fold_in(evaluation_key(seed, "theory"), 0)
     X = task.sample_inputs(key, config.recipe.num_points, config.ridge_draws)
-    given = risks.bayes_risk_given_prefixes(task, X, query_noise=False)
+    given = jax.jit(jax.vmap(lambda X: Bayes(task).risks_given(task, X)))(X)
     return Estimate.of(np.asarray(given.mean(axis=-1), np.float64) / task.dim)
 
 
@@ -66,7 +66,7 @@ def one_layer_line(config: Config) -> float:
     """Exact risk of the best one-layer linear attention for each prefix, averaged."""
     task = config.recipe.task()
     best = [
-        risks.linear_attention_optimum(task, k).risk - task.noise_var
+        optimum(LinearStep, task, k).risk - task.noise_var
         for k in range(config.recipe.num_points)
     ]
     return float(jnp.mean(jnp.stack(best))) / task.dim

@@ -93,11 +93,12 @@ def supersample_losses(
 
     Args:
         key: Typed key.
-        predictor: The learner. A function of ``(X, y, x_query)``, of one prompt or of a
-            batch; an attention stack, which predicts minus the label slot of the query,
-            with attention sums times 1/N; or a pair ``(model, params)`` of a model with
-            a method ``predict``, or ``predict_queries``, which reads the demonstrations
-            once for all queries.
+        predictor: The learner. What has a method ``predict``, such as a predictor of
+            :mod:`icltheory.regression`, or a function of ``(X, y, x_query)``, of one
+            prompt or of a batch; an attention stack, which predicts minus the label
+            slot of the query, with attention sums times 1/N; or a pair ``(model,
+            params)`` of a model with a method ``predict``, or ``predict_queries``,
+            which reads the demonstrations once for all queries.
         task: What has ``sample(key, num_examples, batch_size)``, such as a task of
             :mod:`icltheory.regression.sources`; or a function of ``(key, num_points,
             batch_size)`` that returns ``X``, ``(B, P, d)``, and ``y``, ``(B, P)``.
@@ -108,10 +109,10 @@ def supersample_losses(
 
     Example:
         >>> from icltheory import bounds
-        >>> from icltheory.regression import LinearPopulation, predictors
+        >>> from icltheory.regression import LeastSquares, LinearPopulation
         >>> task = LinearPopulation.isotropic(2, 0.25)
         >>> losses, chosen = supersample_losses(
-        ...     jax.random.key(0), predictors.ols, task, 4, 2000, ClippedSquaredError(4)
+        ...     jax.random.key(0), LeastSquares(), task, 4, 2000, ClippedSquaredError(4)
         ... )
         >>> bound = bounds.supersample_bounds(losses, chosen, levels=16).variance
         >>> bool(0 < bound.error < bound.upper < 1)
@@ -179,6 +180,7 @@ def answers(predictor: Any, X: Array, y: Array, queries: Array) -> Array:
         return _each(_read_stack(predictor), X, y, queries)
     if isinstance(predictor, tuple) and len(predictor) == 2:
         return _of_model(*predictor, X, y, queries)
+    predictor = getattr(predictor, "predict", predictor)
     if not callable(predictor):
         kind = type(predictor).__name__
         raise ValueError(f"predictor: expected {KINDS}, got {kind}")

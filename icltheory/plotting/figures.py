@@ -110,7 +110,7 @@ def error_curves(
 
     Args:
         curves: The curves by the names of their methods: :class:`Curve`, an estimate
-            such as that of ``monte_carlo_risk``, which is drawn with its interval, or
+            such as that of ``estimate_risk``, which is drawn with its interval, or
             an array of means over k = 0, 1, ...
         ax: Axes of matplotlib, which are returned; those of a new figure when left out.
         xlabel: Name of the x axis.

@@ -12,14 +12,13 @@ Stability: stable.
 
 from icltheory.regression import (
     balanced_features,
-    bayes,
+    depth,
     features,
     gaps,
     kernels,
     landscape,
     position,
     predictors,
-    risks,
     shifts,
     task_complexity,
     transfer,
@@ -34,6 +33,7 @@ from icltheory.regression.gd_beta import GDBeta
 from icltheory.regression.measures import estimate_risk, risk, squared_errors
 from icltheory.regression.one_layer import FeatureMoments, OneLayer
 from icltheory.regression.optima import Optimum, optimum
+from icltheory.regression.orders import Rates, rates
 from icltheory.regression.pools import PromptPool, TaskPool
 from icltheory.regression.population import CorrelatedTasks, LinearPopulation
 from icltheory.regression.predictors import (
@@ -91,6 +91,7 @@ __all__ = [
     "Prompt",
     "PromptPool",
     "QuadraticRegression",
+    "Rates",
     "ReluNetwork",
     "Ridge",
     "Source",
@@ -100,7 +101,7 @@ __all__ = [
     "Trajectory",
     "Zero",
     "balanced_features",
-    "bayes",
+    "depth",
     "descend",
     "estimate_risk",
     "excess",
@@ -115,8 +116,8 @@ __all__ = [
     "optimum",
     "position",
     "predictors",
+    "rates",
     "risk",
-    "risks",
     "shifts",
     "squared_errors",
     "task_complexity",

@@ -12,10 +12,10 @@ from icltheory._checks import (
     check_positive_int,
     check_shape,
     count,
-    is_tracer,
 )
 from icltheory._core import Record, calculator
 from icltheory._typing import Array, PRNGKey, Scalar
+from icltheory.regression._linalg import apply_root
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.predictors import Bayes, Predictor
 from icltheory.regression.predictors.base import NoClosedForm, predictor_of
@@ -96,7 +96,8 @@ def estimate_risk(
         >>> zero.mean.shape
         (3,)
 
-    Source: Garg et al. (2022), Appendix A; Zhang, Wu and Bartlett (2024), Lemma 6.1.
+    Source: Garg et al. (2022), Appendix A; Zhang, Wu and Bartlett (2024), Lemma 6.1;
+    Bartlett (1933), for the triangular factor of the inputs of one long prompt.
     """
     lengths, single = _lengths(num_examples)
     learner = predictor_of(predictor)
@@ -105,8 +106,8 @@ def estimate_risk(
         if exact is not None:
             mean = exact[0] if single else exact
             return Estimate(mean, jnp.zeros_like(mean), np.inf, "exact")
-    how = "exact given the inputs"
-    values = _given_inputs(learner, source, lengths, key, num_prompts, batch_size)
+    how, sizes = "exact given the inputs", (num_prompts, batch_size)
+    values = _given_inputs(learner, source, lengths, single, key, *sizes)
     if values is None:
         errors = squared_errors(
             learner,
@@ -119,6 +120,8 @@ def estimate_risk(
         )
         values = errors if single else errors[:, np.asarray(lengths)]
         how = "simulated"
+    if not len(values):
+        raise ValueError("source: expected at least one prompt, got none")
     return Estimate.of(values, how=how)
 
 
@@ -160,7 +163,7 @@ def squared_errors(
     """
     learner = predictor_of(predictor)
     if isinstance(source, Prompt | PrefixPrompt):
-        return _errors(learner, source, prefixes)
+        return _squared(learner, source, prefixes)
     if key is None or num_examples is None:
         missing = "key" if key is None else "num_examples"
         raise ValueError(f"{missing}: expected one unless prompts are given, got None")
@@ -170,10 +173,13 @@ def squared_errors(
     check_positive_int("batch_size", size)
     if num_prompts % size:
         raise ValueError(f"batch_size: expected a divisor of {num_prompts}, got {size}")
-    sizes = num_examples, num_prompts, size, prefixes
-    if isinstance(source, Record):
-        return _simulated(learner, source, key, *sizes)
-    return _simulate(learner, source, key, *sizes)  # a sampler is no argument of jit
+    if num_prompts != size:
+        sizes = num_examples, num_prompts, size, prefixes
+        run = _batches if isinstance(source, Record) else _in_batches
+        return run(learner, source, key, *sizes)
+    draw = _drawn if isinstance(source, Record) else _draw
+    prompt = draw(source, key, num_examples, size, prefixes)
+    return _squared(learner, prompt, prefixes)
 
 
 def _lengths(num_examples) -> tuple[list[int], bool]:
@@ -195,61 +201,73 @@ def _exact(learner: Predictor, population: LinearPopulation, lengths) -> Array |
     return jax.vmap(lambda k: _risk(learner, population, k))(jnp.array(lengths))
 
 
-def _given_inputs(learner, population, lengths, key, num_prompts, batch_size):
+def _given_inputs(learner, population, lengths, single, key, num_prompts, batch_size):
     """Risks given sampled inputs, or ``None`` where they are not known."""
     known = isinstance(population, LinearPopulation) and hasattr(learner, "risk_given")
     if not known or key is None or batch_size is not None:
         return None
     check_positive_int("num_prompts", num_prompts)
-    matched = isinstance(learner, Bayes) and _same(learner.population, population)
-    run = _posterior if matched else _averaged
-    found = run(learner, population, key, tuple(lengths), num_prompts)
-    return found[:, 0] if len(lengths) == 1 else found
-
-
-def _same(one, other) -> bool:
-    """Whether two populations are known to be equal."""
-    leaves = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
-    if all(a is b for a, b in leaves):
-        return True
-    traced = any(map(is_tracer, jax.tree.leaves((one, other))))
-    return not traced and one == other
+    if not (isinstance(learner, Bayes) and learner.knows(population)):
+        found = _averaged(learner, population, key, tuple(lengths), num_prompts)
+        return found[:, 0] if single else found
+    if single:
+        return _posterior(learner, key, lengths[0], num_prompts)
+    return _posteriors(learner, key, max(lengths), num_prompts)[:, np.array(lengths)]
 
 
 @calculator(static=("lengths", "num_prompts"))
 def _averaged(learner, population, key, lengths, num_prompts):
     X = population.sample_inputs(key, max(lengths), num_prompts)
-    risks = [
-        jax.vmap(lambda X: learner.risk_given(population, X))(X[:, :k]) for k in lengths
-    ]
-    return jnp.stack(risks, axis=1) + population.noise_var
+    given = [_over(learner.risk_given, population, X[:, :k]) for k in lengths]
+    return jnp.stack(given, axis=1)
 
 
-@calculator(static=("lengths", "num_prompts"))
-def _posterior(learner, population, key, lengths, num_prompts):
-    X = population.sample_inputs(key, max(lengths) + 1, num_prompts)
-    if len(lengths) == 1:
-        risks = jax.vmap(learner.posterior_risk)(X[:, :-1])[:, None]
-    else:
-        risks = jax.vmap(learner.posterior_risks)(X)[:, np.array(lengths)]
-    return risks + population.noise_var
+@calculator(static=("num_examples", "num_prompts"))
+def _posteriors(learner, key, num_examples, num_prompts):
+    population = learner.population
+    X = population.sample_inputs(key, num_examples + 1, num_prompts)
+    return _over(learner.risks_given, population, X)
 
 
-_SIZES = ("num_examples", "num_prompts", "size", "prefixes")
+@calculator(static=("num_examples", "num_prompts"))
+def _posterior(learner, key, num_examples, num_prompts):
+    population = learner.population
+    Z = _gaussian_factors(population, num_examples, key, num_prompts)
+    X = apply_root(population.input_root, Z)
+    return _over(learner.risk_given, population, X)
 
 
-def _simulate(learner, source, key, num_examples, num_prompts, size, prefixes):
+def _over(given, population, X):
+    """Risks given each of the inputs, with the query's noise."""
+    return jax.vmap(lambda X: given(population, X))(X) + population.noise_var
+
+
+def _gaussian_factors(population, num_examples, key, num_prompts):
+    """Draws at most d rows with the same distribution of Z'Z as N normal rows.
+
+    For N > d it is the triangular factor of Z = Q R, which is independent of Q:
+    R_ii^2 is chi-square with N - i + 1 degrees, and the entries above are normal.
+    """
+    population.check_drawn()
+    dim, dtype = population.dim, population.dtype
+    normal_key, scale_key = jax.random.split(key)
+    rows = min(num_examples, dim)
+    Z = jax.random.normal(normal_key, (num_prompts, rows, dim), dtype)
+    if num_examples <= dim:
+        return Z
+    degrees = jnp.arange(num_examples, num_examples - dim, -1, dtype=dtype)
+    squares = jax.random.chisquare(scale_key, degrees[None], (num_prompts, dim), dtype)
+    eye = jnp.eye(dim, dtype=dtype)[None]
+    return jnp.triu(Z, 1) + jnp.sqrt(squares)[:, :, None] * eye
+
+
+def _in_batches(learner, source, key, num_examples, num_prompts, size, prefixes):
     def one_batch(key):
         prompt = _draw(source, key, num_examples, size, prefixes)
         return _errors(learner, prompt, prefixes)
 
-    if num_prompts == size:
-        return one_batch(key)
     errors = jax.lax.map(one_batch, jax.random.split(key, num_prompts // size))
     return errors.reshape(num_prompts, *errors.shape[2:])
-
-
-_simulated = calculator(static=_SIZES)(_simulate)
 
 
 def _draw(source, key, num_examples, size, prefixes):
@@ -283,3 +301,10 @@ def _errors(learner, prompt, prefixes):
         return (answers - y_query[:, -1]) ** 2
     answers = jax.vmap(learner.answer)(prompt.X, prompt.y, prompt.x_query)
     return (answers - prompt.y_query) ** 2
+
+
+# A sampler, being a function, is no argument of a compiled program.
+_SIZES = ("num_examples", "size", "prefixes")
+_drawn = calculator(static=_SIZES)(_draw)
+_batches = calculator(static=(*_SIZES, "num_prompts"))(_in_batches)
+_squared = calculator(static=("prefixes",))(_errors)

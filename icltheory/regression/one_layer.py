@@ -27,7 +27,11 @@ from icltheory.regression._linalg import (
 )
 from icltheory.regression._moments import gaussian_mean
 from icltheory.regression.population import CorrelatedTasks, LinearPopulation
-from icltheory.regression.predictors.base import NoClosedForm, Predictor
+from icltheory.regression.predictors.base import (
+    NoClosedForm,
+    Predictor,
+    check_gaussian,
+)
 from icltheory.statistics import Estimate
 
 __all__ = ["FeatureMoments", "OneLayer"]
@@ -220,6 +224,7 @@ class OneLayer(Predictor):
                 "predictor: expected features of a degree on a linear population, "
                 f"got degree {self.degree} on {type(population).__name__}"
             )
+        check_gaussian(getattr(population, "population", population))
         _length(population, num_examples, self.weights)
 
     def exact_risk(self, population: Any, k: Array) -> Array:

@@ -1,21 +1,25 @@
 """The best member of a family on a population, with what certifies it."""
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
+import numpy as np
 
-from icltheory._checks import count
+from icltheory._checks import check_positive_int, count
 from icltheory._core import Record, calculator
 from icltheory._typing import PRNGKey, Scalar
-from icltheory.regression import risks
+from icltheory.regression import _steps
 from icltheory.regression._block_moments import best_step, informative
-from icltheory.regression._linalg import is_isotropic
 from icltheory.regression._lsa_search import best_lsa
 from icltheory.regression.blocks import LSA, LTB
 from icltheory.regression.gd_beta import GDBeta
+from icltheory.regression.one_layer import OneLayer
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.predictors import LinearStep, Steps
+from icltheory.regression.predictors.base import check_gaussian
 
 __all__ = ["Optimum", "optimum"]
 
@@ -27,11 +31,13 @@ class Optimum(Record):
         model: The member.
         risk: Its risk, with the query's noise.
         certificate: Why it is the best: a theorem, or how it was searched for.
+        standard_error: That of the risk; 0 where it is exact.
     """
 
     model: Any
     risk: Scalar
     certificate: str = eqx.field(static=True)
+    standard_error: Scalar | float = 0.0
 
 
 def optimum(
@@ -43,34 +49,42 @@ def optimum(
     num_prompts: int = 65536,
     num_starts: int = 16,
 ) -> Optimum:
-    r"""The best linear step, GD-beta, LSA, LTB or gradient steps on a population.
+    r"""The best linear step, GD-beta, LSA, LTB, gradient steps or one layer.
 
-    GD-beta and LTB have one optimum, with :math:`\tau = \mathrm{tr}(H \Psi) + \sigma^2`
+    .. math:: \Gamma^* = N M \bigl((N + 1) H M + \tau I\bigr)^{-1}, \quad
+        \eta^* = \frac{N\, \mathrm{tr}(H^2 M)}{(N + 1)\, \mathrm{tr}(H^2 M H)
+        + \tau\, \mathrm{tr}(H^2)}, \quad \tau = \mathrm{tr}(H M) + \sigma^2
+
+    for the linear step and one gradient step, M = Psi + beta* beta*' (for inputs of
+    given fourth moments with S = E [X'y y'X] / N in place of the Gaussian one). GD-beta
+    and LTB have one optimum, with :math:`\tau = \mathrm{tr}(H \Psi) + \sigma^2`
 
     .. math:: \beta^*, \qquad \Gamma^* = N\, ((N+1) \Psi H + \tau I)^{-1} \Psi P,
         \qquad R_{\min} = \sigma^2 + \mathrm{tr}\bigl( ((N+1) \Psi H + \tau I)^{-1}
         (\Psi H + \tau I) \Psi H \bigr),
 
     P the projector on im(H); H and Psi may be singular (then it is one of
-    ``landscape.minimizers``). A linear step has it with the second moment of the tasks
-    in place of Psi. These three may be traced, differentiated (P held fixed) and
+    ``landscape.minimizers``). These may be traced, differentiated (P held fixed) and
     batched in all arguments; ``vmap`` and the gradient of the risk also work for an
-    LSA, whose weights are not differentiated.
+    LSA, whose weights are not differentiated. Where H = h I and M = m I, L steps are
+    the best polynomial of degree L in the spectrum of X'X, from its exact moments;
+    their sizes are NaN where it has complex roots, as it can with noise: then the risk
+    is a lower bound, which L steps whose iterates are combined linearly attain.
 
     Args:
-        family: ``LinearStep``, ``GDBeta``, ``LTB`` or ``LSA``, or ``Steps(L)`` for L
-            gradient steps with any step sizes.
+        family: ``LinearStep``, ``GDBeta``, ``LTB``, ``LSA``, ``Steps(L)`` for L
+            gradient steps with any step sizes, or ``OneLayer(phi)`` for any weights.
         population: The population.
-        num_examples: Number N of examples, 0 or more (LSA: 1 or more); may be traced
-            but for steps.
-        key: Typed key of a search (LSA), or of sampled inputs (steps on a population
-            that is not isotropic with mean 0).
-        num_prompts: Draws of the inputs for such steps; half of them choose the sizes,
-            the other half give the risk.
+        num_examples: Number N of examples, 0 or more (LSA and several steps: 1 or
+            more); may be traced but for several steps.
+        key: Typed key of a search (LSA), or of sampled inputs (several steps on a
+            population that is not isotropic) or prompts (features that are no
+            polynomial).
+        num_prompts: Draws for those, 4 or more; half of them choose the member, the
+            other half give its risk.
         num_starts: Starts of the search for an LSA; it has several local minima.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> H = jnp.diag(jnp.array([1.5, 1.0, 0.7, 0.4]))
         >>> population = LinearPopulation(H, jnp.zeros(4), jnp.eye(4), 0.25)
         >>> best = optimum(LinearStep, population, 6)
@@ -80,43 +94,30 @@ def optimum(
         >>> [f"{size:.3f}" for size in best.model.step_sizes], f"{best.risk:.4f}"
         (['0.422', '0.689', '1.714'], '0.1336')
 
-    Source: Zhang, Wu and Bartlett (2024), Theorems 4.1, 5.2 and 5.3; Ahn et al. (2023).
+    Source: Zhang, Wu and Bartlett (2024), Theorems 4.1, 5.2 and 5.3; Ahn et al. (2023),
+    Theorem 1; Szego (1939), 3.1.3 (Christoffel), for several steps.
     """
     if family is LinearStep:
-        best = risks.linear_attention_optimum(population, num_examples)
+        Gamma, risk = _steps.best_matrix(population, num_examples)
         why = "closed form: Ahn et al. (2023), Theorem 1, for any second moment"
-        return Optimum(LinearStep(best.Gamma), best.risk, why)
+        return Optimum(LinearStep(Gamma), risk, why)
+    if isinstance(family, Steps):
+        return _best_steps(family, population, num_examples, key, num_prompts)
+    if isinstance(family, OneLayer):
+        return _best_layer(family, population, num_examples, key, num_prompts)
+    check_gaussian(population)
     if family in (GDBeta, LTB):
         model, least = _best_block(population, num_examples, family is LTB)
         theorem = "5.2" if family is GDBeta else "5.3"
         why = f"closed form: Zhang, Wu and Bartlett (2024), Theorem {theorem}"
         return Optimum(model, least, why)
-    if family is not LSA and not isinstance(family, Steps):
+    if family is not LSA:
         raise ValueError(
-            "family: expected LinearStep, GDBeta, LTB, LSA or Steps(L), got "
-            f"{getattr(family, '__name__', family)!r}"
+            "family: expected LinearStep, GDBeta, LTB, LSA, Steps(L) or OneLayer(phi), "
+            f"got {getattr(family, '__name__', family)!r}"
         )
-    if isinstance(family, Steps) and _is_standard(population):
-        sizes = population.dim, num_examples, family.num_steps
-        noise = float(population.noise_var)
-        best = risks.gradient_steps_optimum(*sizes, noise_var=noise)
-        least = population.dim * best.risk + noise
-        return Optimum(Steps(best.step_sizes), least, "exact moments of the spectrum")
-    if key is None:
-        raise ValueError("key: expected a key for a search, got None")
-    if not isinstance(family, Steps):
-        model, least = best_lsa(population, num_examples, key, num_starts)
-        return Optimum(model, least, f"the best end of BFGS from {num_starts} starts")
-    found = risks.sampled_gradient_steps(
-        population,
-        key,
-        num_prompts,
-        num_examples=num_examples,
-        steps=family.num_steps,
-    )
-    why = f"least squares on {num_prompts // 2} draws of the inputs"
-    least = found.risk.mean + population.noise_var
-    return Optimum(Steps(found.step_sizes), least, why)
+    model, least = best_lsa(population, num_examples, _given(key), num_starts)
+    return Optimum(model, least, f"the best end of BFGS from {num_starts} starts")
 
 
 @calculator(
@@ -132,8 +133,50 @@ def _best_block(population, num_examples, as_ltb):
     return best.to_ltb() if as_ltb else best, noise_var + gain
 
 
-def _is_standard(population: LinearPopulation) -> bool:
-    """Whether inputs and tasks have the covariance I and the mean is 0."""
-    H, Psi = population.input_cov, population.task_cov
-    one = is_isotropic(H) & is_isotropic(Psi) & (H[0, 0] == 1) & (Psi[0, 0] == 1)
-    return bool(one & (population.task_mean == 0).all())
+def _best_layer(family, source, num_examples, key, num_prompts) -> Optimum:
+    if family.degree is not None and key is None:
+        moments = family.moments(source, num_examples)
+        why, judged = "exact moments of the features", moments
+    else:
+        halves = jax.random.split(_given(key))
+        sizes = {"num_prompts": num_prompts // 2}
+        moments, judged = (
+            family.moments(source, num_examples, key=half, **sizes) for half in halves
+        )
+        why = f"least squares on {num_prompts // 2} prompts, judged on as many others"
+    Gamma = moments.optimum()
+    model = dataclasses.replace(family, Gamma=Gamma)
+    return Optimum(model, judged.risk(Gamma), why)
+
+
+def _best_steps(family, population, num_examples, key, num_prompts) -> Optimum:
+    steps = family.num_steps
+    check_positive_int("number of steps", steps)
+    if steps == 1:
+        size, least = _steps.best_size(population, num_examples)
+        return Optimum(Steps(size[None]), least, "closed form: a parabola")
+    check_gaussian(population)
+    check_positive_int("num_examples", num_examples)
+    if _steps.scales(population):
+        least, sizes = _steps.exact_steps(population, num_examples, steps)
+        why = "exact moments of the spectrum"
+        return Optimum(_with_sizes(sizes), jnp.asarray(least), why)
+    key = _given(key)
+    if num_prompts < 4:
+        raise ValueError(f"num_prompts: expected at least 4, got {num_prompts}")
+    sizes = num_examples, steps
+    risk, found = _steps.sampled_steps(population, *sizes, key, num_prompts)
+    why = f"least squares on {num_prompts // 2} draws of the inputs"
+    return Optimum(_with_sizes(found), risk.mean, why, risk.standard_error)
+
+
+def _with_sizes(sizes: np.ndarray) -> Steps:
+    """Steps of these sizes, which may be NaN."""
+    rule = Steps(np.zeros_like(sizes))
+    return eqx.tree_at(lambda rule: rule.step_sizes, rule, jnp.asarray(sizes))
+
+
+def _given(key: PRNGKey | None) -> PRNGKey:
+    if key is None:
+        raise ValueError("key: expected a key for a search, got None")
+    return key

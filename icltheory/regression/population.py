@@ -30,6 +30,7 @@ from icltheory.regression._linalg import (
     root_matrix,
     spread_root,
 )
+from icltheory.regression._moments import checked_fourth_moment
 from icltheory.regression.sources import NoisyLinear, float_type
 
 __all__ = ["CorrelatedTasks", "LinearPopulation"]
@@ -51,6 +52,10 @@ class LinearPopulation(NoisyLinear):
         task_mean: Prior mean beta*, ``(d,)``.
         task_cov: Prior covariance Psi, ``(d, d)``.
         noise_var: Noise variance sigma^2.
+        fourth_moment: Of inputs that are not Gaussian: E x_i x_j x_k x_l, ``(d, d, d,
+            d)``, or the kurtosis E x_i^4 / H_ii^2 of independent coordinates, a number
+            or ``(d,)``, for a diagonal H. It is what the risks and optima of one linear
+            step need; such inputs cannot be drawn.
 
     Example:
         >>> population = LinearPopulation.isotropic(2, mean=jnp.ones(2))
@@ -67,12 +72,19 @@ class LinearPopulation(NoisyLinear):
     task_mean: Float[Array, " d"]
     task_cov: Float[Array, "d d"]
     noise_var: Scalar
+    fourth_moment: Any
     input_root: Array = eqx.field(repr=False)
     task_root: Array = eqx.field(repr=False)
     noiseless: bool = eqx.field(static=True, repr=False)
 
     def __init__(
-        self, input_cov: Matrix, task_mean: Vector, task_cov: Matrix, noise_var: Number
+        self,
+        input_cov: Matrix,
+        task_mean: Vector,
+        task_cov: Matrix,
+        noise_var: Number,
+        *,
+        fourth_moment: Any = None,
     ):
         given = {"input_cov": input_cov, "task_mean": task_mean}
         given |= {"task_cov": task_cov, "noise_var": noise_var}
@@ -88,6 +100,10 @@ class LinearPopulation(NoisyLinear):
         self.task_mean = checked("task_mean", mean, finite)
         self.task_cov = checked("task_cov", Psi, covariance)
         self.noise_var = checked("noise_var", noise_var, scalar & nonnegative)
+        self.fourth_moment = None
+        if fourth_moment is not None:
+            moment = checked_fourth_moment(fourth_moment, self.input_cov)
+            self.fourth_moment = moment
         self.input_root = covariance_root(self.input_cov)
         self.task_root = covariance_root(self.task_cov)
 
@@ -108,8 +124,8 @@ class LinearPopulation(NoisyLinear):
         return cls(eye, mean, eye, jnp.asarray(noise_var, dtype))
 
     def with_(self, **changes: Any) -> "LinearPopulation":
-        """The population with some of its four moments changed."""
-        names = ("input_cov", "task_mean", "task_cov", "noise_var")
+        """The population with some of its moments changed."""
+        names = ("input_cov", "task_mean", "task_cov", "noise_var", "fourth_moment")
         return LinearPopulation(**{n: getattr(self, n) for n in names} | changes)
 
     @property
@@ -132,10 +148,19 @@ class LinearPopulation(NoisyLinear):
         """E <w, x>^2 = tr(H E w w'), the risk of predicting 0 without noise."""
         return einsum("ij,ji->", self.input_cov, self.second_moment)
 
+    def check_drawn(self) -> None:
+        """Raises where only moments of the inputs are known, so that none are drawn."""
+        if self.fourth_moment is not None:
+            raise ValueError(
+                "fourth_moment: expected None, Gaussian inputs, to draw prompts, got "
+                "moments of inputs whose distribution is not known"
+            )
+
     def sample_inputs(
         self, key: PRNGKey, num_points: int, num_prompts: int
     ) -> Float[Array, "B P d"]:
         """Draws inputs from N(0, H)."""
+        self.check_drawn()
         z = jax.random.normal(key, (num_prompts, num_points, self.dim), self.dtype)
         return apply_root(self.input_root, z)
 

@@ -151,8 +151,8 @@ def errors_by_position(
     and the same prompts serve all places: differences between places are paired.
 
     Args:
-        predictor: Called as ``f(X, y, x_query)`` on a batch, returns (B,): a predictor
-            of :mod:`icltheory.regression.predictors`, or a model's ``predict``.
+        predictor: Called as ``f(X, y, x_query)`` on a batch, returns (B,): a model's
+            ``predict``, or that of a predictor under ``jax.vmap``.
         task: A task with ``sample(key, num_examples, batch_size)``.
         key: Typed key.
         num_prompts: Prompts S.
@@ -163,9 +163,10 @@ def errors_by_position(
         The errors; column p - 1 is place p.
 
     Example:
-        >>> from icltheory.regression import LinearPopulation, predictors
+        >>> from icltheory.regression import LeastSquares, LinearPopulation
         >>> task = LinearPopulation.isotropic(3)
-        >>> args = predictors.ols, task, jax.random.key(0), 50
+        >>> rule = jax.vmap(LeastSquares().predict)
+        >>> args = rule, task, jax.random.key(0), 50
         >>> errors = errors_by_position(*args, num_examples=4, special="wrong")
         >>> errors.shape, bool(jnp.ptp(errors, axis=1).max() < 1e-6)  # order is nothing
         ((50, 4), True)

@@ -14,8 +14,8 @@ from jaxtyping import Array, Float, Int, PyTree
 from icltheory._checks import check_choice, check_shape, is_tracer, within
 from icltheory._core import calculator
 from icltheory._precision import exact_products
-from icltheory.regression import predictors
 from icltheory.regression.population import LinearPopulation
+from icltheory.regression.predictors import Bayes
 from icltheory.regression.prompts import PrefixPrompt
 
 __all__ = ["bayes_targets", "in_context_loss", "prefix_errors"]
@@ -79,8 +79,8 @@ def bayes_targets(
     for a :class:`LinearPopulation`, whose noise may be traced. The squared loss then is
     the excess over Bayes, and its gradients vanish together with that excess.
 
-    On a CPU these are :func:`~icltheory.regression.predictors.bayes_prefixes`, a scan
-    over the prompt. Elsewhere one triangular factor answers all prefixes in a few
+    On a CPU these are those of :class:`~icltheory.regression.Bayes`, a scan over the
+    prompt. Elsewhere one triangular factor answers all prefixes in a few
     batched launches.
 
     Example:
@@ -98,10 +98,7 @@ def bayes_targets(
 
 
 def _scanned(task: LinearPopulation) -> Callable[[Array, Array], Array]:
-    prior = {"task_mean": task.task_mean, "task_cov": task.task_cov}
-    return functools.partial(
-        predictors.bayes_prefixes, **prior, noise_var=task.noise_var
-    )
+    return jax.vmap(Bayes(task).predict_prefixes)
 
 
 def _factored(task: LinearPopulation) -> Callable[[Array, Array], Array]:

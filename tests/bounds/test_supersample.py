@@ -12,16 +12,13 @@ from icltheory.attention import SoftmaxAttentionStack
 from icltheory.bounds._pairs import information_limit, mean_limit
 from icltheory.bounds.supersample import _WEIGHTS
 from icltheory.models import GPT2, LinearStack
-from icltheory.regression import LinearPopulation, predictors
+from icltheory.regression import LinearPopulation, NearestNeighbors, Steps
 
 TASK = LinearPopulation.isotropic(3, 0.25)
 LOSS = bounds.ClippedSquaredError(4.0)
 KEY = jax.random.key(0)
 N, B = 4, 300  # more than a chunk
-
-
-def one_step(X, y, x_query):
-    return predictors.gradient_descent(X, y, x_query, 1, 0.7)
+ONE_STEP = Steps([0.7])
 
 
 @functools.cache
@@ -42,7 +39,7 @@ def reference():
 
 
 def test_losses_are_those_of_a_loop():
-    losses, chosen = bounds.supersample_losses(KEY, one_step, TASK, N, B, LOSS)
+    losses, chosen = bounds.supersample_losses(KEY, ONE_STEP, TASK, N, B, LOSS)
     np.testing.assert_array_equal(chosen, reference()[1])
     np.testing.assert_allclose(losses, reference()[0], atol=1e-12)
 
@@ -54,9 +51,7 @@ def test_attention_that_makes_the_step_has_its_losses():
 
 
 def test_a_memory_has_no_loss_on_its_own_demonstrations():
-    def nearest(X, y, x_query):
-        return predictors.nearest_neighbors(X, y, x_query, 1)
-
+    nearest = NearestNeighbors(1)
     losses, chosen = bounds.supersample_losses(KEY, nearest, TASK, N, B, LOSS)
     own = np.take_along_axis(np.asarray(losses), np.asarray(chosen)[..., None], 2)
     assert np.max(own) < 1e-12  # a weighted mean of labels with the weights 1 and 0
@@ -224,5 +219,5 @@ def test_classes_of_narrow_integers_do_not_overflow():
     assert bounds.prediction_bound(narrow, narrow, coins, 12).value == wide
 
 
-def sampled(predictor=one_step, task=TASK, loss=LOSS):
+def sampled(predictor=ONE_STEP, task=TASK, loss=LOSS):
     return bounds.supersample_losses(KEY, predictor, task, N, 5, loss)

@@ -19,9 +19,15 @@ from experiments.depth.measure import (
 )
 from experiments.depth.report import report
 from icltheory import constructions
+from icltheory import regression as reg
 from icltheory.attention import LinearAttentionStack
-from icltheory.regression import risks
+from icltheory.regression.depth import gradient_steps_limit
 from icltheory.statistics import Estimate
+
+
+def best_steps(d, N, L):
+    return reg.optimum(reg.Steps(L), reg.LinearPopulation.isotropic(d), N)
+
 
 TINY = (
     "--dims 2 --lengths 6 --max-layers 2 --free-layers 2 --draws 8 --starts 2 "
@@ -74,7 +80,7 @@ def test_learned_gradient_steps_are_the_best_ones():
     config = Config(max_layers=2, free_layers=(2,), draws=64, starts=2, steps=1500)
     found = train_classes(config, 3, 12)[STEPS]
     for L in (1, 2):
-        best = risks.gradient_steps_optimum(3, 12, L).step_sizes
+        best = best_steps(3, 12, L).model.step_sizes
         for start in found.labels[L - 1]:
             np.testing.assert_allclose(np.sort(start[:L]), best, rtol=0.03)
             np.testing.assert_array_equal(start[L:], 0)
@@ -126,17 +132,15 @@ def test_depth_against_examples_is_where_the_risk_falls_below_an_error():
     ratios, depths = phase_depths(config)[0.1]
     for ratio, L in zip(ratios, depths, strict=True):
         N = round(ratio * 4)
-        assert float(risks.gradient_steps_optimum(4, N, L).risk) <= 0.1
+        assert float(best_steps(4, N, L).risk) / 4 <= 0.1
         if L > 1:
-            assert float(risks.gradient_steps_optimum(4, N, L - 1).risk) > 0.1
+            assert float(best_steps(4, N, L - 1).risk) / 4 > 0.1
 
 
 def test_the_limit_of_depth_against_examples_inverts_the_risk():
     ratios, depths = limit_depths(Config(phase_errors=(0.03,)))[0.03]
     for ratio, L in list(zip(ratios, depths, strict=True))[::40]:
-        below = float(
-            risks.gradient_steps_limit(1 / ratio, max(int(np.ceil(L)), 1)).risk
-        )
+        below = float(gradient_steps_limit(max(int(np.ceil(L)), 1), 1 / ratio).risk)
         assert below <= 0.03 * (1 + 1e-6)
 
 

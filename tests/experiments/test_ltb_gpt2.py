@@ -20,7 +20,7 @@ from experiments.ltb_gpt2.join import join
 from experiments.ltb_gpt2.measure import References, Score, references, rule_scores
 from experiments.ltb_gpt2.possible import LOWEST, noise_limit
 from experiments.ltb_gpt2.report import checks, claims
-from icltheory.regression import LinearPopulation, bayes
+from icltheory.regression import Bayes, LinearPopulation, estimate_risk
 from tests.experiments.test_ltb_gpt2_removal import made_up
 
 pytestmark = pytest.mark.usefixtures("float32")
@@ -374,7 +374,7 @@ def test_the_largest_possible_noise_is_where_bayes_has_the_error():
     limit = noise_limit(2, 5)
     # The average Bayes risk, on other inputs and by the library.
     task = LinearPopulation.isotropic(2, limit.noise_var)
-    risk, error = bayes.average_risk(task, 5, jax.random.key(9), 4096)
+    risk, error = estimate_risk(Bayes(task), task, 5, key=jax.random.key(9))
     assert abs(float(risk) - LOWEST) < 5 * float(error) + 5 * limit.standard_error
     assert 0.001 < limit.noise_var < LOWEST / 2 * 1.1
     assert noise_limit(20, 5) == (0, 0)

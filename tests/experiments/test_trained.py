@@ -20,7 +20,7 @@ from experiments._trained import (
 from experiments._trained.fit import _differing
 from icltheory import constructions, training
 from icltheory.layered import forward
-from icltheory.regression import risks
+from icltheory.regression import LinearStep, optimum
 
 SMALL = {"steps": 40, "batch_size": 4, "chunk_steps": 10, "checkpoint_every": 20}
 LINEAR = dataclasses.replace(
@@ -155,7 +155,7 @@ def test_the_layered_model_answers_as_the_module(linear):
 
 def one_layer_optimum(recipe):
     """Exact risk / d of the best one-layer linear attention on 20 examples."""
-    best = risks.linear_attention_optimum(recipe.task(), 20)
+    best = optimum(LinearStep, recipe.task(), 20)
     return float(best.risk) / recipe.dim
 
 

@@ -16,13 +16,18 @@ from icltheory.constructions import (
 )
 from icltheory.linalg._orthogonal import recurrence_of_moments
 from icltheory.linalg.wishart import exact_moments
-from icltheory.regression import LinearPopulation
-from icltheory.regression.risks import (
-    depth_floor,
-    gradient_steps_limit,
-    gradient_steps_optimum,
-    linear_attention_optimum,
-)
+from icltheory.regression import LinearPopulation, LinearStep, Steps, optimum
+from icltheory.regression._steps import exact_steps
+from icltheory.regression.depth import depth_floor, gradient_steps_limit
+
+
+def best_steps(d, N, L, noise=0.0):
+    """Risk / d of the best L steps without the noise of the query, and their sizes."""
+    best = optimum(Steps(L), LinearPopulation.isotropic(d, noise), N)
+    return float(best.risk - noise) / d, np.asarray(best.model.step_sizes)
+
+
+FIVE = LinearPopulation.isotropic(5)
 
 
 def rational_risk(d, N, L, noise=0):
@@ -50,7 +55,7 @@ def rational_risk(d, N, L, noise=0):
 def test_the_risk_is_that_of_rational_arithmetic(d, N, noise, measured):
     for L in (1, 2, 3, 8, 20):
         exact = rational_risk(d, N, L, noise)
-        found = float(gradient_steps_optimum(d, N, L, noise_var=float(noise)).risk)
+        found = best_steps(d, N, L, float(noise))[0]
         measured("relative error", abs(float(Fraction(found) / exact - 1)))
         assert abs(float(Fraction(found) / exact - 1)) < 1e-12
 
@@ -60,7 +65,7 @@ def test_the_christoffel_function_at_zero(measured):
     assert [float(x) for x in m] == [1, 1, 1.3, 2.01, 3.49]
     M = np.array([[float(m[i + j]) for j in range(3)] for i in range(3)])
     expected = 1 / np.linalg.inv(M)[0, 0]
-    found = float(gradient_steps_optimum(5, 20, 2).risk)
+    found = best_steps(5, 20, 2)[0]
     measured("risk of two steps, d = 5, N = 20", found)
     assert found == pytest.approx(expected, rel=1e-13)
     assert found == pytest.approx(0.0722479, abs=5e-8)
@@ -69,11 +74,14 @@ def test_the_christoffel_function_at_zero(measured):
 @pytest.mark.parametrize("noise", [0.0, 0.25])
 def test_one_step_is_one_layer_of_linear_attention(noise):
     task = LinearPopulation.isotropic(5, noise)
-    layer = linear_attention_optimum(task, 20, query_noise=False)
-    best = gradient_steps_optimum(5, 20, 1, noise_var=noise)
-    assert float(best.risk) == pytest.approx(float(layer.risk) / 5, rel=1e-13)
-    step = float(best.step_sizes[0])
-    assert step == pytest.approx(float(layer.Gamma[0, 0]), rel=1e-13)
+    layer, best = optimum(LinearStep, task, 20), optimum(Steps(1), task, 20)
+    assert float(best.risk) == pytest.approx(float(layer.risk), rel=1e-13)
+    step = float(best.model.step_sizes[0])
+    assert step == pytest.approx(float(layer.model.Gamma[0, 0]), rel=1e-13)
+    # The moments of the spectrum say the same.
+    least, sizes = exact_steps(task, 20, 1)
+    assert least == pytest.approx(float(best.risk), rel=1e-13)
+    assert sizes[0] == pytest.approx(step, rel=1e-13)
 
 
 def risk_on_nodes(steps, nodes, weights, ridge):
@@ -85,13 +93,12 @@ def risk_on_nodes(steps, nodes, weights, ridge):
 @pytest.mark.parametrize(("L", "noise"), [(2, 0.0), (3, 0.0), (6, 0.0), (2, 1.0)])
 def test_the_step_sizes_attain_it(L, noise, measured):
     d, N = 5, 20
-    best = gradient_steps_optimum(d, N, L, noise_var=noise)
+    least, steps = best_steps(d, N, L, noise)
     rule = recurrence_of_moments(exact_moments(d, N, 2 * L + 3), L + 2)
     nodes, vectors = np.linalg.eigh(rule.jacobi(L + 2))
-    steps = np.asarray(best.step_sizes)
     attained = risk_on_nodes(steps, nodes, vectors[0] ** 2, noise / N)
-    measured("relative error", abs(attained / float(best.risk) - 1))
-    assert attained == pytest.approx(float(best.risk), rel=1e-11)
+    measured("relative error", abs(attained / least - 1))
+    assert attained == pytest.approx(least, rel=1e-11)
     for change in np.eye(L):
         moved = steps * (1 + 0.01 * change)
         assert risk_on_nodes(moved, nodes, vectors[0] ** 2, noise / N) > attained
@@ -100,8 +107,8 @@ def test_the_step_sizes_attain_it(L, noise, measured):
 @pytest.mark.slow
 def test_the_stack_with_these_steps_has_this_risk(measured):
     d, N, L, count = 5, 20, 3, 20_000
-    best = gradient_steps_optimum(d, N, L)
-    stack = gradient_descent(best.step_sizes, d)
+    least, sizes = best_steps(d, N, L)
+    stack = gradient_descent(sizes, d)
     prompt = LinearPopulation.isotropic(d).sample(jax.random.key(0), N, count)
 
     @jax.jit
@@ -112,20 +119,20 @@ def test_the_stack_with_these_steps_has_this_risk(measured):
 
     errors = np.asarray(predict(prompt.X, prompt.y, prompt.x_query) - prompt.y_query)
     errors = errors**2 / d
-    z = (errors.mean() - float(best.risk)) / (errors.std() / np.sqrt(count))
+    z = (errors.mean() - least) / (errors.std() / np.sqrt(count))
     measured("z", z)
     assert abs(z) < 4.5
 
 
 def test_strong_noise_has_no_real_steps():
     # At L = 2 the optimal polynomial has complex roots: real steps stay above it.
-    best = gradient_steps_optimum(5, 20, 2, noise_var=10.0)
-    assert np.isnan(best.step_sizes).all()
+    least, sizes = best_steps(5, 20, 2, 10.0)
+    assert np.isnan(sizes).all()
     nodes, weights = gauss(5, 20, 4)
     found = minimize(
         lambda steps: risk_on_nodes(steps, nodes, weights, 0.5), [0.4, 0.6]
     )
-    assert found.fun > float(best.risk) * 1.001
+    assert found.fun > least * 1.001
 
 
 def gauss(d, N, points):
@@ -137,23 +144,23 @@ def gauss(d, N, points):
 def test_the_limit_of_large_prompts(measured):
     for c, (d, N) in {0.25: (100, 400), 1.0: (200, 200), 2.0: (200, 100)}.items():
         for L in (1, 3, 6):
-            limit = gradient_steps_limit(c, L)
-            finite = gradient_steps_optimum(d, N, L)
-            error = abs(float(finite.risk / limit.risk) - 1)
+            limit = gradient_steps_limit(L, c)
+            finite, sizes = best_steps(d, N, L)
+            error = abs(finite / float(limit.risk) - 1)
             measured("relative distance at d = 100 to 200", error)
             # The corrections are of order L^2 / d.
             assert error < 2 * (L + 1) ** 2 / d
             np.testing.assert_allclose(
-                finite.step_sizes, limit.step_sizes, rtol=2 * (L + 1) ** 2 / d
+                sizes, limit.model.step_sizes, rtol=2 * (L + 1) ** 2 / d
             )
 
 
 @pytest.mark.parametrize("c", [0.25, 1.0, 3.0])
 def test_the_limit_has_the_chebyshev_steps(c):
     for L in (1, 4):
-        best = gradient_steps_limit(c, L)
+        best = gradient_steps_limit(L, c)
         assert float(best.risk) == pytest.approx(1 / sum(c**-k for k in range(L + 1)))
-        p = np.prod([1 - eta * 2.5 for eta in np.asarray(best.step_sizes)])
+        p = np.prod([1 - eta * 2.5 for eta in np.asarray(best.model.step_sizes)])
         # U_L at the place of s = 2.5, over its value at s = 0
         places = np.array([(s - 1 - c) / (2 * np.sqrt(c)) for s in (2.5, 0)])
         U = [np.ones(2), 2 * places]
@@ -164,10 +171,7 @@ def test_the_limit_has_the_chebyshev_steps(c):
 
 def test_more_steps_and_more_examples_lower_the_risk():
     risks = np.array(
-        [
-            [float(gradient_steps_optimum(5, N, L).risk) for N in (10, 20, 40)]
-            for L in (1, 2, 4, 8)
-        ]
+        [[best_steps(5, N, L)[0] for N in (10, 20, 40)] for L in (1, 2, 4, 8)]
     )
     assert (np.diff(risks, axis=0) < 0).all()
     assert (np.diff(risks, axis=1) < 0).all()
@@ -188,13 +192,14 @@ def test_gd_plus_plus_stays_above_the_floor(measured):
         (minimize(risk, start, method="Nelder-Mead", tol=1e-10) for start in starts),
         key=lambda found: found.fun,
     )
-    floor = depth_floor(d, N, L)
+    floor = depth_floor(L, LinearPopulation.isotropic(d), N)
     assert floor.degree == 4
+    least = float(floor.risk) / d
     measured("GD++ of two layers", best.fun)
-    measured("floor of two layers", float(floor.risk))
-    assert float(floor.risk) < best.fun
+    measured("floor of two layers", least)
+    assert least < best.fun
     assert best.fun == pytest.approx(0.0115, abs=5e-5)
-    assert float(floor.risk) == pytest.approx(0.0110, abs=5e-5)
+    assert least == pytest.approx(0.0110, abs=5e-5)
     # Two further local minima, at which a training may end.
     for start, least in (
         ((0.77, 2.64, 0.27, 0.3), 0.0173),
@@ -218,24 +223,25 @@ def test_gd_plus_plus_stays_above_the_floor(measured):
 
 
 def test_one_layer_meets_its_floor():
-    floor, best = depth_floor(7, 9, 1), gradient_steps_optimum(7, 9, 1)
-    assert float(floor.risk) == float(best.risk)
+    task = LinearPopulation(2 * np.eye(7), np.zeros(7), np.eye(7), 0.5)
+    floor, best = depth_floor(1, task, 9), optimum(Steps(1), task, 9)
+    assert float(floor.risk) == pytest.approx(float(best.risk), rel=1e-13)
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: gradient_steps_optimum(0, 5, 1), "dim: expected"),
-        (lambda: gradient_steps_optimum(5, 0, 1), "num_examples: expected"),
-        (lambda: gradient_steps_optimum(5, 5, 0), "steps: expected"),
+        (lambda: best_steps(5, 0, 2), "num_examples: expected"),
+        (lambda: best_steps(5, 5, 0), "steps: expected"),
+        (lambda: depth_floor(0, FIVE, 5), "layers: expected"),
+        (lambda: depth_floor(6, FIVE, 5), "layers: expected at most 5, got 6"),
+        (lambda: depth_floor(2, FIVE, 0), "num_examples: expected"),
         (
-            lambda: gradient_steps_optimum(5, 5, 1, noise_var=-1.0),
-            "noise_var: expected",
+            lambda: depth_floor(2, FIVE.with_(task_cov=np.diag(np.arange(5.0))), 5),
+            "population: expected Gaussian inputs with H and E w w' multiples",
         ),
-        (lambda: depth_floor(5, 5, 0), "layers: expected"),
-        (lambda: depth_floor(5, 5, 6), "layers: expected at most 5, got 6"),
-        (lambda: gradient_steps_limit(0.0, 2), "ratio: expected"),
-        (lambda: gradient_steps_limit(0.5, 0), "steps: expected"),
+        (lambda: gradient_steps_limit(2, 0.0), "ratio: expected"),
+        (lambda: gradient_steps_limit(0, 0.5), "steps: expected"),
     ],
 )
 def test_bad_input(call, message):
@@ -244,5 +250,5 @@ def test_bad_input(call, message):
 
 
 def test_a_traced_ratio_has_a_gradient():
-    slope = jax.grad(lambda c: gradient_steps_limit(c, 1).risk)(jnp.asarray(0.5))
+    slope = jax.grad(lambda c: gradient_steps_limit(1, c).risk)(jnp.asarray(0.5))
     assert float(slope) == pytest.approx(1 / 1.5**2)

@@ -1,7 +1,5 @@
 """Exact risks of ridge and Bayes given the inputs, and their averages."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,29 +7,46 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from icltheory.regression import LinearPopulation
-from icltheory.regression.predictors import bayes_prefixes, ridge_prefixes
-from icltheory.regression.risks import (
-    bayes_risk,
-    bayes_risk_given,
-    bayes_risk_given_prefixes,
-    linear_attention_optimum,
-    monte_carlo_risk,
-    ridge_risk,
-    ridge_risk_given,
+from icltheory.regression import (
+    Bayes,
+    LinearPopulation,
+    LinearStep,
+    Ridge,
+    estimate_risk,
+    optimum,
+    squared_errors,
 )
+from icltheory.statistics import Estimate
 from tests.identities.test_exact_risks import full_task
 from tests.raising import raises
 from tests.regression import oracles
 
-noisy = functools.partial(jax.jit, static_argnames="query_noise")
-ridge_given = noisy(ridge_risk_given)
-bayes_given = noisy(bayes_risk_given)
-bayes_prefix_risks = noisy(bayes_risk_given_prefixes)
-average = functools.partial(
-    jax.jit, static_argnums=2, static_argnames=("num_examples", "query_noise")
-)
-bayes_average, ridge_average = average(bayes_risk), average(ridge_risk)
+
+def each(given, X):
+    """Of one prompt's inputs, or of each of a batch."""
+    return (jax.vmap(given) if np.ndim(X) == 3 else given)(X)
+
+
+@jax.jit
+def ridge_given(task, X, penalty):
+    """Risk given the inputs, without the noise of the query, as those below."""
+    return each(lambda X: Ridge(penalty).risk_given(task, X), X)
+
+
+@jax.jit
+def bayes_given(task, X):
+    return each(lambda X: Bayes(task).risk_given(task, X), X)
+
+
+@jax.jit
+def bayes_prefix_risks(task, X):
+    return each(lambda X: Bayes(task).risks_given(task, X), X)
+
+
+def bayes_curve(task, num_prompts, num_examples, seed=0):
+    """Bayes risks after 0, ..., N examples, with the noise of the query."""
+    drawn = {"key": jax.random.key(seed), "num_prompts": num_prompts}
+    return estimate_risk(Bayes(task), task, range(num_examples + 1), **drawn)
 
 
 @settings(max_examples=10, deadline=None)
@@ -46,11 +61,9 @@ def test_ridge_given_inputs_is_the_expansion_in_weight_and_noise(
     for num in (2, 6):
         X = rng.normal(size=(num, 3))
         expected = oracles.ridge_risk_given(X, penalty, *parts, 0.5)
-        got = ridge_given(task, X, penalty, query_noise=False)
+        got = ridge_given(task, X, penalty)
         measured("relative error", got / expected - 1)
         np.testing.assert_allclose(got, expected, rtol=1e-9)
-        with_noise = ridge_given(task, X, penalty)
-        np.testing.assert_allclose(with_noise, expected + 0.5, rtol=1e-9)
 
 
 @pytest.mark.slow
@@ -66,11 +79,11 @@ def test_ridge_given_inputs_agrees_with_simulation(measured):
         y = jnp.einsum("nd,bd->bn", X[:4], prompt.w) + noise
         rows = jnp.concatenate([rows, prompt.x_query[:, None]], axis=1)
         y = jnp.concatenate([y, prompt.y_query[:, None]], axis=1)
-        predictions = ridge_prefixes(rows, y, penalty=0.7)
+        predictions = jax.vmap(Ridge(0.7).predict_prefixes)(rows, y)
         return (predictions[:, -1] - prompt.y_query) ** 2
 
     sample = np.asarray(errors(jax.random.key(0)))
-    z = sample.mean() - ridge_given(task, X[:4], 0.7)
+    z = sample.mean() - ridge_given(task, X[:4], 0.7) - 0.5
     z /= sample.std() / np.sqrt(len(sample))
     measured("z", z)
     assert abs(z) < 5
@@ -93,7 +106,7 @@ def test_bayes_given_inputs_of_the_worked_example(measured):
     H, Psi = np.array([[2, 0.5], [0.5, 1]]), np.array([[1, 0.2], [0.2, 0.5]])
     task = LinearPopulation(H, np.array([1.0, -2.0]), Psi, 0.25)
     X = np.array([[1.0, 0], [0, 1], [1, -1]])
-    risk = float(bayes_given(task, X))
+    risk = float(bayes_given(task, X)) + 0.25
     np.testing.assert_allclose(risk, 0.715352449223, rtol=1e-11)
     # it is the trace of H with the posterior covariance
     precision = np.linalg.inv(Psi) + X.T @ X / 0.25
@@ -124,23 +137,16 @@ def test_bayes_risks_of_all_prefixes_are_those_of_each(measured):
             measured("error", np.abs(path[:, k] - one).max())
             np.testing.assert_allclose(path[:, k], one, rtol=1e-9, atol=1e-12)
     # a traced zero noise is the limit as well
-    known = jax.jit(lambda X: bayes_risk_given_prefixes(exact, X))(X)
+    known = jax.jit(jax.vmap(lambda X: Bayes(exact).risks_given(exact, X)))(X)
     np.testing.assert_allclose(known, path, atol=1e-9)
 
 
 @pytest.mark.slow
 def test_the_bayes_risk_agrees_with_the_errors_of_the_bayes_predictor(measured):
     task = full_task(0.5)
-    prior = {
-        name: getattr(task, name) for name in ("task_mean", "task_cov", "noise_var")
-    }
-    predict = functools.partial(bayes_prefixes, **prior)
-    errors = jax.jit(
-        lambda k: monte_carlo_risk(predict, task, k, 8000, num_examples=8)
-    )(jax.random.key(0))
-    risk = jax.jit(lambda k: bayes_risk(task, k, 4000, num_examples=8))(
-        jax.random.key(1)
-    )
+    sizes = {"key": jax.random.key(0), "num_prompts": 8000, "prefixes": True}
+    errors = Estimate.of(squared_errors(Bayes(task), task, 8, **sizes))
+    risk = bayes_curve(task, 4000, 8, seed=1)
     both = np.hypot(errors.standard_error, risk.standard_error)
     z = np.max(np.abs(errors.mean - risk.mean) / both)
     measured("largest z", z)
@@ -157,9 +163,8 @@ def test_the_bayes_risk_agrees_with_the_errors_of_the_bayes_predictor(measured):
 def test_the_bayes_risk_in_one_dimension_is_a_chi_square_integral(measured):
     # phi = 2, sigma = 1/2, M = 3
     task = LinearPopulation(2 * np.eye(1), np.zeros(1), np.eye(1), 0.25)
-    key = jax.random.key(0)
-    risk = bayes_average(task, key, 20_000, num_examples=3, query_noise=False)
-    mean, error = np.asarray(risk.mean), np.asarray(risk.standard_error)
+    risk = bayes_curve(task, 20_000, 3)
+    mean, error = np.asarray(risk.mean) - 0.25, np.asarray(risk.standard_error)
     z = (mean[3] - 0.164662268434) / error[3]
     measured("z", z)
     assert abs(z) < 5
@@ -170,12 +175,10 @@ def test_the_bayes_risk_lies_between_jensen_and_one_gradient_step(measured):
     noise = 0.3
     phi = np.array([3.0, 1.0, 0.2])
     task = LinearPopulation(np.diag(phi), np.zeros(3), np.eye(3), noise)
-    risk = jax.jit(
-        lambda k: bayes_risk(task, k, 4000, num_examples=12, query_noise=False)
-    )(jax.random.key(0))
+    risk = bayes_curve(task, 4000, 12)
     for k in (1, 4, 12):
-        low = np.sum(phi * noise / (noise + k * phi))
-        high = linear_attention_optimum(task, k, query_noise=False).risk
+        low = noise + np.sum(phi * noise / (noise + k * phi))
+        high = optimum(LinearStep, task, k).risk
         slack = 4 * risk.standard_error[k]
         measured(f"over the lower end, k = {k}", risk.mean[k] / low)
         measured(f"over the upper end, k = {k}", risk.mean[k] / high)
@@ -189,32 +192,26 @@ def test_the_published_ridge_curve(measured):
         + [0.180, 0.132, 0.0995, 0.0771, 0.0622, 0.0516, 0.0434, 0.0380]
     )
     task = LinearPopulation.isotropic(8, 0.25)
-    risk = jax.jit(
-        lambda k: bayes_risk(task, k, 4000, num_examples=15, query_noise=False)
-    )(jax.random.key(0))
-    difference = np.abs(risk.mean / 8 / reference - 1).max()
-    measured("largest relative difference", difference)
-    np.testing.assert_allclose(risk.mean / 8, reference, rtol=0.03)
-    assert abs(risk.mean.mean() / 8 - 0.3445) < 0.004
+    curve = (np.asarray(bayes_curve(task, 4000, 15).mean) - 0.25) / 8
+    measured("largest relative difference", np.abs(curve / reference - 1).max())
+    np.testing.assert_allclose(curve, reference, rtol=0.03)
+    assert abs(curve.mean() - 0.3445) < 0.004
 
 
 def test_the_published_ridge_risks_of_transformers_as_statisticians(measured):
     # d = n = 20, w ~ N(0, I / 20), penalty d sigma^2
     for sigma, expected in ((0.1, 0.103), (0.25, 0.229), (0.5, 0.398), (1.0, 0.622)):
         task = LinearPopulation(np.eye(20), np.zeros(20), np.eye(20) / 20, sigma**2)
-        given = (task, jax.random.key(0), 1000, 20 * sigma**2)
-        risk = ridge_average(*given, num_examples=20, query_noise=False)
-        measured("difference", risk.mean - expected)
-        assert abs(risk.mean - expected) < 5e-4 + 5 * risk.standard_error
+        drawn = {"key": jax.random.key(0), "num_prompts": 1000}
+        risk = estimate_risk(Ridge(20 * sigma**2), task, 20, **drawn)
+        off = risk.mean - sigma**2 - expected
+        measured("difference", off)
+        assert abs(off) < 5e-4 + 5 * risk.standard_error
 
 
 def test_impossible_risks_say_what_was_expected(key):
     task = full_task()
-    with raises("X: expected shape (N, 3) or (B, N, 3), got (4, 2)"):
-        bayes_risk_given(task, np.ones((4, 2)))
-    with raises("penalty: expected a value >= 0, got -1.0"):
-        ridge_risk_given(task, np.ones((4, 3)), -1.0)
     with raises("num_prompts: expected a positive integer, got 0"):
-        bayes_risk(task, key, 0, num_examples=3)
+        estimate_risk(Bayes(task), task, 3, key=key, num_prompts=0)
     with raises("num_examples: expected an integer >= 0, got -1"):
-        ridge_risk(task, key, 3, 0.1, num_examples=-1)
+        estimate_risk(Ridge(0.1), task, -1, key=key)

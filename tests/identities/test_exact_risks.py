@@ -9,29 +9,38 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from icltheory.regression import LinearPopulation, risks
-from icltheory.regression.predictors import (
-    averaging_prefixes,
-    gradient_descent_prefixes,
-    ols_prefixes,
-    zero_prefixes,
+from icltheory.regression import (
+    Averaging,
+    Bayes,
+    LeastSquares,
+    LinearPopulation,
+    LinearStep,
+    Ridge,
+    Steps,
+    Zero,
+    estimate_risk,
+    optimum,
+    risk,
+    squared_errors,
 )
-from icltheory.regression.risks import (
-    bayes_risk_given,
-    bayes_risk_given_prefixes,
-    monte_carlo_risk,
-    ridge_risk,
-    ridge_risk_given,
-)
+from icltheory.statistics import Estimate
 from tests.raising import raises
 
-query = functools.partial(jax.jit, static_argnames="query_noise")
-averaging_risk = query(risks.averaging_risk)
-least_squares_risk = query(risks.least_squares_risk)
-linear_attention_optimum = query(risks.linear_attention_optimum)
-linear_attention_risk = query(risks.linear_attention_risk)
-optimal_step_size = jax.jit(risks.optimal_step_size)
-zero_risk = query(risks.zero_risk)
+averaging_risk = functools.partial(risk, Averaging())
+least_squares_risk = functools.partial(risk, LeastSquares())
+best_step = functools.partial(optimum, LinearStep)
+
+
+def zero_risk(task):
+    return risk(Zero(), task, 0)
+
+
+def step_risk(task, k, Gamma):
+    return risk(LinearStep(Gamma), task, k)
+
+
+def step_size(task, k):
+    return optimum(Steps(1), task, k).model.step_sizes[0]
 
 
 @functools.cache
@@ -45,22 +54,13 @@ def full_task(noise_var=0.5, seed=1, dim=3):
     return LinearPopulation(A @ A.T, rng.normal(size=dim), C @ C.T, noise_var)
 
 
-def simulate(predictor, task, num_prompts, num_examples, query_noise=True, seed=0):
-    def run(key):
-        return monte_carlo_risk(
-            predictor,
-            task,
-            key,
-            num_prompts,
-            num_examples=num_examples,
-            query_noise=query_noise,
-        )
-
-    return jax.jit(run)(jax.random.key(seed))
+def simulate(predictor, task, num_prompts, num_examples):
+    sizes = {"key": jax.random.key(0), "num_prompts": num_prompts, "prefixes": True}
+    return Estimate.of(squared_errors(predictor, task, num_examples, **sizes))
 
 
-def assert_agree(measured, risk, exact, prefixes=slice(None), name="z"):
-    mean, error = np.asarray(risk.mean), np.asarray(risk.standard_error)
+def assert_agree(measured, found, exact, prefixes=slice(None), name="z"):
+    mean, error = np.asarray(found.mean), np.asarray(found.standard_error)
     with np.errstate(invalid="ignore", divide="ignore"):
         z = ((mean - np.asarray(exact)) / error)[prefixes]
     measured(f"largest {name}", np.max(np.abs(z)))
@@ -83,7 +83,7 @@ def test_least_squares_averaging_and_one_layer_attention_for_d_20(measured):
     mean = curve(averaging_risk)
     measured("relative error, averaging", np.abs(mean / (21 / k) - 1).max())
     np.testing.assert_allclose(mean, 21 / k, rtol=1e-12)
-    best = curve(lambda task, n: linear_attention_optimum(task, n).risk)
+    best = curve(lambda task, n: best_step(task, n).risk)
     measured("one layer", np.abs(best / (21 / (k + 21)) - 1).max())
     np.testing.assert_allclose(best, 21 / (k + 21), rtol=1e-12)
     assert zero_risk(task) == 20.0
@@ -97,15 +97,15 @@ def test_noise_enters_attention_and_averaging_as_d_plus_1_plus_sigma_squared(mea
     for d, noise in ((1, 0.0), (3, 0.7)):
         task = LinearPopulation.isotropic(d, noise)
         for k in (1, 5, 30):
-            best = linear_attention_optimum(task, k, query_noise=False)
+            best = best_step(task, k)
             shrink = k / (k + d + 1 + noise)
-            np.testing.assert_allclose(best.Gamma, shrink * np.eye(d), atol=1e-14)
-            measured("relative error", best.risk / (d * (1 - shrink)) - 1)
-            np.testing.assert_allclose(best.risk, d * (1 - shrink), rtol=1e-12)
-            np.testing.assert_allclose(optimal_step_size(task, k), shrink, rtol=1e-12)
-            np.testing.assert_allclose(
-                averaging_risk(task, k, query_noise=False), d * (d + 1 + noise) / k
-            )
+            np.testing.assert_allclose(best.model.Gamma, shrink * np.eye(d), atol=1e-14)
+            expected = d * (1 - shrink) + noise
+            measured("relative error", best.risk / expected - 1)
+            np.testing.assert_allclose(best.risk, expected, rtol=1e-12)
+            np.testing.assert_allclose(step_size(task, k), shrink, rtol=1e-12)
+            expected = d * (d + 1 + noise) / k + noise
+            np.testing.assert_allclose(averaging_risk(task, k), expected)
 
 
 # --- simulation
@@ -115,46 +115,43 @@ def test_noise_enters_attention_and_averaging_as_d_plus_1_plus_sigma_squared(mea
 @pytest.mark.parametrize(
     ("predictor", "exact"),
     [
-        (ols_prefixes, least_squares_risk),
-        pytest.param(averaging_prefixes, averaging_risk, marks=pytest.mark.slow),
-        pytest.param(
-            zero_prefixes, lambda task, k: zero_risk(task), marks=pytest.mark.slow
-        ),
+        (LeastSquares(), least_squares_risk),
+        pytest.param(Averaging(), averaging_risk, marks=pytest.mark.slow),
+        pytest.param(Zero(), lambda task, k: zero_risk(task), marks=pytest.mark.slow),
     ],
 )
 def test_simulation_agrees_for_least_squares_averaging_and_zero_at_d_20(
     predictor, exact, measured
 ):
-    risk = simulate(predictor, garg(), 2000, 40)
+    found = simulate(predictor, garg(), 2000, 40)
     curve = jax.jit(jax.vmap(functools.partial(exact, garg())))(np.arange(41))
-    random = slice(0, 20) if predictor is ols_prefixes else slice(None)
-    assert_agree(measured, risk, curve, random)
-    if predictor is ols_prefixes:
-        np.testing.assert_allclose(np.asarray(risk.mean)[20:], 0, atol=1e-10)
+    exact_fit = predictor == LeastSquares()
+    random = slice(0, 20) if exact_fit else slice(None)
+    assert_agree(measured, found, curve, random)
+    if exact_fit:
+        np.testing.assert_allclose(np.asarray(found.mean)[20:], 0, atol=1e-10)
 
 
 @pytest.mark.slow
 def test_least_squares_with_noise_below_and_above_d(measured):
     task = LinearPopulation(0.5 * np.eye(6), np.ones(6), 2 * np.eye(6), 0.3)
-    risk = simulate(ols_prefixes, task, 8000, 30)
-    exact = jax.jit(jax.vmap(functools.partial(risks.least_squares_risk, task)))
+    found = simulate(LeastSquares(), task, 8000, 30)
+    exact = jax.jit(jax.vmap(functools.partial(least_squares_risk, task)))
     exact = np.asarray(exact(np.arange(31)))
     # within 4 of d the squared error has no variance, so no z-score
-    assert_agree(measured, risk, np.array(exact), slice(0, 3), "z below d")
-    assert_agree(measured, risk, np.array(exact), slice(11, None), "z above d")
+    assert_agree(measured, found, np.array(exact), slice(0, 3), "z below d")
+    assert_agree(measured, found, np.array(exact), slice(11, None), "z above d")
     assert np.all(np.isinf(exact[5:8]))
     assert np.isclose(exact[8], 0.3 * 6 + 0.3)
     assert np.isclose(exact[0], 0.5 * (12 + 6) + 0.3)
-    assert np.isclose(least_squares_risk(task, 8, query_noise=False), 0.3 * 6)
 
 
 def test_least_squares_beyond_d_is_the_same_for_every_input_covariance(measured):
     task = full_task(0.5)
-    exact = least_squares_risk(task, 12, query_noise=False)
-    np.testing.assert_allclose(exact, 0.5 * 3 / 8, rtol=1e-12)
-    average = jax.jit(
-        lambda key: ridge_risk(task, key, 4000, 0.0, num_examples=12, query_noise=False)
-    )(jax.random.key(0))
+    exact = least_squares_risk(task, 12)
+    np.testing.assert_allclose(exact, 0.5 * 3 / 8 + 0.5, rtol=1e-12)
+    drawn = {"key": jax.random.key(0), "num_prompts": 4000}
+    average = estimate_risk(Ridge(0.0), task, 12, **drawn)
     z = (average.mean - exact) / average.standard_error
     measured("z", z)
     assert abs(z) < 5
@@ -162,15 +159,13 @@ def test_least_squares_beyond_d_is_the_same_for_every_input_covariance(measured)
     for rank, share in ((2, 2 / 9), (1, 1 / 10), (0, 0.0)):
         H = np.diag([2.0, 0.5, 1.0] * (np.arange(3) < rank))
         flat = LinearPopulation(H, np.ones(3), np.eye(3), 0.5)
-        found = least_squares_risk(flat, 12, query_noise=False)
-        np.testing.assert_allclose(found, 0.5 * share, rtol=1e-12)
+        found = least_squares_risk(flat, 12)
+        np.testing.assert_allclose(found, 0.5 * share + 0.5, rtol=1e-12)
     # and is not below d: the restriction to multiples of the identity is needed
-    with raises("input_cov: expected a multiple of the identity where num_examples <"):
-        risks.least_squares_risk(task, 2)
+    with raises("population: expected isotropic inputs where num_examples < dim"):
+        least_squares_risk(task, 2)
     skewed = LinearPopulation(np.diag([4.0, 1.0, 0.1]), np.zeros(3), np.eye(3), 0.0)
-    average = jax.jit(lambda key: ridge_risk(skewed, key, 4000, 0.0, num_examples=1))(
-        jax.random.key(0)
-    )
+    average = estimate_risk(Ridge(0.0), skewed, 1, **drawn)
     isotropic = float(zero_risk(skewed)) * (1 - 1 / 3)
     measured("below d, other covariance: share", average.mean / isotropic)
     assert average.mean + 20 * average.standard_error < isotropic
@@ -179,28 +174,20 @@ def test_least_squares_beyond_d_is_the_same_for_every_input_covariance(measured)
 @pytest.mark.slow
 def test_attention_and_averaging_for_any_population(measured):
     task = full_task(0.5)
-    exact = jax.jit(
-        jax.vmap(
-            lambda k, Gamma: linear_attention_risk(task, k, Gamma, query_noise=False),
-            (0, None),
-        )
-    )
+    exact = jax.jit(jax.vmap(lambda k, Gamma: step_risk(task, k, Gamma), (0, None)))
     counts = np.arange(10)
     for Gamma in (np.eye(3), 0.3 * np.random.default_rng(2).normal(size=(3, 3))):
-        step = functools.partial(
-            gradient_descent_prefixes, steps=1, step_size=1.0, preconditioner=Gamma
-        )
-        risk = simulate(step, task, 20_000, 9, query_noise=False)
-        assert_agree(measured, risk, exact(counts, Gamma))
+        found = simulate(Steps([1.0], Gamma), task, 20_000, 9)
+        assert_agree(measured, found, exact(counts, Gamma))
     noisy = jax.jit(jax.vmap(functools.partial(averaging_risk, task)))(counts)
-    np.testing.assert_allclose(noisy, exact(counts, np.eye(3)) + 0.5, rtol=1e-12)
+    np.testing.assert_allclose(noisy, exact(counts, np.eye(3)), rtol=1e-12)
 
 
 def test_the_risk_of_a_fixed_preconditioner_is_also_that_of_other_lengths(measured):
     # a matrix tuned for k = 4 and used at k = 9 is worse than one tuned for 9
     task = full_task(0.5)
-    best = [linear_attention_optimum(task, k) for k in (4, 9)]
-    used = linear_attention_risk(task, 9, best[0].Gamma)
+    best = [best_step(task, k) for k in (4, 9)]
+    used = risk(best[0].model, task, 9)
     measured("excess of the matrix of k = 4 at k = 9", used / best[1].risk - 1)
     assert best[1].risk < used < best[0].risk
 
@@ -214,15 +201,15 @@ def test_the_optimum_of_one_layer_is_stationary_and_has_the_stated_risk(
     seed, k, measured
 ):
     H, mean, Psi, noise = _population(seed)
-    Gamma, risk, gradient, at, near, eta, slope = _optimum(
+    least, gradient, at, near, slope = _optimum(
         H, mean, Psi, noise, k, np.random.default_rng(seed).normal(size=(3, 3))
     )
     scale = np.abs(np.asarray(H)).max() ** 2 * np.abs(np.asarray(Psi)).max() + 1
     measured("gradient at the optimum", np.abs(gradient).max() / scale)
-    measured("relative error of its risk", at / risk - 1)
+    measured("relative error of its risk", at / least - 1)
     np.testing.assert_allclose(gradient, 0, atol=1e-9 * scale)
-    np.testing.assert_allclose(at, risk, rtol=1e-9)
-    assert near >= risk * (1 - 1e-12)
+    np.testing.assert_allclose(at, least, rtol=1e-9)
+    assert near >= least * (1 - 1e-12)
     np.testing.assert_allclose(slope, 0, atol=1e-9 * scale)
 
 
@@ -235,13 +222,11 @@ def _population(seed):
 @jax.jit
 def _optimum(H, mean, Psi, noise, k, direction):
     task = LinearPopulation(H, mean, Psi, noise)
-    best = linear_attention_optimum(task, k)
-    risk = functools.partial(linear_attention_risk, task, k)
-    eta = optimal_step_size(task, k)
-    slope = jax.grad(lambda e: risk(e * jnp.eye(3)))(eta)
-    near = risk(best.Gamma + 0.01 * direction)
-    gradient = jax.grad(risk)(best.Gamma)
-    return best.Gamma, best.risk, gradient, risk(best.Gamma), near, eta, slope
+    best = best_step(task, k)
+    of, Gamma = functools.partial(step_risk, task, k), best.model.Gamma
+    slope = jax.grad(lambda e: of(e * jnp.eye(3)))(step_size(task, k))
+    near = of(Gamma + 0.01 * direction)
+    return best.risk, jax.grad(of)(Gamma), of(Gamma), near, slope
 
 
 def test_the_optimum_for_an_isotropic_prior_is_the_published_matrix(measured):
@@ -251,9 +236,9 @@ def test_the_optimum_for_an_isotropic_prior_is_the_published_matrix(measured):
     expected = np.linalg.inv(
         (np.trace(H) + noise / psi2) / n * np.eye(4) + (n + 1) / n * H
     )
-    best = linear_attention_optimum(task, n)
-    measured("error of Gamma", np.abs(best.Gamma - expected).max())
-    np.testing.assert_allclose(best.Gamma, expected, rtol=1e-9, atol=1e-12)
+    best = best_step(task, n)
+    measured("error of Gamma", np.abs(best.model.Gamma - expected).max())
+    np.testing.assert_allclose(best.model.Gamma, expected, rtol=1e-9, atol=1e-12)
     identity = np.eye(4) * (np.trace(H) + noise / psi2) / n + H / n
     expected_risk = noise + psi2 * np.trace(expected @ H @ identity)
     measured("relative error of its risk", best.risk / expected_risk - 1)
@@ -263,29 +248,26 @@ def test_the_optimum_for_an_isotropic_prior_is_the_published_matrix(measured):
 @pytest.mark.slow
 def test_the_optimum_of_the_worked_example(measured):
     H, Psi = np.array([[2, 0.5], [0.5, 1]]), np.array([[1, 0.2], [0.2, 0.5]])
-    best = linear_attention_optimum(LinearPopulation(H, np.zeros(2), Psi, 0.25), 3)
+    best = best_step(LinearPopulation(H, np.zeros(2), Psi, 0.25), 3)
     expected = [[0.268887121673, -0.018524582495], [-0.018524582495, 0.289376432614]]
-    measured("error of Gamma", np.abs(best.Gamma - np.array(expected)).max())
-    np.testing.assert_allclose(best.Gamma, expected, atol=1e-11)
+    measured("error of Gamma", np.abs(best.model.Gamma - np.array(expected)).max())
+    np.testing.assert_allclose(best.model.Gamma, expected, atol=1e-11)
     np.testing.assert_allclose(best.risk, 1.521361743930, rtol=1e-11)
     five = LinearPopulation.isotropic(5)
-    np.testing.assert_allclose(linear_attention_optimum(five, 20).risk, 30 / 26)
+    np.testing.assert_allclose(best_step(five, 20).risk, 30 / 26)
 
 
 @pytest.mark.slow
 def test_the_optimum_also_for_singular_covariances_and_without_examples():
     H, Psi = np.diag([2.0, 0.0, 1.0]), np.diag([0.0, 1.0, 3.0])
     task = LinearPopulation(H, np.zeros(3), Psi, 0.1)
-    best = linear_attention_optimum(task, 7, query_noise=False)
+    best = best_step(task, 7)
     one = LinearPopulation(np.eye(1), np.zeros(1), 3 * np.eye(1), 0.1)
-    np.testing.assert_allclose(
-        best.risk, linear_attention_optimum(one, 7, query_noise=False).risk, rtol=1e-12
-    )
-    none = linear_attention_optimum(task, 0)
-    assert risks.linear_attention_optimum(task, 0).risk == none.risk
-    np.testing.assert_array_equal(none.Gamma, np.zeros((3, 3)))
+    np.testing.assert_allclose(best.risk, best_step(one, 7).risk, rtol=1e-12)
+    none = best_step(task, 0)
+    np.testing.assert_array_equal(none.model.Gamma, np.zeros((3, 3)))
     np.testing.assert_allclose(none.risk, zero_risk(task), rtol=1e-12)
-    assert optimal_step_size(task, 0) == 0
+    assert step_size(task, 0) == 0
     np.testing.assert_allclose(averaging_risk(task, 0), zero_risk(task), rtol=1e-12)
 
 
@@ -301,10 +283,10 @@ def test_exact_risks_are_differentiable_and_vectorise(key, measured):
         risks = jax.vmap(lambda k: averaging_risk(task, k))(jnp.arange(1, 5))
         return (
             risks.sum()
-            + linear_attention_optimum(task, 4).risk
-            + ridge_risk_given(task, X, 0.3)
-            + bayes_risk_given(task, X)
-            + bayes_risk_given_prefixes(task, X).sum()
+            + best_step(task, 4).risk
+            + Ridge(0.3).risk_given(task, X)
+            + Bayes(task).risk_given(task, X)
+            + Bayes(task).risks_given(task, X).sum()
         )
 
     difference = (total(0.5 + 1e-6) - total(0.5 - 1e-6)) / 2e-6
@@ -316,8 +298,8 @@ def test_exact_risks_are_differentiable_and_vectorise(key, measured):
 def test_impossible_risks_say_what_was_expected(key):
     task = full_task()
     with raises("num_examples: expected a whole number >= 0, got -1"):
-        risks.averaging_risk(task, -1)
+        averaging_risk(task, -1)
     with raises("num_examples: expected a whole number >= 0, got -1"):
-        risks.linear_attention_optimum(task, -1)
+        best_step(task, -1)
     with raises("Gamma: expected shape (3, 3), got (2, 2)"):
-        risks.linear_attention_risk(task, 4, np.eye(2))
+        step_risk(task, 4, np.eye(2))

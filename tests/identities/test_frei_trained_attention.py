@@ -14,7 +14,6 @@ from icltheory.regression import (
     flow_bounds,
     flow_limit,
 )
-from icltheory.regression.risks import linear_attention_risk
 from tests.regression import oracles_ltb_rates as oracles
 
 DIM = 3
@@ -113,7 +112,7 @@ def test_optimum_for_random_covariances_is_stationary(measured):
         def one(diagonal):
             H, eye = jnp.diag(diagonal), jnp.eye(2)
             problem = LinearPopulation(H, jnp.zeros(2), eye, 0.0)
-            return linear_attention_risk(problem, N, Gamma)
+            return reg.risk(reg.LinearStep(Gamma), problem, N)
 
         return share @ jax.vmap(one)(jnp.asarray(variances))
 
@@ -217,8 +216,8 @@ def test_risk_at_another_length_for_any_law_of_the_labels(dim, measured):
 
 @jax.jit
 def bound_and_risk(Lam, N, M):
-    best = reg.optimum(reg.GDBeta, standard(Lam), N).model
-    risk = linear_attention_risk(standard(Lam), M, best.Gamma)
+    step = reg.LinearStep(reg.optimum(reg.GDBeta, standard(Lam), N).model.Gamma)
+    risk = reg.risk(step, standard(Lam), M)
     return reg.transfer.risk_at_length_bound(Lam, N, M), risk
 
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from icltheory.models import GPT2
-from icltheory.regression import LinearPopulation, SparseLinearRegression, predictors
+from icltheory.regression import Bayes, LinearPopulation, SparseLinearRegression
 from icltheory.training import bayes_targets, in_context_loss, objectives
+from tests.regression.calls import answers
 
 PROMPTS = 4096
 PRIORS = {
@@ -96,8 +97,8 @@ def test_its_noise_is_less(name, measured):
 
 @jax.jit
 def posterior(X, y, mean, cov, noise_var):
-    given = {"task_mean": mean, "task_cov": cov, "noise_var": noise_var}
-    return predictors.bayes_prefixes(X, y, **given)
+    rule = Bayes(LinearPopulation(jnp.eye(len(mean)), mean, cov, noise_var))
+    return answers(rule, X, y)
 
 
 @jax.jit

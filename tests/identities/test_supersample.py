@@ -10,7 +10,7 @@ from scipy import stats
 
 from icltheory import bounds
 from icltheory.bounds.supersample import _shift
-from icltheory.regression import LinearPopulation, predictors
+from icltheory.regression import LinearPopulation, Steps
 
 FORMS = ("difference", "variance", "optimal", "evaluated", "weighted", "binary_kl")
 ABOVE = "weighted", "binary_kl"  # these bound the error, not its absolute value
@@ -299,13 +299,9 @@ def test_the_trial_of_one_gradient_step(measured):
     The trial has 200,000 other prompts; these are a quarter as many. The difference of
     the two errors has the standard error s, and the bound is 2.5 times the error.
     """
-
-    def one_step(X, y, x_query):
-        return predictors.gradient_descent(X, y, x_query, 1, 20 / 26.25)
-
     drawn = bounds.supersample_losses(
         jax.random.key(0),
-        one_step,
+        Steps([20 / 26.25]),
         LinearPopulation.isotropic(5, 0.25, jnp.float32),
         20,
         50_000,

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.regression import LinearPopulation, bayes
+from icltheory.regression import Bayes, LinearPopulation
 from tests.regression import oracles_ltb_rates as oracles
 
 H = np.array([[2.0, 0.5], [0.5, 1.0]])
@@ -16,18 +16,15 @@ MEAN = np.array([1.0, -2.0])
 X = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, -1.0]])
 Y = np.array([1.0, -2.0, 2.5])
 WORKED = LinearPopulation(H, MEAN, PSI, 0.25)
-FORMS = ("primal", "dual")
 SHAPES = ((1, 4), (4, 2), (4, 9))  # (d, M): few, so that little is compiled
-
-
-posterior_mean = jax.jit(bayes.posterior_mean, static_argnames=("form",))
 
 
 @jax.jit
 def computed(H, Psi, mean, noise_var, X, y):
+    """The posterior mean, and its risk given the inputs with the query's noise."""
     problem = LinearPopulation(H, mean, Psi, noise_var)
-    means = [bayes.posterior_mean(problem, X, y, form=form) for form in FORMS]
-    return *means, bayes.posterior_mean(problem, X, y), bayes.risk_given(problem, X)
+    rule = Bayes(problem)
+    return rule.weights(X, y), rule.risk_given(problem, X) + noise_var
 
 
 @functools.cache
@@ -49,46 +46,38 @@ def instances():
 # --- the estimate
 
 
-@pytest.mark.parametrize("form", range(3), ids=[*FORMS, "auto"])
-def test_posterior_mean_is_gaussian_conditioning(form, measured):
+def test_posterior_mean_is_gaussian_conditioning(measured):
+    # The dual form: beta* + Psi X' (X Psi X' + sigma^2 I)^-1 (y - X beta*)
     for (_, Psi, mean, noise_var, X, y), values in instances():
         expected = oracles.posterior_mean(X, y, mean, Psi, noise_var)
-        error = np.abs(values[form] - expected).max() / np.abs(expected).max()
+        error = np.abs(values[0] - expected).max() / np.abs(expected).max()
         measured("relative error", error)
         assert error < 1e-12
 
 
 def test_posterior_mean_is_ridge_in_whitened_coordinates(measured):
-    # (F.2): penalty sigma^2 on X Psi^{1/2} and y - X beta*
+    # The primal form, (F.2): penalty sigma^2 on X Psi^{1/2} and y - X beta*
     for (_, Psi, mean, noise_var, X, y), values in instances():
         A = X @ oracles.root(Psi)
         stacked = np.vstack([A, np.sqrt(noise_var) * np.eye(len(mean))])
         target = np.append(y - X @ mean, np.zeros(len(mean)))
         theta = np.linalg.lstsq(stacked, target, rcond=None)[0]
         expected = mean + oracles.root(Psi) @ theta
-        error = np.abs(values[2] - expected).max() / np.abs(expected).max()
+        error = np.abs(values[0] - expected).max() / np.abs(expected).max()
         measured("relative error", error)
         assert error < 1e-12
 
 
 def test_posterior_mean_of_the_worked_example(measured):
     expected = np.array([0.84229390681, -1.872162485066])
-    for got in computed(H, PSI, MEAN, 0.25, X, Y)[:3]:
-        measured("error", np.abs(got - expected).max())
-        np.testing.assert_allclose(got, expected, rtol=0, atol=5.1e-13)
+    got = computed(H, PSI, MEAN, 0.25, X, Y)[0]
+    measured("error", np.abs(got - expected).max())
+    np.testing.assert_allclose(got, expected, rtol=0, atol=5.1e-13)
 
 
-@pytest.mark.slow
-def test_posterior_mean_of_a_batch_is_that_of_each_prompt():
-    rng = np.random.default_rng(0)
-    Xs, ys = rng.normal(size=(3, 3, 2)), rng.normal(size=(3, 3))
-    each = [computed(H, PSI, MEAN, 0.25, *p) for p in zip(Xs, ys, strict=True)]
-    together = computed(H, PSI, MEAN, 0.25, Xs, ys)
-    for got, singles in zip(together, zip(*each, strict=True), strict=True):
-        np.testing.assert_allclose(got, np.array(singles), rtol=1e-12)
-    for form in FORMS:
-        none = posterior_mean(WORKED, Xs[:, :0], ys[:, :0], form=form)
-        np.testing.assert_array_equal(none, np.tile(MEAN, (3, 1)))
+def test_posterior_mean_without_examples_is_the_prior_mean():
+    none = Bayes(WORKED).weights(jnp.zeros((0, 2)), jnp.zeros(0))
+    np.testing.assert_array_equal(none, MEAN)
 
 
 def test_posterior_mean_without_noise_is_the_limit(measured):
@@ -100,34 +89,25 @@ def test_posterior_mean_without_noise_is_the_limit(measured):
     rows = rng.normal(size=(5, 4))
     for X in (rows[[0, 1, 0]], rows):  # too few and one of them twice; enough
         # the noise is known to be zero: it is no argument of what is traced
-        got = [
-            np.asarray(
-                jax.jit(functools.partial(bayes.posterior_mean, problem, form=form))(
-                    X, X @ w
-                )
-            )
-            for form in FORMS
-        ]
-        np.testing.assert_array_equal(got[0], got[1])
+        got = np.asarray(jax.jit(Bayes(problem).weights)(X, X @ w))
         # the distance falls in proportion to the noise
         near = [
-            np.abs(got[0] - oracles.posterior_mean(X, X @ w, mean, Psi, s)).max()
+            np.abs(got - oracles.posterior_mean(X, X @ w, mean, Psi, s)).max()
             for s in (1e-4, 1e-6)
         ]
         measured("distance from noise 1e-6", near[1])
         assert near[1] < 1e-4
         np.testing.assert_allclose(near[0] / near[1], 100, rtol=0.05)
-        np.testing.assert_allclose(X @ got[0], X @ w, atol=1e-12)
-    np.testing.assert_allclose(got[0], w, atol=1e-12)
+        np.testing.assert_allclose(X @ got, X @ w, atol=1e-12)
+    np.testing.assert_allclose(got, w, atol=1e-12)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", FORMS)
-def test_posterior_mean_is_differentiable_and_vectorises(form, measured):
+def test_posterior_mean_is_differentiable_and_vectorises(measured):
     @jax.jit
     def total(noise_var):
         problem = LinearPopulation(H, MEAN, PSI, noise_var)
-        return bayes.posterior_mean(problem, X, Y, form=form).sum()
+        return Bayes(problem).weights(jnp.asarray(X), jnp.asarray(Y)).sum()
 
     difference = (total(0.25 + 1e-6) - total(0.25 - 1e-6)) / 2e-6
     gradient = jax.jit(jax.grad(total))(0.25)
@@ -145,11 +125,11 @@ def test_risk_given_is_the_least_risk_of_a_linear_estimate(measured):
     for seed, ((H, Psi, _, noise_var, X, _), values) in enumerate(instances()):
         K = oracles.best_gain(X, Psi, noise_var)
         expected = oracles.linear_estimate_risk(K, X, H, Psi, noise_var)
-        measured("relative error", values[3] / expected - 1)
-        np.testing.assert_allclose(values[3], expected, rtol=1e-12)
+        measured("relative error", values[1] / expected - 1)
+        np.testing.assert_allclose(values[1], expected, rtol=1e-12)
         moved = K + 0.1 * np.random.default_rng(seed).normal(size=K.shape)
         other = oracles.linear_estimate_risk(moved, X, H, Psi, noise_var)
-        worse = min(worse, other - values[3])
+        worse = min(worse, other - values[1])
     measured("least excess of a perturbed estimate", worse)
     assert worse > 1e-6
 
@@ -160,15 +140,15 @@ def test_risk_given_sees_the_covariances_only_through_phi(measured):
         Z = X @ np.linalg.inv(oracles.root(H))
         inverse = np.linalg.inv(np.eye(len(H)) + Z.T @ Z @ Phi / noise_var)
         expected = noise_var + np.trace(Phi @ inverse)
-        measured("relative error", values[3] / expected - 1)
-        np.testing.assert_allclose(values[3], expected, rtol=1e-12)
+        measured("relative error", values[1] / expected - 1)
+        np.testing.assert_allclose(values[1], expected, rtol=1e-12)
         white = np.eye(len(H)), (Phi + Phi.T) / 2
         np.testing.assert_allclose(
-            computed(*white, mean, noise_var, Z, y)[3], expected, rtol=1e-12
+            computed(*white, mean, noise_var, Z, y)[1], expected, rtol=1e-12
         )
 
 
 def test_risk_given_of_the_worked_example(measured):
-    got = computed(H, PSI, MEAN, 0.25, X, Y)[3]
+    got = computed(H, PSI, MEAN, 0.25, X, Y)[1]
     measured("error", got - 0.715352449223)
     np.testing.assert_allclose(got, 0.715352449223, rtol=0, atol=5.1e-13)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.regression import LinearPopulation, bayes, orders
+from icltheory.regression import Bayes, LinearPopulation, estimate_risk, orders
 from tests.regression import oracles_ltb_rates as oracles
 
 
@@ -20,10 +20,16 @@ def of_spectrum(phi, noise_var):
 # --- the average
 
 
+@functools.partial(jax.jit, static_argnums=(1, 3))
+def average_risk(problem, num_examples, key, num_prompts):
+    drawn = {"key": key, "num_prompts": num_prompts}
+    return estimate_risk(Bayes(problem), problem, num_examples, **drawn)
+
+
 @functools.partial(jax.jit, static_argnums=2)
 def average_in_one_dimension(phi, noise_var, num_examples):
     problem = LinearPopulation(phi[None, None], jnp.ones(1), jnp.eye(1), noise_var)
-    return bayes.average_risk(problem, num_examples, jax.random.key(0), 40_000)
+    return average_risk(problem, num_examples, jax.random.key(0), 40_000)
 
 
 @pytest.mark.slow
@@ -51,8 +57,7 @@ def test_average_risk_is_that_of_drawn_inputs(num_examples, measured):
     weight = oracles.root(Psi) @ H @ oracles.root(Psi)
     risks = 0.3 + 0.3 * np.einsum("ij,nji->n", weight, inner)
     problem = LinearPopulation(H, np.ones(3), Psi, 0.3)
-    average = jax.jit(bayes.average_risk, static_argnums=(1, 3))
-    mean, error = average(problem, num_examples, jax.random.key(1), n)
+    mean, error = average_risk(problem, num_examples, jax.random.key(1), n)
     z = (mean - risks.mean()) / np.hypot(error, risks.std() / np.sqrt(n))
     measured("z", z)
     assert abs(z) < 4
@@ -73,12 +78,11 @@ def test_average_risk_is_the_error_of_the_estimate_on_prompts(measured):
     @jax.jit
     def errors(key):
         prompt = problem.sample(key, 5, 20_000)
-        w = bayes.posterior_mean(problem, prompt.X, prompt.y)
+        w = jax.vmap(Bayes(problem).weights)(prompt.X, prompt.y)
         return (jnp.sum(w * prompt.x_query, axis=1) - prompt.y_query) ** 2
 
     sample = np.asarray(errors(jax.random.key(0)))
-    average = jax.jit(bayes.average_risk, static_argnums=(1, 3))
-    mean, error = average(problem, 5, jax.random.key(1), 20_000)
+    mean, error = average_risk(problem, 5, jax.random.key(1), 20_000)
     simulated = sample.std() / np.sqrt(len(sample))
     z = (sample.mean() - mean) / np.hypot(error, simulated)
     measured("z", z)
@@ -92,8 +96,7 @@ def test_average_risk_with_many_examples(measured):
     # M (E R - sigma^2) -> sigma^2 rank(Phi)
     M = 1_000_000
     problem = of_spectrum(np.array([1.0, 0.3, 0.1, 0.0]), 0.7)
-    average = jax.jit(bayes.average_risk, static_argnums=(1, 3))
-    mean, error = average(problem, M, jax.random.key(0), 200)
+    mean, error = average_risk(problem, M, jax.random.key(0), 200)
     limit = M * (float(mean) - 0.7) / (0.7 * 3)
     measured("relative distance from the limit", limit - 1)
     assert abs(limit - 1) < 3e-4
@@ -107,7 +110,7 @@ def test_average_risk_is_differentiable_and_vectorises(measured):
     @jax.jit
     def mean(noise_var):
         problem = LinearPopulation(H, jnp.zeros(2), jnp.eye(2), noise_var)
-        return bayes.average_risk(problem, 2, jax.random.key(0), 50).mean
+        return average_risk(problem, 2, jax.random.key(0), 50).mean
 
     difference = (mean(0.25 + 1e-6) - mean(0.25 - 1e-6)) / 2e-6
     gradient = jax.jit(jax.grad(mean))(0.25)
@@ -133,7 +136,7 @@ def spectra():
     @functools.partial(jax.vmap, in_axes=(0, 0, None, 0))
     def averages(phi, noise_var, num_examples, key):
         problem = of_spectrum(phi, noise_var)
-        return bayes.average_risk(problem, num_examples, key, 500)
+        return average_risk(problem, num_examples, key, 500)
 
     @jax.jit
     @functools.partial(jax.vmap, in_axes=(0, 0, None))
@@ -218,7 +221,7 @@ def test_rate_of_the_average_risk(measured):
 def risks_of_draws(phi, noise_var, num_examples):
     problem = of_spectrum(phi, noise_var)
     X = problem.sample_inputs(jax.random.key(num_examples), num_examples, 200)
-    return bayes.risk_given(problem, X, query_noise=False)
+    return jax.vmap(lambda X: Bayes(problem).risk_given(problem, X))(X)
 
 
 def test_rate_given_the_inputs_is_observed_on_single_draws(measured):

@@ -6,21 +6,18 @@ import numpy as np
 import pytest
 
 from icltheory import regression as reg
-from icltheory.regression import (
-    LinearPopulation,
-    LinearStep,
-    optimum,
-    predictors,
-    risks,
-    shifts,
-)
+from icltheory.regression import LinearPopulation, predictors, shifts
 from icltheory.regression.measures import (
     NoClosedForm,
     estimate_risk,
     risk,
     squared_errors,
 )
+from icltheory.regression.optima import optimum
+from icltheory.regression.predictors import LinearStep, Steps
 from icltheory.regression.sources import SparseLinearRegression
+from icltheory.statistics import Estimate
+from tests.regression.calls import answers
 
 KEY = jax.random.key(0)
 MEAN = LinearPopulation.isotropic(5, 0.25, mean=jnp.full(5, 1.3))
@@ -35,9 +32,10 @@ def test_the_best_linear_step_of_the_four_papers_is_asked_in_one_way():
     np.testing.assert_allclose(jnp.diag(best.model.Gamma), expected, rtol=1e-7)
     np.testing.assert_allclose(best.risk, 1.8758771555, rtol=1e-9)
     np.testing.assert_allclose(risk(best.model, SKEWED, 6), best.risk, rtol=1e-12)
+    # The prior's mean is 0.
     others = (
-        risks.linear_attention_optimum(SKEWED, 6).risk,
-        reg.optimum(reg.LTB, SKEWED, 6).risk,
+        optimum(reg.GDBeta, SKEWED, 6).risk,
+        optimum(reg.LTB, SKEWED, 6).risk,
     )
     np.testing.assert_allclose(others, best.risk, rtol=1e-12)
 
@@ -66,10 +64,9 @@ def test_exact_risks_agree_with_simulated_errors(name, num_examples):
         predictors.Bayes(MEAN),
         predictors.Bayes(MEAN.with_(task_mean=jnp.zeros(5), noise_var=1.0)),
         predictors.Steps([0.3, 0.4]),
-        predictors.Averaging(),
         predictors.Newton(3),
     ],
-    ids=["ridge", "bayes", "wrong prior", "steps", "averaging", "newton"],
+    ids=["ridge", "bayes", "wrong prior", "steps", "newton"],
 )
 def test_a_risk_given_the_inputs_has_the_mean_of_squared_errors(rule):
     given = estimate_risk(rule, MEAN, 4, key=KEY, num_prompts=2000)
@@ -113,6 +110,104 @@ def test_any_source_and_any_length_can_be_asked_for():
         assert float(curve.mean[-1]) < 1e-9
 
 
+def test_errors_are_squared_differences_to_the_labels_of_the_queries():
+    whole = MEAN.sample(KEY, 6, 8)
+    prompt, rule = whole.prefixes(), predictors.Averaging()
+    expected = (answers(rule, prompt.X, prompt.y) - prompt.y_query) ** 2
+    for source in (whole, prompt):
+        found = squared_errors(rule, source, prefixes=True)
+        np.testing.assert_allclose(found, expected, rtol=1e-10)
+        last = squared_errors(rule, source)
+        np.testing.assert_allclose(last, expected[:, -1], rtol=1e-10)
+    drawn = squared_errors(rule, MEAN, 6, key=KEY, num_prompts=8, prefixes=True)
+    np.testing.assert_allclose(drawn, expected, rtol=1e-10)
+    shifted = shifts.Shift("random_quadrants", 5)(KEY, 7, 4)
+    asked = shifted.X, shifted.y, shifted.X_query
+    expected = (answers(rule, *asked) - shifted.y_query) ** 2
+    found = squared_errors(rule, shifted, prefixes=True)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    for missing in ("key", "num_examples"):
+        given = {"key": KEY, "num_examples": 3} | {missing: None}
+        with pytest.raises(ValueError, match=f"^{missing}: expected one unless"):
+            squared_errors(rule, MEAN, **given)
+
+
+@pytest.mark.slow
+def test_a_paired_difference_is_more_precise_than_two_risks():
+    rules, sizes = (predictors.Averaging(), Steps([0.9])), {"num_prompts": 400}
+    pair = [squared_errors(r, MEAN, 6, key=KEY, prefixes=True, **sizes) for r in rules]
+    apart = np.hypot(*(Estimate.of(errors).standard_error for errors in pair))
+    paired = np.asarray(Estimate.of(pair[0] - pair[1]).standard_error)
+    assert np.all(paired[1:] < 0.5 * apart[1:])
+
+
+def test_errors_come_in_batches():
+    rule = predictors.NearestNeighbors(2)
+    sizes = {"key": KEY, "num_prompts": 12, "prefixes": True}
+    found = squared_errors(rule, MEAN, 3, batch_size=4, **sizes)
+    parts = [
+        squared_errors(rule, MEAN, 3, key=key, num_prompts=4, prefixes=True)
+        for key in jax.random.split(KEY, 3)
+    ]
+    np.testing.assert_array_equal(found, jnp.concatenate(parts))
+    average = estimate_risk(rule, MEAN, [0, 3], key=KEY, num_prompts=12, batch_size=4)
+    np.testing.assert_allclose(average.mean, found[:, [0, 3]].mean(axis=0), rtol=1e-12)
+    with pytest.raises(ValueError, match="^batch_size: expected a divisor of 12, got"):
+        squared_errors(rule, MEAN, 3, batch_size=5, **sizes)
+
+
+def test_a_sampler_of_prefix_prompts_is_a_source():
+    def sampler(key, num_points, num_prompts):
+        return MEAN.sample(key, num_points - 1, num_prompts).prefixes()
+
+    rule, sizes = predictors.Averaging(), {"key": KEY, "num_prompts": 6}
+    for prefixes in (False, True):
+        found = squared_errors(rule, sampler, 4, prefixes=prefixes, **sizes)
+        own = squared_errors(rule, MEAN, 4, prefixes=prefixes, **sizes)
+        np.testing.assert_allclose(found, own, rtol=1e-12)
+    message = r"returns a PrefixPrompt, got Prompt: call its prefixes\(\)"
+    with pytest.raises(ValueError, match=message):
+        squared_errors(rule, lambda key, N, S: MEAN.sample(key, N, S), 4, **sizes)
+
+
+def test_one_gradient_step_is_exact_for_every_population():
+    best = optimum(Steps(1), SKEWED, 6)
+    np.testing.assert_allclose(risk(best.model, SKEWED, 6), best.risk, rtol=1e-12)
+    slope = jax.grad(risk)(best.model, SKEWED, 6).step_sizes
+    np.testing.assert_allclose(slope, 0, atol=1e-12)
+    assert optimum(LinearStep, SKEWED, 6).risk < best.risk
+
+
+def test_several_steps_are_exact_in_any_units():
+    one = optimum(Steps(3), LinearPopulation.isotropic(5, 0.25), 20)
+    other = LinearPopulation(4 * jnp.eye(5), jnp.zeros(5), 0.5 * jnp.eye(5), 0.5)
+    scaled = optimum(Steps(3), other, 20)
+    np.testing.assert_allclose(scaled.risk, 2 * one.risk, rtol=1e-12)
+    sizes = one.model.step_sizes
+    np.testing.assert_allclose(4 * scaled.model.step_sizes, sizes, rtol=1e-10)
+
+
+def test_inputs_known_by_their_moments_have_the_risks_of_one_step_alone():
+    signs = MEAN.with_(fourth_moment=1.0)
+    assert optimum(LinearStep, signs, 5).risk < optimum(LinearStep, MEAN, 5).risk
+    assert signs.with_(noise_var=1.0).fourth_moment == 1
+    for call in (
+        lambda: risk(predictors.LeastSquares(), signs, 20),
+        lambda: risk(reg.GDBeta(jnp.ones(5), jnp.eye(5)), signs, 20),
+        lambda: optimum(reg.LTB, signs, 20),
+        lambda: optimum(Steps(2), signs, 20, key=KEY),
+    ):
+        with pytest.raises(NoClosedForm, match="^population: expected Gaussian inputs"):
+            call()
+    for call in (
+        lambda: signs.sample(KEY, 3, 2),
+        lambda: estimate_risk(predictors.Bayes(signs), signs, 3, key=KEY),
+        lambda: estimate_risk(predictors.Ridge(1.0), signs, 3, key=KEY),
+    ):
+        with pytest.raises(ValueError, match="^fourth_moment: expected None, Gaussian"):
+            call()
+
+
 def test_what_has_no_closed_form_says_what_has():
     with pytest.raises(NoClosedForm, match=r"^predictor: [^\n]*use estimate_risk\("):
         risk(predictors.Bayes(MEAN), MEAN, 3)
@@ -146,10 +241,7 @@ def test_optima_of_families_are_ordered():
     assert least == sorted(least, reverse=True)
     for one in found.values():
         np.testing.assert_allclose(risk(one.model, MEAN, 10), one.risk, rtol=1e-9)
-    steps = optimum(predictors.Steps(3), LinearPopulation.isotropic(5, 0.25), 20)
-    exact = risks.gradient_steps_optimum(5, 20, 3, noise_var=0.25)
-    np.testing.assert_allclose(steps.risk, 5 * exact.risk + 0.25, rtol=1e-12)
     with pytest.raises(ValueError, match="family: expected LinearStep, GDBeta, LTB"):
         optimum(predictors.Ridge, MEAN, 3)
     with pytest.raises(ValueError, match="step_sizes: expected numbers, got a family"):
-        predictors.Steps(2).predict(jnp.ones((2, 5)), jnp.ones(2), jnp.ones(5))
+        Steps(2).predict(jnp.ones((2, 5)), jnp.ones(2), jnp.ones(5))

@@ -10,7 +10,7 @@ from icltheory.regression import (
     LinearStep,
     flow_bounds,
     predictors,
-    risks,
+    risk,
 )
 from icltheory.regression.position import label_weights
 
@@ -18,7 +18,7 @@ from icltheory.regression.position import label_weights
 @pytest.mark.parametrize("dim", [1, 2])
 def test_least_squares_without_noise_learns_one_dimension_an_example(dim):
     task = LinearPopulation.isotropic(dim, noise_var=0.0)
-    found = [float(risks.least_squares_risk(task, k)) for k in range(dim + 3)]
+    found = [float(risk(predictors.LeastSquares(), task, k)) for k in range(dim + 3)]
     np.testing.assert_allclose(found, [max(dim - k, 0) for k in range(dim + 3)])
 
 
@@ -26,8 +26,8 @@ def test_risks_of_one_example():
     """E |H M x x' - w|^2 of one example: d + 1 + 1 from x x' x x', and the noise."""
     task = LinearPopulation.isotropic(3, 0.25)
     expected = 3 * (3 + 1 + 0.25) + 0.25
-    assert float(risks.averaging_risk(task, 1)) == pytest.approx(expected)
-    found = risks.linear_attention_risk(task, 1, jnp.eye(3))
+    assert float(risk(predictors.Averaging(), task, 1)) == pytest.approx(expected)
+    found = risk(predictors.LinearStep(jnp.eye(3)), task, 1)
     assert float(found) == pytest.approx(expected)
 
 
@@ -38,7 +38,7 @@ def test_predictions_of_one_example():
     found = LinearStep(0.3 * jnp.eye(2)).predict(x, y, query)
     np.testing.assert_allclose(found, 3 * 0.3 * -3.5, rtol=1e-12)
     # Half of the square of 3 - 2 w, and 4 |w|: the slope 4 w - 6 + 4 is 0 at 1/2.
-    fit = predictors.lasso_weights(jnp.array([[2.0]]), y, penalty=4.0)
+    fit = predictors.Lasso(4.0).fit(jnp.array([[2.0]]), y)
     np.testing.assert_allclose(fit.w, [0.5], rtol=1e-12)
 
 

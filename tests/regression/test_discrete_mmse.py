@@ -1,21 +1,18 @@
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.regression import LinearPopulation, TaskPool
-from icltheory.regression.predictors import (
-    bayes_prefixes,
-    discrete_mmse,
-    discrete_mmse_prefixes,
-)
-from icltheory.regression.risks import monte_carlo_risk
+from icltheory.regression import LinearPopulation, TaskPool, estimate_risk
+from icltheory.regression.predictors import Bayes, DiscreteMMSE
 from tests.regression import oracles
+from tests.regression.calls import answer, answers
 
 D, NOISE = 8, 0.25  # Raventos et al.: d = 8, 16 points, noise variance 1/4
-prefixes = jax.jit(discrete_mmse_prefixes, static_argnames="chunk_size")
+
+
+def prefixes(X, y, **options):
+    return answers(DiscreteMMSE(**options), X, y)
 
 
 def the_task():
@@ -56,12 +53,8 @@ def test_a_pool_of_one_task_is_an_oracle_and_a_doubled_pool_changes_nothing():
     one = prefixes(X, y, pool=pool[:1], noise_var=0.3)
     np.testing.assert_allclose(one, X @ pool[0], rtol=1e-12)
     twice = np.concatenate([pool, pool])
-    single = jax.jit(discrete_mmse)
-    np.testing.assert_allclose(
-        single(X, y, X[:, 0], pool=twice, noise_var=0.3),
-        single(X, y, X[:, 0], pool=pool, noise_var=0.3),
-        rtol=1e-12,
-    )
+    both = (answer(DiscreteMMSE(them, 0.3), X, y, X[:, 0]) for them in (twice, pool))
+    np.testing.assert_allclose(*both, rtol=1e-12)
 
 
 def test_the_weights_are_a_posterior_mean():
@@ -76,8 +69,7 @@ def test_it_tends_to_ridge_as_the_pool_grows():
     rng = np.random.default_rng(0)
     X, w = rng.normal(size=(64, 16, D)), rng.normal(size=(64, D))
     y = np.einsum("bnd,bd->bn", X, w) + NOISE**0.5 * rng.normal(size=(64, 16))
-    prior = {"task_mean": np.zeros(D), "task_cov": np.eye(D), "noise_var": NOISE}
-    ridge = np.asarray(jax.jit(bayes_prefixes)(X, y, **prior))
+    ridge = np.asarray(answers(Bayes(the_task()), X, y))
     gaps = []
     for size in (2**6, 2**10, 2**14):
         pool = rng.normal(size=(size, D))
@@ -90,28 +82,24 @@ def test_it_tends_to_ridge_as_the_pool_grows():
 def test_the_pool_predictor_is_best_on_its_own_tasks_and_ridge_on_new_ones(key):
     # Mean over k = 0..15 of the risk against noiseless labels, over d. Quoted, for a
     # single pool of 64 tasks: .156 on its tasks, .86 on new ones, where ridge has .345.
-    prior = {"task_mean": jnp.zeros(D), "task_cov": jnp.eye(D), "noise_var": NOISE}
-    ridge = functools.partial(bayes_prefixes, **prior)
-
     task = the_task()
+    ridge = Bayes(task)
 
     def errors(k):
         pool = TaskPool(task, 64, k)
-        pooled = functools.partial(
-            discrete_mmse_prefixes, pool=pool.pool, noise_var=NOISE
-        )
+        pooled = DiscreteMMSE(pool.pool, NOISE)
         pairs = (pooled, pool), (pooled, task), (ridge, pool)
         return jnp.stack(
             [
-                monte_carlo_risk(
-                    predict, source, k, 128, num_examples=15, query_noise=False
+                estimate_risk(
+                    rule, source, range(16), key=k, num_prompts=1024
                 ).mean.mean()
-                for predict, source in pairs
+                for rule, source in pairs
             ]
         )
 
-    draws = jax.jit(lambda ks: jax.lax.map(errors, ks))(jax.random.split(key, 16)) / D
-    old, new, other = np.asarray(draws).mean(axis=0)
+    draws = jax.jit(lambda ks: jax.lax.map(errors, ks))(jax.random.split(key, 16))
+    old, new, other = (np.asarray(draws).mean(axis=0) - NOISE) / D
     # pools differ by 5 per cent (standard deviation), and the quoted one is one of them
     assert abs(old / 0.156 - 1) < 0.12
     assert abs(new / 0.86 - 1) < 0.12

@@ -1,34 +1,31 @@
+import functools
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.regression.predictors import (
-    gradient_descent,
-    gradient_descent_prefixes,
-    tune_step_size,
-)
+from icltheory.regression.predictors import Steps, tune_step_size
 from tests.regression import oracles
+from tests.regression.calls import answer, answers
 
-descend = jax.jit(gradient_descent, static_argnums=3, static_argnames="steps")
-prefixes = jax.jit(gradient_descent_prefixes, static_argnames="steps")
 tune = jax.jit(tune_step_size, static_argnums=4)
+
+
+@functools.partial(jax.jit, static_argnums=3)
+def descend(X, y, x, steps, eta, preconditioner=None):
+    return answer(Steps(jnp.full(steps, eta), preconditioner), X, y, x)
 
 
 def test_each_prefix_can_have_its_own_step_sizes():
     rng = np.random.default_rng(0)
     X, y, sizes = rng.normal(size=(7, 3)), rng.normal(size=7), rng.uniform(size=(7, 2))
-    got = prefixes(X, y, steps=2, step_size=sizes)
+    got = answers(Steps(sizes), X, y)
     expected = [
         oracles.gradient_descent(X[:k], y[:k], X[k], sizes[k], np.eye(3))
         for k in range(7)
     ]
     np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-14)
-    column = prefixes(X, y, steps=2, step_size=sizes[:, :1])
-    expected = [
-        oracles.gradient_descent(X[:k], y[:k], X[k], sizes[k, [0, 0]], np.eye(3))
-        for k in range(7)
-    ]
-    np.testing.assert_allclose(column, expected, rtol=1e-12, atol=1e-14)
 
 
 def test_many_steps_reach_least_squares_of_minimum_norm():
@@ -36,7 +33,7 @@ def test_many_steps_reach_least_squares_of_minimum_norm():
     for num in (2, 8):
         X, y, x = rng.normal(size=(num, 3)), rng.normal(size=num), rng.normal(size=3)
         size = 1 / np.linalg.norm(X, 2) ** 2 * num
-        got = descend(X, y, x, steps=5000, step_size=size)
+        got = descend(X, y, x, 5000, size)
         expected = oracles.ols(X, y, x)
         np.testing.assert_allclose(got, expected, rtol=1e-6)
 
@@ -50,7 +47,7 @@ def test_the_inverse_gram_matrix_as_preconditioner_needs_one_step():
 
 
 def test_no_steps_predict_zero():
-    assert gradient_descent(np.ones((2, 3)), np.ones(2), np.ones(3), 0, 0.1) == 0
+    assert answer(Steps([]), np.ones((2, 3)), np.ones(2), np.ones(3)) == 0
 
 
 def von_oswald(seed, num_prompts):
@@ -93,7 +90,7 @@ def test_tuned_steps_are_at_least_as_good_as_a_fine_scan():
 
         @jax.jit
         def loss(eta, steps=steps, options=options):
-            predictions = gradient_descent(X, y, x, steps, eta, **options)
+            predictions = descend(X, y, x, steps, eta, **options)
             return ((predictions - target) ** 2).mean()
 
         best = float(tune(X, y, x, target, steps, **options))

@@ -1,24 +1,25 @@
 import functools
-import inspect
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from icltheory.regression import SparseLinearRegression
-from icltheory.regression.predictors import (
-    lasso,
-    lasso_prefixes,
-    lasso_weights,
-    ols,
-    ols_prefixes,
-)
+from icltheory.regression.predictors import Lasso, LeastSquares
 from tests.regression import oracles
+from tests.regression.calls import answer, answers
 
-FIT = jax.jit(lasso_weights)
-PATH = jax.jit(lambda X, y, Q, a: lasso_prefixes(X, y, Q, penalty=a))
+
+@functools.partial(jax.jit, static_argnames="max_steps")
+def FIT(X, y, penalty, max_steps=None):
+    fit = Lasso(penalty, max_steps).fit
+    return (jax.vmap(fit) if np.ndim(X) == 3 else fit)(jnp.asarray(X), jnp.asarray(y))
+
+
+PATH = jax.jit(lambda X, y, Q, a: answers(Lasso(a), X, y, Q))
 
 
 def data(seed, shape):
@@ -49,7 +50,7 @@ def test_the_objective_is_that_of_scikit_learn():
     # one coordinate: w = sign(c) max(|c| - penalty, 0) / g with c = x'y/N, g = x'x/N
     X, y = np.array([[1.0], [2.0], [3.0]]), np.array([1.0, 1.0, 2.0])
     c, g = 9 / 3, 14 / 3
-    predict = jax.jit(lasso)
+    predict = jax.jit(lambda X, y, x, a: answer(Lasso(a), X, y, x))
     one = np.ones(1)
     np.testing.assert_allclose(predict(X, y, one, 0.5), (c - 0.5) / g, rtol=1e-12)
     assert predict(X, y, one, 3.1) == 0.0
@@ -95,7 +96,7 @@ def test_prefixes_satisfy_the_conditions_on_garg_prompts():
 def test_sparse_weights_are_recovered_before_least_squares_does():
     X, y = garg_prompts()
     error = (np.asarray(PATH(X, y, X, 0.01)) - y) ** 2
-    plain = (np.asarray(jax.jit(ols_prefixes)(X, y)) - y) ** 2
+    plain = (np.asarray(answers(LeastSquares(), X, y)) - y) ** 2
     # published, over s = 3: Lasso .62 and .08 at k = 5 and 10 for its best penalty
     assert 0.4 < error[:, 5].mean() / 3 < 1.0
     assert error[:, 12].mean() / 3 < 0.2
@@ -108,12 +109,9 @@ def test_a_large_penalty_gives_zero_and_a_known_zero_least_squares():
     np.testing.assert_array_equal(FIT(X, y, 1e3).w, np.zeros((2, 6)))
     np.testing.assert_array_equal(FIT(X, y, 1e3).steps, [0, 0])
     x = X[:, 0]
-    zero = jax.jit(
-        lambda X, y, x: (lasso(X, y, x, 0.0), lasso_prefixes(X, y, penalty=0))
-    )
-    plain = jax.jit(lambda X, y, x: (ols(X, y, x), ols_prefixes(X, y)))
-    for got, expected in zip(zero(X, y, x), plain(X, y, x), strict=True):
-        np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-13)
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-12, atol=1e-13)
+    close(answer(Lasso(0.0), X, y, x), answer(LeastSquares(), X, y, x))
+    close(answers(Lasso(0), X, y), answers(LeastSquares(), X, y))
 
 
 def test_duplicated_columns_and_rows_do_not_break_the_path():
@@ -132,7 +130,7 @@ def test_duplicated_columns_and_rows_do_not_break_the_path():
 
 def test_the_gap_bounds_the_excess_of_the_objective():
     X, y = data(0, (4, 12, 6))
-    cut = jax.jit(lambda X, y: lasso_weights(X, y, 0.01, max_steps=3))(X, y)
+    cut = FIT(X, y, 0.01, max_steps=3)
     best = FIT(X, y, 0.01).w
 
     def objective(w):
@@ -160,15 +158,14 @@ def test_columns_that_float32_cannot_tell_apart_are_not_called_converged():
 
 def test_a_path_cut_short_says_so():
     X, y = data(0, (2, 12, 6))
-    fit = jax.jit(lambda X, y: lasso_weights(X, y, 1e-3, max_steps=1))(X, y)
+    fit = FIT(X, y, 1e-3, max_steps=1)
     assert not np.any(fit.converged)
     assert np.all(fit.gap > 1e-3)
     with pytest.raises(ValueError, match="^max_steps: expected a positive integer"):
-        lasso_weights(X, y, 1e-3, max_steps=0)
+        Lasso(1e-3, max_steps=0)
 
 
 def test_a_penalty_that_is_no_number_is_refused_also_if_it_is_zero():
-    X, y = data(0, (12, 6))
     for penalty in (np.zeros(3), np.ones(3)):
         with pytest.raises(ValueError, match=r"^penalty: expected shape \(\)"):
-            inspect.unwrap(lasso)(X, y, X[0], penalty)  # its types refuse it before
+            Lasso(penalty)

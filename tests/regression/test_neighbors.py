@@ -1,22 +1,20 @@
-import jax
 import numpy as np
 import pytest
 
 from icltheory.regression import LinearPopulation
-from icltheory.regression.predictors import (
-    nearest_neighbors,
-    nearest_neighbors_prefixes,
-)
-from icltheory.regression.risks import monte_carlo_risk
+from icltheory.regression.measures import estimate_risk
+from icltheory.regression.predictors import NearestNeighbors
+from tests.regression.calls import answer, answers
 
-prefixes = jax.jit(nearest_neighbors_prefixes, static_argnames="k")
-nearest = jax.jit(nearest_neighbors, static_argnames="k")
+
+def nearest(X, y, x, k):
+    return answer(NearestNeighbors(k), X, y, x)
 
 
 def test_fewer_examples_than_neighbours_give_the_mean_of_all():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(4, 2)), rng.normal(size=4)
-    got = np.asarray(prefixes(X, y, k=3))
+    got = np.asarray(answers(NearestNeighbors(3), X, y))
     np.testing.assert_allclose(
         got[:4], [0, y[0], y[:2].mean(), y[:3].mean()], rtol=1e-12
     )
@@ -38,7 +36,7 @@ def test_distances_whose_squares_overflow_are_compared():
         assert nearest(X, y, query, k=k) == mean
     # Differences overflow, too: from 3.3e38 the last example is the farthest.
     assert nearest(X, y, np.float32([3.3e38]), k=2) == 2.0
-    assert prefixes(X, y, k=3).tolist() == [0.0, 1.0, 2.0]
+    assert answers(NearestNeighbors(3), X, y).tolist() == [0.0, 1.0, 2.0]
 
 
 @pytest.mark.slow
@@ -54,11 +52,8 @@ def test_three_neighbours_have_the_published_risk(key):
         40: 0.680,
     }
     task = LinearPopulation(np.eye(20), np.zeros(20), np.eye(20), 0.0)
-    risk = jax.jit(
-        lambda k: monte_carlo_risk(
-            lambda X, y, Q: nearest_neighbors_prefixes(X, y, Q, k=3), task, k, 1000
-        )
-    )(key)
+    drawn = {"key": key, "num_prompts": 1000}
+    risk = estimate_risk(NearestNeighbors(3), task, range(41), **drawn)
     for k, value in reference.items():
         tolerance = 0.02 + 3 * float(risk.standard_error[k]) / 20
         if k == 1:

@@ -2,14 +2,13 @@ import jax
 import numpy as np
 import pytest
 
-from icltheory.regression.predictors import (
-    averaging_prefixes,
-    newton,
-    newton_prefixes,
-)
+from icltheory.regression.predictors import Averaging, Newton
 from tests.regression import oracles
+from tests.regression.calls import answer, answers
 
-fit = jax.jit(newton, static_argnums=3)
+
+def fit(X, y, x, steps, initial_scale=1.0):
+    return answer(Newton(steps, initial_scale), X, y, x)
 
 
 def data(shape=(2, 9, 4)):
@@ -19,7 +18,7 @@ def data(shape=(2, 9, 4)):
 
 def test_it_converges_to_least_squares_of_minimum_norm_at_every_prefix():
     X, y = data()
-    got = jax.jit(lambda X, y: newton_prefixes(X, y, steps=40))(X, y)
+    got = answers(Newton(40), X, y)
     expected = oracles.each_prefix(oracles.ols, X, y, X)
     np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-8)
 
@@ -51,12 +50,12 @@ def test_the_published_scale_never_leaves_zero_on_examples_of_rank_one():
 
 def test_inputs_that_are_zero_have_a_derivative():
     labels, asked = np.ones(3), np.ones(2)
-    slope = jax.jit(jax.grad(lambda X: newton(X, labels, asked, 2)))(np.zeros((3, 2)))
+    slope = jax.jit(jax.grad(lambda X: fit(X, labels, asked, 2)))(np.zeros((3, 2)))
     assert np.all(np.isfinite(slope))
 
 
 def test_no_prefix_is_no_prediction():
     # what is summed over the examples before has none to put in front
     X, y = np.zeros((2, 0, 3)), np.zeros((2, 0))
-    assert jax.jit(lambda: newton_prefixes(X, y, steps=2))().shape == (2, 0)
-    assert jax.jit(lambda: averaging_prefixes(X[0], y[0]))().shape == (0,)
+    assert answers(Newton(2), X, y).shape == (2, 0)
+    assert answers(Averaging(), X[0], y[0]).shape == (0,)

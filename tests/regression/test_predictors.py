@@ -9,61 +9,44 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from icltheory.regression import LinearPopulation
 from icltheory.regression import predictors as P
 from tests.raising import raises
 from tests.regression import oracles
+from tests.regression.calls import answer, answers
 
 B, N, D = 3, 9, 4
 MEAN = np.array([1.0, -2.0, 0.5, 0.0])
 PSI = np.array(
     [[2.0, 0.5, 0.0, 0.0], [0.5, 1.0, 0.2, 0.0], [0.0, 0.2, 0.5, 0.0], [0.0] * 4]
 )
-PRIOR = {"task_mean": MEAN, "task_cov": PSI, "noise_var": 0.3}
 POOL = np.random.default_rng(3).normal(size=(21, D))
 A = np.diag([1.0, 0.5, 2.0, 1.5]) + 0.1
 STEPS = np.array([0.3, 0.1, 0.2])
 
 CASES = {
-    "zero": (P.zero, P.zero_prefixes, {}, lambda X, y, x: 0.0),
-    "ols": (P.ols, P.ols_prefixes, {}, oracles.ols),
-    "ridge": (
-        P.ridge,
-        P.ridge_prefixes,
-        {"penalty": 0.4},
-        functools.partial(oracles.ridge, penalty=0.4),
-    ),
+    "zero": (P.Zero(), lambda X, y, x: 0.0),
+    "ols": (P.LeastSquares(), oracles.ols),
+    "ridge": (P.Ridge(0.4), functools.partial(oracles.ridge, penalty=0.4)),
     "bayes": (
-        P.bayes,
-        P.bayes_prefixes,
-        PRIOR,
+        P.Bayes(LinearPopulation(np.eye(D), MEAN, PSI, 0.3)),
         functools.partial(oracles.bayes, mean=MEAN, cov=PSI, noise_var=0.3),
     ),
-    "averaging": (P.averaging, P.averaging_prefixes, {}, oracles.averaging),
+    "averaging": (P.Averaging(), oracles.averaging),
     "3-NN": (
-        P.nearest_neighbors,
-        P.nearest_neighbors_prefixes,
-        {"k": 3},
+        P.NearestNeighbors(3),
         functools.partial(oracles.nearest_neighbors, k=3),
     ),
     "gradient descent": (
-        P.gradient_descent,
-        P.gradient_descent_prefixes,
-        {"steps": 3, "step_size": STEPS, "preconditioner": A},
+        P.Steps(STEPS, A),
         functools.partial(oracles.gradient_descent, step_sizes=STEPS, preconditioner=A),
     ),
-    "newton": (
-        P.newton,
-        P.newton_prefixes,
-        {"steps": 6},
-        functools.partial(oracles.newton, steps=6, scale=1.0),
-    ),
+    "newton": (P.Newton(6), functools.partial(oracles.newton, steps=6, scale=1.0)),
     "dMMSE": (
-        P.discrete_mmse,
-        P.discrete_mmse_prefixes,
-        {"pool": POOL, "noise_var": 0.3, "chunk_size": 8},
+        P.DiscreteMMSE(POOL, 0.3, 8),
         functools.partial(oracles.discrete_mmse, pool=POOL, noise_var=0.3),
     ),
-    "lasso": (P.lasso, P.lasso_prefixes, {"penalty": 0.1}, None),
+    "lasso": (P.Lasso(0.1), None),
 }
 SLOW = pytest.mark.slow
 names = pytest.mark.parametrize("name", CASES)
@@ -78,21 +61,19 @@ def data(seed=0):
 
 @functools.cache
 def prefixes(name):
-    _, predict, options, _ = CASES[name]
-    return jax.jit(lambda X, y, Q: predict(X, y, Q, **options))
+    return jax.jit(functools.partial(answers, CASES[name][0]))
 
 
 @functools.cache
 def direct(name):
-    predict, _, options, _ = CASES[name]
-    return jax.jit(lambda X, y, q: predict(X, y, q, **options))
+    return jax.jit(functools.partial(answer, CASES[name][0]))
 
 
 @pytest.mark.parametrize("name", [n for n in CASES if n != "lasso"])
 @settings(max_examples=5, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_every_prefix_agrees_with_the_definition(name, seed):
-    oracle = CASES[name][3]
+    oracle = CASES[name][1]
     X, y, Q = data(seed)
     got = prefixes(name)(X, y, Q)
     assert got.shape == (B, N)
@@ -106,7 +87,7 @@ def test_every_prefix_agrees_with_the_definition(name, seed):
 def test_a_batch_of_prompts_agrees_with_the_definition(name, length):
     X, y, Q = data()
     prompts = X[:, :length], y[:, :length], Q[:, 0]
-    expected = [CASES[name][3](*prompt) for prompt in zip(*prompts, strict=True)]
+    expected = [CASES[name][1](*prompt) for prompt in zip(*prompts, strict=True)]
     got = direct(name)(*prompts)
     np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-12)
 
@@ -127,15 +108,9 @@ def test_prefixes_equal_a_direct_call_for_each(name):
 @pytest.mark.slow
 @names
 def test_one_prompt_is_a_row_of_the_batch_and_queries_default_to_the_inputs(name):
-    single, twin, options, _ = CASES[name]
-    X, y, Q = data()
-
-    @jax.jit
-    def alone(X, y, Q):
-        by_prefix = twin(X[1], y[1], **options)
-        return by_prefix, single(X[1, :D], y[1, :D], Q[1, D], **options)
-
-    by_prefix, at_d = alone(X, y, Q)
+    rule, (X, y, Q) = CASES[name][0], data()
+    by_prefix = rule.predict_prefixes(X[1], y[1])
+    at_d = rule.predict(X[1, :D], y[1, :D], Q[1, D])
     assert at_d.shape == ()
     expected = np.asarray(prefixes(name)(X, y, X))[1]
     np.testing.assert_allclose(by_prefix, expected, rtol=1e-9, atol=1e-9)
@@ -176,10 +151,10 @@ def test_float32_in_float32_out_and_close_to_float64(name):
     ],
 )
 def test_derivatives_agree_with_finite_differences(name):
-    _, twin, options, _ = CASES[name]
+    path = CASES[name][0].predict_prefixes
 
     def total(X, y, Q):
-        return jnp.sum(jnp.sin(twin(X, y, Q, **options)))
+        return jnp.sum(jnp.sin(path(X, y, Q)))
 
     both = jax.jit(jax.value_and_grad(total, argnums=(0, 1, 2)))
     for seed in range(4):
@@ -209,64 +184,50 @@ def test_no_examples_predict_the_prior_mean():
 
 def test_averaging_is_one_unit_step_of_gradient_descent():
     X, y, Q = data()
-    step = jax.jit(
-        lambda *data: P.gradient_descent_prefixes(*data, steps=1, step_size=1.0)
-    )
-    np.testing.assert_allclose(
-        prefixes("averaging")(X, y, Q), step(X, y, Q), rtol=1e-12
-    )
+    step = answers(P.Steps([1.0]), X, y, Q)
+    np.testing.assert_allclose(prefixes("averaging")(X, y, Q), step, rtol=1e-12)
 
 
 def test_bad_prompts_say_what_was_expected():
-    X, y, Q = data()
-    for single, twin, options, _ in CASES.values():
-        with raises("y: expected shape (9,), got (8,)"):
-            single(X, y[:, 1:], Q[:, 0], **options)
-        with raises("y: expected shape (9,), got (8,)"):
-            twin(X, y[:, 1:], Q, **options)
+    X, y, Q = (array[0] for array in data())
+    for rule, _ in CASES.values():
+        for call in (rule.predict, rule.predict_prefixes):
+            with raises("y: expected shape (9,), got (8,)"):
+                call(X, y[1:], Q[0] if call == rule.predict else Q)
         with raises("x_query: expected shape (4,), got (3,)"):
-            single(X, y, Q[:, 0, 1:], **options)
+            rule.predict(X, y, Q[0, 1:])
         with raises("X_query: expected shape (9, 4), got (8, 4)"):
-            twin(X, y, Q[:, 1:], **options)
+            rule.predict_prefixes(X, y, Q[1:])
         with raises("X: expected shape ("):
-            single(X[None], y[None], Q[None, :, 0], **options)
+            rule.predict(X[None], y[None], Q[None, 0])
 
 
 def test_bad_options_say_what_was_expected():
-    X, y, Q = data()
-    args, whole = (X, y, Q[:, 0]), (X, y, Q)
+    X, y, Q = (array[0] for array in data())
     for k in (0, -1):
         with raises(f"k: expected a positive integer, got {k}"):
-            P.nearest_neighbors(*args, k=k)
-        with raises(f"k: expected a positive integer, got {k}"):
-            P.nearest_neighbors_prefixes(*whole, k=k)
-    for f in (P.ridge, P.lasso):
+            P.NearestNeighbors(k)
+    for rule in (P.Ridge, P.Lasso):
         with raises("penalty: expected a value >= 0, got -1.0"):
-            f(*args, penalty=-1.0)
-    for f in (P.ridge_prefixes, P.lasso_prefixes):
-        with raises("penalty: expected a value >= 0, got -1.0"):
-            f(*whole, penalty=-1.0)
+            rule(-1.0)
         with raises("penalty: expected finite entries, got "):
-            f(*whole, penalty=np.nan)
-    with raises("steps: expected an integer >= 0, got -1"):
-        P.gradient_descent(*args, steps=-1, step_size=0.1)
+            rule(np.nan)
+    with raises("step_sizes: expected an integer >= 0, got -1"):
+        P.Steps(-1)
     with pytest.raises(ValueError, match="shape|Size"):
-        P.gradient_descent(*args, steps=3, step_size=0.1, preconditioner=np.eye(3))
+        P.Steps([0.1, 0.1], np.eye(3)).predict(X, y, Q[0])
     with raises("steps: expected an integer >= 0, got -2"):
-        P.newton_prefixes(*whole, steps=-2)
+        P.Newton(-2)
     with raises("noise_var: expected a value > 0 (the noiseless posterior"):
-        P.discrete_mmse(*args, pool=POOL, noise_var=0.0)
+        P.DiscreteMMSE(POOL, 0.0)
     with raises("noise_var: expected a value > 0 (the"):
-        P.discrete_mmse_prefixes(*whole, pool=POOL, noise_var=-1.0)
+        P.DiscreteMMSE(POOL, -1.0)
     with pytest.raises(ValueError, match="shape|Size"):
-        P.discrete_mmse(*args, pool=POOL[:, 1:], noise_var=1.0)
+        P.DiscreteMMSE(POOL[:, 1:], 1.0).predict(X, y, Q[0])
     with raises("pool size: expected a positive integer, got 0"):
-        P.discrete_mmse(*args, pool=POOL[:0], noise_var=1.0)
+        P.DiscreteMMSE(POOL[:0], 1.0)
     with pytest.raises(ValueError, match="shape|Size"):
-        P.bayes(*args, **(PRIOR | {"task_mean": np.ones(3)}))
-    with raises("task_cov: expected a positive semi-definite matrix, got"):
-        P.bayes_prefixes(*whole, **(PRIOR | {"task_cov": -PSI}))
-    with raises("noise_var: expected a value >= 0, got -1.0"):
-        P.bayes(*args, **(PRIOR | {"noise_var": -1.0}))
+        P.Bayes(LinearPopulation.isotropic(3)).predict(X, y, Q[0])
+    X, y, Q = data()
     with raises("steps: expected a positive integer, got 0"):
-        P.tune_step_size(*args, y[:, 0], steps=0)
+        P.tune_step_size(X, y, Q[:, 0], y[:, 0], steps=0)

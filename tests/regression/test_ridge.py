@@ -1,3 +1,5 @@
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -6,16 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from icltheory.regression import LinearPopulation
-from icltheory.regression.bayes import posterior_mean
-from icltheory.regression.predictors import (
-    bayes,
-    bayes_prefixes,
-    ols,
-    ols_prefixes,
-    ridge,
-    ridge_prefixes,
-)
+from icltheory.regression.predictors import Bayes, LeastSquares, Ridge
 from tests.regression import oracles
+from tests.regression.calls import answer, answers
 
 B, N, D = 2, 9, 4
 
@@ -35,18 +30,27 @@ def random_prior(seed, rank=D):
     return rng.normal(size=D), root @ root.T
 
 
+def bayes(mean, cov, noise):
+    return Bayes(LinearPopulation(np.eye(len(mean)), mean, cov, noise))
+
+
+def ridge(X, y, x, penalty):
+    return answer(Ridge(penalty), X, y, x)
+
+
+def both_of(rule, X, y, Q):
+    return answers(rule, X, y, Q), answer(rule, X, y, Q[:, 0])
+
+
 def both(X, y, Q, mean, cov, noise):
-    prior = {"task_mean": mean, "task_cov": cov, "noise_var": noise}
-    return bayes_prefixes(X, y, Q, **prior), bayes(X, y, Q[:, 0], **prior)
+    return both_of(bayes(mean, cov, noise), X, y, Q)
 
 
-least_squares = jax.jit(lambda X, y, Q: (ols_prefixes(X, y, Q), ols(X, y, Q[:, 0])))
+least_squares = jax.jit(functools.partial(both_of, LeastSquares()))
 
 
 PATH = jax.jit(
-    lambda X, y, Q, mean, cov, noise: bayes_prefixes(
-        X, y, Q, task_mean=mean, task_cov=cov, noise_var=noise
-    )
+    lambda X, y, Q, mean, cov, noise: answers(bayes(mean, cov, noise), X, y, Q)
 )
 
 
@@ -69,7 +73,7 @@ def test_bayes_is_ridge_with_the_noise_as_penalty():
 
     @jax.jit
     def four(X, y, Q):
-        ridges = ridge_prefixes(X, y, Q, penalty=0.7), ridge(X, y, Q[:, 0], 0.7)
+        ridges = both_of(Ridge(0.7), X, y, Q)
         return both(X, y, Q, np.zeros(D), np.eye(D), 0.7), ridges
 
     (path, one), (ridge_path, ridge_one) = four(X, y, Q)
@@ -89,9 +93,7 @@ def test_the_penalty_is_absolute():
 def test_each_prefix_can_have_its_own_penalty():
     X, y, Q = data()
     penalties = np.linspace(0.1, 2.0, N)
-    got = jax.jit(lambda X, y, Q, a: ridge_prefixes(X, y, Q, penalty=a))(
-        X, y, Q, penalties
-    )
+    got = jax.jit(lambda X, y, Q, a: answers(Ridge(a), X, y, Q))(X, y, Q, penalties)
     expected = np.array(
         [
             [oracles.ridge(X[b, :k], y[b, :k], Q[b, k], penalties[k]) for k in range(N)]
@@ -102,9 +104,9 @@ def test_each_prefix_can_have_its_own_penalty():
     with pytest.raises(
         ValueError, match=r"^penalty: expected shape \(9,\), got \(8,\)"
     ):
-        ridge_prefixes(X, y, Q, penalty=penalties[1:])
+        answers(Ridge(penalties[1:]), X, y, Q)
     with pytest.raises(ValueError, match="^penalty: expected a finite value > 0"):
-        ridge_prefixes(X, y, Q, penalty=penalties - penalties[0])
+        Ridge(penalties - penalties[0])
 
 
 def test_bayes_turns_with_the_data():
@@ -138,18 +140,15 @@ def test_without_noise_bayes_is_least_squares_about_the_prior():
 
 def test_inputs_that_are_almost_parallel_count_where_there_is_no_noise():
     X = jnp.array([[1.0, 0.0], [1.0, 1e-8], [0.0, 1.0]])[None]
-    prior = {"task_mean": jnp.zeros(2), "task_cov": jnp.eye(2), "noise_var": 0.0}
-    found = bayes_prefixes(X, X.sum(axis=-1), **prior)
+    found = answers(Bayes(LinearPopulation.isotropic(2)), X, X.sum(axis=-1))
     np.testing.assert_allclose(found[0, 2], 1, rtol=1e-6)
 
 
 def test_a_known_zero_penalty_is_least_squares_and_a_small_one_is_close():
     X, y, Q = data()
     path, one = least_squares(X, y, Q)
-    found = jax.jit(
-        lambda X, y, Q: (ridge_prefixes(X, y, Q, penalty=0), ridge(X, y, Q[:, 0], 0.0))
-    )
-    for got, expected in zip(found(X, y, Q), (path, one), strict=True):
+    found = both_of(Ridge(0), X, y, Q)
+    for got, expected in zip(found, (path, one), strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-12)
     near = PATH(X, y, Q, np.zeros(D), np.eye(D), 1e-10)
     np.testing.assert_allclose(near, path, rtol=1e-4, atol=1e-4)
@@ -159,7 +158,7 @@ def test_a_small_penalty_is_accurate_in_float32():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(64, 41, 20)).astype(np.float32)
     y = np.einsum("bnd,bd->bn", X, rng.normal(size=(64, 20))).astype(np.float32)
-    path = jax.jit(lambda X, y: ridge_prefixes(X, y, penalty=1e-4))
+    path = jax.jit(functools.partial(answers, Ridge(1e-4)))
     got = np.asarray(path(X, y))
     exact = np.asarray(path(X.astype(np.float64), y.astype(np.float64)))
     # sqrt(1e-4) bounds the condition number by about 1e3
@@ -174,12 +173,8 @@ def test_a_small_penalty_is_accurate_in_float32():
 
 def test_bayes_reproduces_the_worked_example():
     X, y = np.array([[1.0, 0], [0, 1], [1, -1]]), np.array([1.0, -2, 2.5])
-    prior = {
-        "task_mean": np.array([1.0, -2.0]),
-        "task_cov": np.array([[1.0, 0.2], [0.2, 0.5]]),
-        "noise_var": 0.25,
-    }
-    w = jax.jit(jax.vmap(lambda x: bayes(X, y, x, **prior)))(np.eye(2))
+    rule = bayes(np.array([1.0, -2.0]), np.array([[1.0, 0.2], [0.2, 0.5]]), 0.25)
+    w = jax.jit(jax.vmap(lambda x: rule.predict(X, y, x)))(np.eye(2))
     np.testing.assert_allclose(w, [0.84229390681, -1.872162485066], rtol=1e-11)
 
 
@@ -193,8 +188,8 @@ def test_no_linear_predictor_beats_bayes():
     def risk(weights):
         return x @ cov @ x - 2 * weights @ X @ cov @ x + weights @ label_cov @ weights
 
-    prior = {"task_mean": mean, "task_cov": cov, "noise_var": 0.3}
-    of_unit = jax.jit(jax.vmap(lambda e: bayes(X, e, x, **prior)))
+    rule = bayes(mean, cov, 0.3)
+    of_unit = jax.jit(jax.vmap(lambda e: rule.predict(X, e, x)))
     best = np.asarray(of_unit(np.eye(3)))
     for seed in range(5):
         other = best + 0.1 * np.random.default_rng(seed).normal(size=3)
@@ -224,16 +219,12 @@ def test_derivatives_of_ridge_are_right_also_without_any_label():
     np.testing.assert_allclose(second, expected, rtol=1e-9)
 
 
-def posterior(X, y, form):
-    prior = LinearPopulation(np.eye(D), np.zeros(D), np.eye(D), 0.3)
-    return posterior_mean(prior, X, y, form=form)
-
-
+PRIOR = LinearPopulation(np.eye(D), np.zeros(D), np.eye(D), 0.3)
 SOLVES = {
-    "ols": lambda X, y, x: ols(X, y, x),
+    "ols": lambda X, y, x: answer(LeastSquares(), X, y, x),
     "ridge": lambda X, y, x: ridge(X, y, x, 0.3),
-    "primal": lambda X, y, x: posterior(X, y, "primal"),
-    "dual": lambda X, y, x: posterior(X, y, "dual"),
+    "bayes": lambda X, y, x: answer(Bayes(PRIOR), X, y, x),
+    "weights": lambda X, y, x: jax.vmap(Bayes(PRIOR).weights)(X, y),
 }
 
 
@@ -244,24 +235,3 @@ def test_no_orthogonal_factor_is_formed(name):
     text = jax.jit(SOLVES[name]).lower(X, y, Q[:, 0]).compile().as_text()
     assert "geqrf" in text
     assert "orgqr" not in text
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("rows", [5, 20, 40])
-def test_the_dual_form_is_as_accurate_as_an_orthogonal_factor(rows):
-    # labels that no weight fits, d = 20; seminormal equations err by 3.5e-2 at 40 rows
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(64, rows, 20)), rng.normal(size=(64, rows))
-    X, y = (a.astype(np.float32).astype(np.float64) for a in (X, y))
-    noise = np.float32(1e-4)
-    problem = LinearPopulation(np.eye(20), np.zeros(20), np.eye(20), noise)
-    low = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), problem)
-    function = jax.jit(lambda p, X, y: posterior_mean(p, X, y, form="dual"))
-    got = function(low, X, y)
-    root = np.sqrt(noise.astype(np.float64)) * np.eye(20)
-    stacked = np.concatenate([X, np.broadcast_to(root, (64, 20, 20))], axis=1)
-    target = np.concatenate([y, np.zeros((64, 20))], axis=1)
-    exact = np.einsum("bdn,bn->bd", np.linalg.pinv(stacked), target)
-    errors = np.linalg.norm(got - exact, axis=1) / np.linalg.norm(exact, axis=1)
-    assert got.dtype == np.float32
-    assert np.median(errors) < 1e-5

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.regression import LinearPopulation, bayes
+from icltheory.regression import Bayes, LinearPopulation, estimate_risk
 from icltheory.regression._linalg import symmetric_root
 
 
@@ -49,7 +49,8 @@ def test_samples_of_a_singular_covariance_lie_in_its_range_at_every_scale(scale,
 def risk_and_slopes(H, Psi, num_examples):
     def risk(H, Psi):
         task = LinearPopulation(H, jnp.zeros(3), Psi, 0.5)
-        return bayes.average_risk(task, num_examples, jax.random.key(0), 8).mean
+        drawn = {"key": jax.random.key(0), "num_prompts": 8}
+        return estimate_risk(Bayes(task), task, num_examples, **drawn).mean
 
     return jax.value_and_grad(risk, (0, 1))(H, Psi)
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from icltheory.regression import PrefixPrompt
-from icltheory.regression.predictors import ols_prefixes, zero_prefixes
-from icltheory.regression.risks import monte_carlo_risk
+from icltheory.regression.measures import estimate_risk
+from icltheory.regression.predictors import LeastSquares, Zero
 from icltheory.regression.shifts import (
     EXTRA_SHIFTS,
     GARG_SHIFTS,
@@ -17,6 +17,7 @@ from icltheory.regression.shifts import (
     garg_shifts,
 )
 from tests.regression import oracles
+from tests.regression.calls import answers
 
 D, P, B = 6, 13, 500
 QUICK = ("standard", "random_quadrants", "overlapping_train_test", "skewed")
@@ -126,7 +127,7 @@ def test_orthogonal_queries_are_what_projection_gives_and_end_at_d():
     assert np.all(prompt.X_query[:, D:] == 0)
     assert np.all(prompt.y_query[:, D:] == 0)
     # nothing can be learned about them: least squares predicts 0
-    predictions = jax.jit(ols_prefixes)(prompt.X, prompt.y, prompt.X_query)
+    predictions = answers(LeastSquares(), prompt.X, prompt.y, prompt.X_query)
     np.testing.assert_allclose(predictions, 0, atol=1e-6)
     short = jax.eval_shape(
         lambda k: Shift("orthogonal_train_test", D)(k, 3, 2), jax.random.key(0)
@@ -144,7 +145,7 @@ def test_overlapping_queries_are_uniform_among_the_examples_seen():
         assert np.all(index[:, k] < k)
         counts = np.bincount(index[:, k], minlength=k)
         assert ((counts - B / k) ** 2 / (B / k)).sum() < 3 * k + 30
-    predictions = jax.jit(ols_prefixes)(prompt.X, prompt.y, prompt.X_query)
+    predictions = answers(LeastSquares(), prompt.X, prompt.y, prompt.X_query)
     np.testing.assert_allclose(
         predictions[:, 1:], prompt.y_query[:, 1:], rtol=1e-6, atol=1e-6
     )
@@ -255,7 +256,8 @@ def test_a_shift_of_own_samplers_is_used_as_the_others():
     assert np.all(prompt.w.sum(axis=1) == 1)
     for X, y in ((prompt.X, prompt.y), (prompt.X_query, prompt.y_query)):
         np.testing.assert_array_equal(y, np.einsum("bpd,bd->bp", X, prompt.w))
-    risk = monte_carlo_risk(zero_prefixes, own, jax.random.key(0), B, num_examples=2)
+    drawn = {"key": jax.random.key(0), "num_prompts": B}
+    risk = estimate_risk(Zero(), own, range(3), **drawn)
     np.testing.assert_array_equal(risk.mean / own.normalizer, [0, 1, 1])
     standard = SampledShift(D)(jax.random.key(0), P, B)
     for name in ("X", "y", "X_query", "w"):

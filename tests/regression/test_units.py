@@ -8,15 +8,19 @@ import pytest
 from icltheory import regression as reg
 from icltheory.attention import LinearAttentionStack
 from icltheory.noise import support_dims
-from icltheory.regression import LinearPopulation, orders, risks
-from icltheory.regression.predictors import bayes_prefixes, ols, ols_prefixes, ridge
+from icltheory.regression import LinearPopulation, orders, risk
+from icltheory.regression.predictors import Bayes, LeastSquares, Ridge
 
 UNITS = np.array([1e-4, 1e-1, 1.0, 1e4])
 
 
 def last_prefix(X, y, query):
     X = np.concatenate([X, query[None]])
-    return ols_prefixes(X, np.append(y, 0).astype(X.dtype))[-1]
+    labels = np.append(y, 0).astype(X.dtype)
+    return LeastSquares().predict_prefixes(X, labels)[-1]
+
+
+ols = LeastSquares().predict
 
 
 @pytest.mark.parametrize("predict", [ols, last_prefix])
@@ -26,7 +30,7 @@ def test_an_intercept_beside_an_index_is_found_in_float32(predict):
     y = X @ np.array([2020, 2020], np.float32)
     query = np.array([1, 0], np.float32)
     assert abs(predict(X, y, query) - 2020) < 0.1
-    assert abs(ridge(X, y, query, 0) - 2020) < 0.1
+    assert abs(Ridge(0).predict(X, y, query) - 2020) < 0.1
 
 
 def scaled(kind):
@@ -88,8 +92,7 @@ def population(dtype):
 
 def numbers(dtype):
     task, X = population(dtype)
-    prior = {"task_mean": task.task_mean, "task_cov": task.task_cov}
-    y = X @ task.task_mean
+    exact, y = Bayes(task.with_(noise_var=0.0)), X @ task.task_mean
     best = reg.optimum(reg.GDBeta, task, 10).model
     step = reg.GDBeta(best.beta, 0.9 * best.Gamma)
     found = orders.rates(task, 10)
@@ -98,15 +101,15 @@ def numbers(dtype):
         "gd_beta_excess": reg.excess(step, task, 10).preconditioner,
         "gap": reg.gap(task, 10).lower_instance,
         "rank": reg.landscape.optimality_conditions(best, task, 10).rank,
-        "least_squares_risk": risks.least_squares_risk(task, 10),
-        "ridge_risk_given": risks.ridge_risk_given(task, X, 0.0),
-        "bayes_risk_given": risks.bayes_risk_given(task, X),
+        "least_squares_risk": risk(LeastSquares(), task, 10),
+        "ridge_risk_given": Ridge(0.0).risk_given(task, X),
+        "bayes_risk_given": Bayes(task).risk_given(task, X),
         "effective_dimension": found.effective_dimension,
         "best_step": found.best_step.upper,
         "length_transfer": reg.excess(best, task, 20).total,
         "sandwich": found.sandwich.upper,
-        "bayes_prefixes": bayes_prefixes(X, y, **prior, noise_var=0.25),
-        "exact": bayes_prefixes(X, y, **prior, noise_var=0.0),
+        "bayes_prefixes": Bayes(task).predict_prefixes(X, y),
+        "exact": exact.predict_prefixes(X, y),
     }
 
 
@@ -120,9 +123,8 @@ def test_a_diagonal_population_keeps_directions_of_small_variance_in_float32():
 def test_a_prior_of_small_scale_is_updated():
     # a variance of 1e-12 is far below (N eps)^2 of a unit prior in float32
     X, y = np.ones((40, 1), np.float32), np.full(40, 1e-6, np.float32)
-    got = bayes_prefixes(
-        X, y, task_mean=jnp.zeros(1), task_cov=1e-12 * jnp.eye(1), noise_var=1e-14
-    )
+    prior = LinearPopulation(jnp.eye(1), jnp.zeros(1), 1e-12 * jnp.eye(1), 1e-14)
+    got = Bayes(prior).predict_prefixes(X, y)
     k = np.arange(40)
     np.testing.assert_allclose(got, 1e-6 * k / (k + 0.01), rtol=1e-4)
 

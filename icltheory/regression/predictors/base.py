@@ -33,8 +33,11 @@ class Predictor(Record):
     It answers one prompt; ``jax.vmap`` answers many. A subclass has the method
     ``answer(X, y, x_query)``, and ``answers(X, y, X_query)`` where all prefixes cost
     less together. ``exact_risk(population, num_examples)`` and ``risk_given(population,
-    X)`` are the risks that it knows, without the noise of the query's label.
+    X)`` are the risks that it knows, without the noise of the query's label. The exact
+    risk is for Gaussian inputs, unless ``of_any_inputs``.
     """
+
+    of_any_inputs = False
 
     def predict(self, X: Any, y: Any, x_query: Any) -> Float[Array, ""]:
         """Answers a query after all examples: X (N, d), y (N,), x_query (d,)."""
@@ -56,6 +59,8 @@ class Predictor(Record):
                 f"predictor: expected one with an exact risk, got {type(self).__name__}"
                 ": use estimate_risk(predictor, source, num_examples, key=...)"
             )
+        if not self.of_any_inputs:
+            check_gaussian(population)
 
     @abc.abstractmethod
     def answer(self, X: Array, y: Array, x_query: Array) -> Array:
@@ -130,6 +135,15 @@ class Function(Predictor):
         found = self.function(X, y, x_query)
         check_shape("what the predictor returns", found, ())
         return jnp.asarray(found, y.dtype)
+
+
+def check_gaussian(population: Any) -> None:
+    """Raises for a population whose inputs are known by their moments alone."""
+    if getattr(population, "fourth_moment", None) is not None:
+        raise NoClosedForm(
+            "population: expected Gaussian inputs, got a fourth_moment, which only the "
+            "risk and the optimum of one linear step from zero use"
+        )
 
 
 def predictor_of(predictor: Any) -> Predictor:

@@ -17,7 +17,6 @@ from icltheory._checks import (
     scalar,
 )
 from icltheory._core import where_valid
-from icltheory._precision import finite_or_nan
 from icltheory._typing import Array
 from icltheory.regression._linalg import (
     dot,
@@ -30,6 +29,11 @@ from icltheory.regression.population import LinearPopulation
 from icltheory.regression.predictors._recursive import (
     least_squares_path,
     posterior_path,
+)
+from icltheory.regression.predictors._solves import (
+    fitted,
+    pseudoinverse,
+    ridge_weights,
 )
 from icltheory.regression.predictors._spectrum import spectrum, unexplained
 from icltheory.regression.predictors.base import LinearInLabels, NoClosedForm, before
@@ -66,7 +70,7 @@ class LeastSquares(LinearInLabels):
 
     def answer(self, X: Array, y: Array, x_query: Array) -> Array:
         """<X^+ y, x>, without the orthogonal factor of X."""
-        return _ols(X, y, x_query)
+        return fitted(X, y, x_query)
 
     def prefix_weights(self, X: Array, y: Array) -> Array:
         """X^+ y of all prefixes."""
@@ -78,6 +82,7 @@ class LeastSquares(LinearInLabels):
 
     def check_exact(self, population: LinearPopulation, num_examples: Any) -> None:
         """Raises where inputs are known not to be isotropic, and k < d."""
+        super().check_exact(population, num_examples)
         fits = self._is_known(population, num_examples)
         if not is_tracer(fits) and not np.all(fits):
             raise NoClosedForm(
@@ -148,7 +153,7 @@ class Ridge(LinearInLabels):
         if self.is_least_squares:
             return LeastSquares().weights(X, y)
         check_shape("penalty", self.penalty, ())
-        return _ridge(X, y, jnp.asarray(self.penalty, X.dtype))
+        return ridge_weights(X, y, jnp.asarray(self.penalty, X.dtype))
 
     def answer(self, X: Array, y: Array, x_query: Array) -> Array:
         """<w, x>."""
@@ -169,7 +174,7 @@ class Ridge(LinearInLabels):
 
         def at_prefix(row):
             seen, own = row
-            return _ridge(jnp.where(seen[:, None], X, 0), y, own)
+            return ridge_weights(jnp.where(seen[:, None], X, 0), y, own)
 
         return jax.lax.map(at_prefix, (before(len(y)), amount))
 
@@ -227,7 +232,7 @@ class Bayes(LinearInLabels):
         seen = einsum("nd,de->ne", X, root), y - einsum("nd,d->n", X, mean)
         if self.population.noiseless:
             return mean + einsum("de,e->d", root, LeastSquares().weights(*seen))
-        return mean + einsum("de,e->d", root, _ridge(*seen, amount))
+        return mean + einsum("de,e->d", root, ridge_weights(*seen, amount))
 
     def answer(self, X: Array, y: Array, x_query: Array) -> Array:
         """The posterior mean of <w, x>."""
@@ -235,9 +240,9 @@ class Bayes(LinearInLabels):
         seen = einsum("nd,de->ne", X, root), y - einsum("nd,d->n", X, mean)
         x = einsum("d,de->e", x_query, root)
         moved = (
-            _ols(*seen, x)
+            fitted(*seen, x)
             if self.population.noiseless
-            else dot(_ridge(*seen, amount), x)
+            else dot(ridge_weights(*seen, amount), x)
         )
         return einsum("d,d->", x_query, mean) + moved
 
@@ -249,21 +254,39 @@ class Bayes(LinearInLabels):
         moved = least_squares_path(einsum("nd,de->ne", X, root), y - dot(X, mean[None]))
         return mean[None] + einsum("de,ne->nd", root, moved)
 
-    def posterior_risk(self, X: Array) -> Array:
-        r"""Its risk given the inputs, where the tasks follow its prior.
+    def risk_given(self, population: LinearPopulation, X: Array) -> Array:
+        r"""The risk given the inputs; for its own population that of the posterior.
 
         .. math:: R(X) = \mathrm{tr}(H C), \qquad C = \sigma^2\, \Psi^{1/2}
             (\Psi^{1/2} X^\top X \Psi^{1/2} + \sigma^2 I)^{-1} \Psi^{1/2} ,
 
         C the posterior covariance of the weight; for sigma = 0 its limit.
         """
+        if self.knows(population):
+            return self._posterior_risk(X)
+        return super().risk_given(population, X)
+
+    def risks_given(self, population: LinearPopulation, X: Array) -> Array:
+        """The same after every prefix of the inputs, O(d^3) each."""
+        if self.knows(population):
+            return self._posterior_risks(X)
+        return super().risks_given(population, X)
+
+    def knows(self, population: LinearPopulation) -> bool:
+        """Whether a population is known to be the one it assumes."""
+        ours, theirs = map(jax.tree.leaves, (self.population, population))
+        pairs = list(zip(ours, theirs, strict=False))
+        if len(ours) == len(theirs) and all(a is b for a, b in pairs):
+            return True  # also where both are traced
+        return not any(map(is_tracer, ours + theirs)) and self.population == population
+
+    def _posterior_risk(self, X: Array) -> Array:
         _, root, amount = self._prior(X)
         whitened = einsum("ij,jk,kl->il", root, self.population.input_cov, root)
         left = unexplained(einsum("nd,de->ne", X, root), amount)
         return jnp.sum(left * whitened)
 
-    def posterior_risks(self, X: Array) -> Array:
-        """The same after every prefix of the inputs, O(d^3) each."""
+    def _posterior_risks(self, X: Array) -> Array:
         _, root, amount = self._prior(X)
         H, y = self.population.input_cov, jnp.zeros_like(X[:, 0])
 
@@ -283,112 +306,3 @@ class Bayes(LinearInLabels):
         mean, cov = (jnp.asarray(value, X.dtype) for value in values)
         amount = jnp.asarray(self.population.noise_var, X.dtype)
         return mean, symmetric_root(cov), amount
-
-
-@jax.custom_jvp
-def _ols(X: Array, y: Array, x_query: Array) -> Array:
-    """x_query' X^+ y from two triangles, without the orthogonal factor of X.
-
-    QR of X beside y leaves R and Q'y, all that the singular values of R then need. A
-    wide X is turned round: x' X^+ y = y' (X')^+ x.
-    """
-    if not X.size:
-        return jnp.zeros((), X.dtype)
-    if X.shape[0] < X.shape[1]:
-        X, y, x_query = X.T, x_query, y
-    dim = X.shape[1]
-    both = jnp.linalg.qr(jnp.concatenate([X, y[:, None]], axis=1), mode="r")[:dim]
-    w = _solve(both[:, :dim], both[:, dim:], (X, y[:, None]))
-    return dot(w[:, 0], x_query)
-
-
-@_ols.defjvp
-def _ols_jvp(primals, tangents):
-    # The triangle is singular where the fit is exact; the pseudoinverse has no such
-    # limit.
-    def plain(X, y, x_query):
-        return einsum("d,dn,n->", x_query, pseudoinverse(X), y)
-
-    return jax.jvp(plain, primals, tangents)
-
-
-@jax.custom_jvp
-def pseudoinverse(X: Array) -> Array:
-    """Moore-Penrose inverse of X, with the rank that ``ols`` finds."""
-    if not X.size:
-        return jnp.zeros(X.shape[::-1], X.dtype)
-    if X.shape[0] < X.shape[1]:
-        return pseudoinverse(X.T).T
-    eye = jnp.eye(len(X), dtype=X.dtype)
-    return _solve(X, eye, (X, eye))
-
-
-@pseudoinverse.defjvp
-def _pseudoinverse_jvp(primals, tangents):
-    (X,), (E,) = primals, tangents
-    P = pseudoinverse(X)
-    inside = einsum("dn,ne,em->dm", P, E, P)
-    left = einsum("nd,en,em->dm", E, P, P)
-    right = einsum("dn,en,me->dm", P, P, E)
-    left = left - einsum("dn,ne,em->dm", P, X, left)
-    right = right - einsum("dn,ne,em->dm", right, X, P)
-    return P, left + right - inside
-
-
-def _solve(R: Array, T: Array, whole: tuple[Array, Array]) -> Array:
-    """Returns R^+ T, or X^+ Y for a triangle R = Q'X with T = Q'Y and whole = (X, Y).
-
-    X has at least as many rows as columns. The rank is that of X with columns of equal
-    size, which units do not change.
-    """
-    X, Y = whole
-    eps = jnp.finfo(X.dtype).eps
-    largest = jnp.max(jnp.abs(R), axis=0)
-    scale = jnp.where(largest > 0, largest, 1)[:, None]
-    U, s, Vt = jnp.linalg.svd(finite_or_nan(R / scale.T), full_matrices=False)
-    kept = s > len(X) * eps * s[0]
-    inverse = jnp.where(kept, 1 / jnp.where(kept, s, 1), 0)
-    w = einsum("id,i,ni,nk->dk", Vt, inverse, U, T) / scale
-    # One correction by X'(Y - X w), where squared singular values are above rounding.
-    certain = jnp.where(s > eps**0.5 * s[0], jnp.square(inverse), 0)
-    slope = einsum("nd,nk->dk", X, Y - einsum("nd,dk->nk", X, w)) / scale
-    w = w + einsum("id,i,ie,ek->dk", Vt, certain, Vt, slope) / scale
-    # The norm is least in the units of X: w loses its part in the null space, whose
-    # basis comes first, where Householder vectors of empty columns cannot turn it.
-    lost = jnp.flip(~kept).astype(X.dtype)
-    null = jnp.flip(Vt, axis=0).T / scale * lost[None]
-    R = jnp.linalg.qr(null, mode="r") + jnp.diag(1 - lost)
-    for _ in range(2):
-        half = jax.scipy.linalg.solve_triangular(R, null.T @ w, trans="T")
-        w = w - null @ jax.scipy.linalg.solve_triangular(R, half)
-    return w
-
-
-@jax.custom_jvp
-def _ridge(X: Array, y: Array, penalty: Array) -> Array:
-    """Ridge weights by the QR factorisation of X stacked on sqrt(penalty) I.
-
-    With y beside it: the triangle then holds Q'y, and Q itself is never formed.
-    """
-    stacked, dim = _stacked(X, penalty), X.shape[1]
-    target = jnp.pad(y, (0, dim))[:, None]
-    R = jnp.linalg.qr(jnp.concatenate([stacked, target], axis=1), mode="r")[:dim]
-    return jax.scipy.linalg.solve_triangular(R[:, :dim], R[:, dim])
-
-
-@_ridge.defjvp
-def _ridge_jvp(primals, tangents):
-    # The derivative solves (X'X + penalty I) w = X'y, since the triangle above is
-    # singular for an exact fit.
-    (X, y, penalty), (dX, dy, change) = primals, tangents
-    w, R = _ridge(X, y, penalty), jnp.linalg.qr(_stacked(X, penalty), mode="r")
-    residual = y - einsum("nd,d->n", X, w)
-    moved = einsum("nd,n->d", dX, residual) - change * w
-    moved = moved + einsum("nd,n->d", X, dy - einsum("nd,d->n", dX, w))
-    half = jax.scipy.linalg.solve_triangular(R, moved, trans="T")
-    return w, jax.scipy.linalg.solve_triangular(R, half)
-
-
-def _stacked(X: Array, penalty: Array) -> Array:
-    eye = jnp.eye(X.shape[1], dtype=X.dtype)
-    return jnp.concatenate([X, jnp.sqrt(penalty) * eye])

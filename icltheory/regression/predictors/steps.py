@@ -21,10 +21,11 @@ from icltheory._checks import (
 from icltheory._core import calculator
 from icltheory._typing import Array, Float, Scalar
 from icltheory.regression._linalg import Matrix, as_floats, einsum
-from icltheory.regression._moments import label_moment
+from icltheory.regression._moments import step_risk
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.predictors.base import (
     LinearInLabels,
+    NoClosedForm,
     before,
     prefix_counts,
     shift_down,
@@ -42,6 +43,8 @@ class Zero(LinearInLabels):
 
     Source: Garg et al. (2022), Figure 2.
     """
+
+    of_any_inputs = True
 
     def weights(self, X: Array, y: Array) -> Array:
         """Zeros."""
@@ -62,7 +65,8 @@ class LinearStep(LinearInLabels):
     .. math:: \hat w = \Gamma X^\top y / N .
 
     Without examples it predicts 0. From another start it is
-    :class:`~icltheory.regression.GDBeta`.
+    :class:`~icltheory.regression.GDBeta`. Its risk is exact for inputs of any known
+    fourth moments, ``population.with_(fourth_moment=...)``.
 
     Args:
         Gamma: The matrix, ``(d, d)``; it need not be symmetric.
@@ -73,11 +77,16 @@ class LinearStep(LinearInLabels):
         >>> step = LinearStep(20 / 26 * jnp.eye(5))
         >>> print(f"{measures.risk(step, population, 20):.4f}")
         1.1538
+        >>> signs = population.with_(fourth_moment=1.0)  # inputs 1 and -1
+        >>> print(f"{measures.risk(step, signs, 20):.4f}")
+        0.8580
 
     Source: Ahn et al. (2023), Theorem 1; Wu et al. (2024), Section 3.
     """
 
     Gamma: Any
+
+    of_any_inputs = True
 
     def __post_init__(self):
         (Gamma,) = as_floats(real("Gamma", self.Gamma))
@@ -91,12 +100,7 @@ class LinearStep(LinearInLabels):
 
     def exact_risk(self, population: LinearPopulation, k: Array) -> Array:
         """tr(H M) - 2 tr(H Gamma H M) + tr(Gamma' H Gamma S)."""
-        check_shape("Gamma", self.Gamma, (population.dim, population.dim))
-        H, M = population.input_cov, population.second_moment
-        moment = label_moment(population, M, k) / jnp.maximum(k, 1)
-        cross = einsum("ij,jk,kl,li->", H, self.Gamma, H, M)
-        square = einsum("ji,jk,kl,li->", self.Gamma, H, self.Gamma, moment)
-        return population.signal + jnp.where(k > 0, square - 2 * cross, 0)
+        return step_risk(population, self.Gamma, k)
 
     def masked_weights(self) -> tuple[Float[Array, "n n"], Float[Array, "n n"]]:
         r"""P and Q of a layer :math:`-[Z + P Z M Z^\top Q Z / N]_{d+1, N+1}`.
@@ -129,8 +133,9 @@ class LinearStep(LinearInLabels):
 class Averaging(LinearInLabels):
     r"""The weight is the mean of label-weighted inputs, :math:`X^\top y / N`.
 
-    It is one gradient step of size 1 from zero. No examples predict 0; all prefixes by
-    one cumulative sum, O(P d).
+    It is one gradient step of size 1 from zero, with risk d (d + 1 + sigma^2) / N for H
+    = Psi = I and beta* = 0, besides the noise of the query. No examples predict 0; all
+    prefixes by one cumulative sum, O(P d).
 
     Example:
         >>> X, y = jnp.array([[1.0], [2.0]]), jnp.array([1.0, 2.0])
@@ -139,6 +144,8 @@ class Averaging(LinearInLabels):
 
     Source: Garg et al. (2022), Section 3.
     """
+
+    of_any_inputs = True
 
     def weights(self, X: Array, y: Array) -> Array:
         """X'y / N."""
@@ -149,6 +156,10 @@ class Averaging(LinearInLabels):
         sums = shift_down(jnp.cumsum(y[:, None] * X, axis=0))
         return jnp.sum(sums * X_query, axis=-1) / prefix_counts(y)
 
+    def exact_risk(self, population: LinearPopulation, k: Array) -> Array:
+        """That of the linear step with Gamma = I."""
+        return step_risk(population, jnp.eye(population.dim), k)
+
 
 class Steps(LinearInLabels):
     r"""Gradient descent from zero on :math:`|X w - y|^2 / (2N)`.
@@ -157,7 +168,8 @@ class Steps(LinearInLabels):
 
     No examples predict 0. One prompt costs O(T N d); all prefixes step together as two
     masked products, O(T P^2 d). ``Steps(3)``, with a whole number, is the family of
-    three steps of any sizes, of which ``optimum`` finds the best.
+    three steps of any sizes, of which ``optimum`` finds the best. The risk of one step
+    is exact.
 
     Args:
         step_sizes: eta_t, ``(T,)``; for the prefixes alone also ``(P, T)``, with its
@@ -178,6 +190,8 @@ class Steps(LinearInLabels):
     step_sizes: Any
     preconditioner: Any = None
     num_steps: int = eqx.field(static=True, init=False, repr=False)
+
+    of_any_inputs = True
 
     def __post_init__(self):
         if isinstance(self.step_sizes, int):
@@ -219,6 +233,22 @@ class Steps(LinearInLabels):
             return W - eta[:, None] * self._turned(gradients), None
 
         return jax.lax.scan(step, jnp.zeros_like(X), sizes)[0]
+
+    def check_exact(self, population: LinearPopulation, num_examples: Any) -> None:
+        """Raises for several steps."""
+        if jnp.shape(self._sizes(population.dtype)) != (1,):
+            raise NoClosedForm(
+                "predictor: expected one step of one size for an exact risk, got "
+                f"{self.num_steps} steps: use estimate_risk(predictor, source, "
+                "num_examples, key=...)"
+            )
+
+    def exact_risk(self, population: LinearPopulation, k: Array) -> Array:
+        """That of the linear step with Gamma = eta A."""
+        size = self._sizes(population.dtype)[0]
+        if self.preconditioner is None:
+            return step_risk(population, size * jnp.eye(population.dim), k)
+        return step_risk(population, size * self.preconditioner, k)
 
     def _sizes(self, dtype):
         if self.step_sizes is None:
