@@ -14,6 +14,7 @@ from icltheory._checks import Check, is_tracer
 from icltheory._typing import Array
 from icltheory.regression._linalg import einsum, seen_eigenvalues
 from icltheory.regression.population import LinearPopulation
+from icltheory.regression.predictors.base import check_gaussian
 
 _TAU = Check(lambda tau: tau > 0, "tau = tr(H Psi) + noise_var > 0")
 
@@ -23,6 +24,7 @@ def informative(name: str, population: Any, given: Any = None) -> Any:
     if not isinstance(population, LinearPopulation):
         got = type(population).__name__
         raise ValueError(f"{name}: expected a LinearPopulation, got {got}")
+    check_gaussian(population)
     moments = population.input_cov, population.task_cov, population.noise_var
     if not any(map(is_tracer, moments)):  # NumPy, as a compiled sum takes longer
         moments = tuple(map(np.asarray, moments))

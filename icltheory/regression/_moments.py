@@ -96,12 +96,6 @@ def _require(value, right, expected, got):
     return value
 
 
-def labels_vary(name: str, population: LinearPopulation, given: Any = None) -> Any:
-    """The check that labels vary about their prior mean, which optima need."""
-    tau = (population.input_cov * population.task_cov).sum() + population.noise_var
-    return Check(lambda tau: tau > 0, "tau = tr(H Psi) + noise_var > 0")(name, tau)
-
-
 def gaussian_mean(f: Callable, dim: int, degree: int, dtype: Any) -> Array:
     """E f(z) for z ~ N(0, I), exact for a polynomial of at most this degree."""
     points, weights = (jnp.asarray(a, dtype) for a in _sparse_grid(dim, degree))

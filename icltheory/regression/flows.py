@@ -20,7 +20,7 @@ from icltheory.regression import (
     landscape,
     trained_attention,
 )
-from icltheory.regression._block_moments import Moments
+from icltheory.regression._block_moments import Moments, informative
 from icltheory.regression._integrate import (
     increasing,
     integrate,
@@ -28,7 +28,6 @@ from icltheory.regression._integrate import (
     usable_times,
 )
 from icltheory.regression._linalg import einsum
-from icltheory.regression._moments import labels_vary
 from icltheory.regression.blocks import LSA, LTB, EffectiveParameters
 from icltheory.regression.gd_beta import GDBeta
 from icltheory.regression.population import LinearPopulation
@@ -113,7 +112,7 @@ def can_learn(name: str, population: LinearPopulation, given: Any) -> Any:
     if isinstance(model, AttentionWeights):
         standard = trained_attention.is_standard(name, population)
         return standard & trained_attention.is_balanced("model", model)
-    return labels_vary(name, population)
+    return informative(name, population)
 
 
 @calculator(

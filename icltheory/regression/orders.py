@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from icltheory._checks import count, nonnegative, scalar
 from icltheory._core import Record, calculator
 from icltheory._typing import Array, Bool, Scalar
+from icltheory.regression._block_moments import informative
 from icltheory.regression._linalg import einsum, symmetric_root
-from icltheory.regression._moments import labels_vary
 from icltheory.regression.population import LinearPopulation
 
 __all__ = ["Interval", "LikelyInterval", "Rates", "rates"]
@@ -77,7 +77,7 @@ class Rates(Record):
 
 @calculator(
     integers=("num_examples",),
-    population=labels_vary,
+    population=informative,
     num_examples=count(1),
     constant=scalar & nonnegative,
 )
