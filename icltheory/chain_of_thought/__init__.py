@@ -5,19 +5,24 @@ query asks for the path that takes the likeliest state at every step. Chain of t
 votes step by step, plain in-context learning votes for the final state at once, and the
 two differ where errors on the way add up to a popular wrong answer (Condition 1).
 
+A task is a source of prompts, ``ChainOfThought`` and ``DirectAnswer`` are predictors,
+and ``error(predictor, task, num_examples)`` is how often they are wrong.
+
 Stability: provisional.
 """
 
-from icltheory.chain_of_thought.alphabet import (
-    Alphabet,
-    span_residual,
-    training_alphabet,
-    unseen_alphabet,
+from icltheory.chain_of_thought.alphabet import Alphabet, span_residual
+from icltheory.chain_of_thought.answers import (
+    ChainOfThought,
+    DirectAnswer,
+    ReasoningError,
+    error,
+    wrong_answers,
 )
 from icltheory.chain_of_thought.attention import (
+    AttentionMasses,
     ReasoningAttention,
-    initial_attention,
-    matching_attention,
+    attention_masses,
 )
 from icltheory.chain_of_thought.conditions import (
     cot_conditions,
@@ -30,36 +35,15 @@ from icltheory.chain_of_thought.examples import (
     popular_answer_transitions,
     slide_transitions,
 )
-from icltheory.chain_of_thought.inference import (
-    AttentionMasses,
-    Inference,
-    attention_masses,
-    cot_infer,
-    icl_infer,
-)
-from icltheory.chain_of_thought.measures import (
-    condition_1,
-    icl_error_limit,
-    rho,
-    rho_o,
-    tau,
-    tau_o,
-)
-from icltheory.chain_of_thought.prompts import (
+from icltheory.chain_of_thought.tasks import (
+    PermutationTasks,
     ReasoningPrompt,
     ReasoningTask,
-    sample_training_prompt,
 )
 from icltheory.chain_of_thought.training import (
     ReasoningTraining,
     prompt_loss,
     train_attention,
-)
-from icltheory.chain_of_thought.transitions import (
-    composed_transition,
-    most_probable_paths,
-    path_probabilities,
-    stepwise_paths,
 )
 from icltheory.chain_of_thought.votes import (
     VoteError,
@@ -73,43 +57,31 @@ from icltheory.chain_of_thought.votes import (
 __all__ = [
     "Alphabet",
     "AttentionMasses",
-    "Inference",
+    "ChainOfThought",
+    "DirectAnswer",
+    "PermutationTasks",
     "ReasoningAttention",
+    "ReasoningError",
     "ReasoningPrompt",
     "ReasoningTask",
     "ReasoningTraining",
     "VoteError",
     "attention_masses",
-    "composed_transition",
-    "condition_1",
     "contested_transitions",
+    "cot_conditions",
     "cot_error_bound",
-    "cot_infer",
     "decay_bound",
+    "error",
     "faithful_transitions",
+    "icl_conditions",
     "icl_error_bound",
-    "icl_error_limit",
-    "icl_infer",
-    "initial_attention",
-    "matching_attention",
-    "most_probable_paths",
-    "path_probabilities",
     "popular_answer_transitions",
     "prompt_loss",
-    "rho",
-    "rho_o",
-    "sample_training_prompt",
     "slide_transitions",
     "span_residual",
-    "stepwise_paths",
     "sufficient_examples",
-    "tau",
-    "tau_o",
-    "training_conditions",
-    "cot_conditions",
-    "icl_conditions",
     "train_attention",
-    "training_alphabet",
-    "unseen_alphabet",
+    "training_conditions",
     "vote_error",
+    "wrong_answers",
 ]
