@@ -20,19 +20,12 @@ NOTHING = -1
 
 
 class Columns(NamedTuple):
-    """All columns of a prompt: K for each example, then K for the query.
+    """All columns of a prompt: K for each example, then K for the query."""
 
-    Attributes:
-        x: States in the upper half, -1 for none, ``(l K + K,)``.
-        y: States in the lower half.
-        step: Numbers of the codes.
-        shown: Which of them the model may read.
-    """
-
-    x: Array
-    y: Array
-    step: Array
-    shown: Array
+    x: Array  # states in the upper half, -1 for none, (l K + K,)
+    y: Array  # states in the lower half
+    step: Array  # numbers of the codes
+    shown: Array  # which of them the model may read
 
     def weights(self, alphabet: Alphabet, direction: Array) -> Array:
         """Softmax of the scores over the visible columns."""
@@ -62,13 +55,9 @@ class Columns(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Counts of each kind of column; the last index of x and y stands for none.
+    """Counts of each kind of column; the last index of x and y stands for none."""
 
-    Attributes:
-        counts: ``(M + 1, M + 1, K)``.
-    """
-
-    counts: Array
+    counts: Array  # (M + 1, M + 1, K)
 
     def average(self, alphabet: Alphabet, direction: Array) -> Array:
         """Output of attention along a direction: the weighted mean of columns."""

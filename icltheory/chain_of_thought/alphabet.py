@@ -4,7 +4,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
 
 from icltheory._checks import check_key, check_positive_int, check_shape, real
@@ -20,12 +19,9 @@ class Alphabet(Record):
 
     .. math:: \tilde p = \begin{pmatrix} x \\ y \end{pmatrix} + c_{k},
 
-    with x and y patterns or zero. The codes live in the upper half, so that the fixed
-    :math:`W_V = [0 \; I]` does not pass them on.
-
-    Args:
-        patterns: One row per state, ``(M, d)``.
-        codes: One row per step, ``(K, 2d)``.
+    with x and y rows of ``patterns``, ``(M, d)``, or zero, and c of ``codes``, ``(K,
+    2d)``. Those live in the upper half, so that :math:`W_V = [0 \; I]` does not pass
+    them on.
 
     Example:
         >>> letters = Alphabet(jnp.eye(2, 3), jnp.eye(1, 6, 2))
@@ -35,8 +31,8 @@ class Alphabet(Record):
     Source: Li et al. (2025), problem formulation.
     """
 
-    patterns: Float[Array | np.ndarray, "..."]
-    codes: Float[Array | np.ndarray, "..."]
+    patterns: Any
+    codes: Any
 
     def __post_init__(self):
         self.patterns = jnp.asarray(real("patterns", self.patterns))

@@ -51,10 +51,7 @@ class _Reasoner(Record):
     def answers(
         self, prompt: ReasoningPrompt, num_examples: Real[ArrayLike, ""] | None = None
     ) -> Int[Array, " S"]:
-        """States that answer one prompt, of which only so many examples are shown.
-
-        ``num_examples`` may be traced, so that all lengths share a program.
-        """
+        """States that answer one prompt, from its first ``num_examples`` only."""
         return _answers(self, prompt, num_examples)
 
     def attention(self, prompt: ReasoningPrompt) -> ReasoningAttention:
@@ -81,11 +78,8 @@ class ChainOfThought(_Reasoner):
               \rVert^2, \qquad P_{k+1} = \bigl( P_k,\, (v_{k-1}; v_k),\,
               (v_k; 0) \bigr), \quad v_0 = z_0 .
 
-    K answers to a prompt. The columns are never built: only the number of examples of
-    each kind matters, and a step costs O(M'^2 K + M' d + d^2) once they are counted.
-
-    Args:
-        model: The weights; ``None`` is attention that counts votes.
+    K answers to a prompt. Without a model it is attention that counts votes. Columns
+    are counted, not built: a step costs O(M'^2 K + M' d + d^2) then.
 
     Example:
         >>> from icltheory.chain_of_thought import faithful_transitions
@@ -122,10 +116,8 @@ class DirectAnswer(_Reasoner):
     .. math:: E_i = \begin{pmatrix} x_i & 0 & \cdots & 0 \\
               y_{i,K} & 0 & \cdots & 0 \end{pmatrix},
 
-    with the codes of all K columns, and the query with that of the first step.
-
-    Args:
-        model: The weights; ``None`` is attention that counts votes.
+    with the codes of all K columns, and the query with that of the first step. Without
+    a model it is attention that counts votes.
 
     Example:
         >>> from icltheory.chain_of_thought import faithful_transitions
@@ -158,14 +150,19 @@ def _answers(reasoner, prompt, num_examples=None):
     return reasoner.read(prompt, num_examples)
 
 
+def _lengths(num_examples) -> tuple[tuple[int, ...], bool]:
+    """Numbers of examples, and whether there is just one."""
+    single = np.ndim(num_examples) == 0
+    return (num_examples,) if single else tuple(num_examples), single
+
+
 class ReasoningError(Record):
     """How often a predictor is wrong on a task, and what theory says of counted votes.
 
     Args:
-        estimate: Share of wrong answers over sampled prompts: of the steps for chain of
-            thought, of the last state for a direct answer. ``None`` without a key.
-        votes: Exact error of attention that counts votes, where it is known: two
-            states and one answer. Else ``None``.
+        estimate: Share of wrong answers over sampled prompts; ``None`` without a key.
+        votes: Exact error of attention that counts votes, for two states and one
+            answer; else ``None``.
         bound: Bound on the probability of any wrong answer of such attention.
     """
 
@@ -188,14 +185,7 @@ def error(
     .. math:: \frac1K \sum_{k=1}^K P[v_k \ne z_k] \quad\text{or}\quad P[v \ne z_K] .
 
     With a key prompts are sampled; the exact error of the vote and the bound need none.
-
-    Args:
-        predictor: ``ChainOfThought(model)`` or ``DirectAnswer(model)``.
-        task: The task, with its share of relevant examples.
-        num_examples: Number l of examples, or several for a curve, all of which see the
-            same prompts.
-        key: Typed key; no estimate if ``None``.
-        num_prompts: Prompts.
+    Several numbers of examples give a curve, all of it on the same prompts.
 
     Example:
         >>> from icltheory.chain_of_thought import slide_transitions
@@ -209,8 +199,7 @@ def error(
 
     Source: Li et al. (2025), CoT and ICL generalization error.
     """
-    single = np.ndim(num_examples) == 0
-    lengths = (num_examples,) if single else tuple(num_examples)
+    lengths, single = _lengths(num_examples)
     bound = jnp.stack([predictor.bound(task, l) for l in lengths])
     votes = _votes(predictor, task, lengths)
     estimate = None
@@ -264,8 +253,7 @@ def wrong_answers(
 
     Source: Li et al. (2025), CoT and ICL generalization error.
     """
-    single = np.ndim(num_examples) == 0
-    lengths = (num_examples,) if single else tuple(num_examples)
+    lengths, single = _lengths(num_examples)
     prompts = task.sample(key, max(lengths), num_prompts)
 
     def at(limit):

@@ -1,6 +1,6 @@
 """The attention model of equation (11), and the attention it should learn."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,12 +25,8 @@ class ReasoningAttention(Record):
               \operatorname{softmax}\bigl( (W_K \tilde p_i)^\top W_Q \tilde p_{query}
               \bigr) .
 
-    The query is no key. :math:`W_V = [0 \; I]` reads the lower half and is not trained.
-
-    Args:
-        W_V: ``(d, 2d)``.
-        W_K: ``(r, 2d)``.
-        W_Q: ``(r, 2d)``.
+    The query is no key. :math:`W_V = [0 \; I]`, ``(d, 2d)``, reads the lower half and
+    is not trained; :math:`W_K` and :math:`W_Q` are ``(r, 2d)``.
 
     Example:
         >>> ReasoningAttention.initial(3).W_V.shape
@@ -39,9 +35,9 @@ class ReasoningAttention(Record):
     Source: Li et al. (2025), equation (11).
     """
 
-    W_V: Float[Array | np.ndarray, "..."]
-    W_K: Float[Array | np.ndarray, "..."]
-    W_Q: Float[Array | np.ndarray, "..."]
+    W_V: Any
+    W_K: Any
+    W_Q: Any
 
     def __post_init__(self):
         for name in ("W_V", "W_K", "W_Q"):
@@ -76,8 +72,8 @@ class ReasoningAttention(Record):
         .. math:: W_K = W_Q = \sqrt{g} \begin{pmatrix} I & 0 \\ 0 & 0 \end{pmatrix} .
 
         Every column of the query's step and input has the same weight, all others at
-        most exp(-g) of it, for orthonormal patterns and codes without noise. The answer
-        is that of the most votes. A gain of 40 is below the rounding of float64.
+        most exp(-g) of it, for orthonormal patterns and codes; exp(-40) is below the
+        rounding of float64. The answer is that of the most votes.
 
         Example:
             >>> ReasoningAttention.matching(1, 4.0).W_Q.tolist()
@@ -117,12 +113,8 @@ def _reader(dim):
 class AttentionMasses(NamedTuple):
     """Attention on the examples in four classes, as in Figure 20; they sum to 1.
 
-    Attributes:
-        same_step_same_input: Columns of the query's step, of examples whose state
-            before that step is the query's.
-        other_step_same_input: The other columns of those examples.
-        same_step_other_input: Columns of the query's step of the other examples.
-        other_step_other_input: The rest.
+    The step of a column is that of the query or another one; the input of an example is
+    the same if its state before the query's step is that of the query.
     """
 
     same_step_same_input: Scalar
@@ -137,10 +129,9 @@ def attention_masses(
 ) -> AttentionMasses:
     r"""Attention masses along the correct path of one prompt, averaged over steps.
 
-    Whether the input is the same is judged for each example, whether the step is for
-    each column: uniform attention has the masses :math:`\alpha'/K`,
-    :math:`\alpha'(K-1)/K`, :math:`(1-\alpha')/K` and :math:`(1-\alpha')(K-1)/K` where a
-    task keeps different starts apart. The query's own finished steps are left out.
+    Uniform attention has the masses :math:`\alpha'/K`, :math:`\alpha'(K-1)/K`,
+    :math:`(1-\alpha')/K` and :math:`(1-\alpha')(K-1)/K` where a task keeps different
+    starts apart. The query's own finished steps are left out.
 
     Example:
         >>> from icltheory.chain_of_thought import PermutationTasks

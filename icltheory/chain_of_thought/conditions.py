@@ -29,24 +29,19 @@ def training_conditions(
     tolerance: Number = 0.0,
     constants: Real[ArrayLike, "3"] | tuple[float | int, ...] = (1.0, 1.0, 1.0),
 ) -> Conditions:
-    r"""Conditions on the training (Li et al. 2025, Theorem 4).
+    r"""Conditions on the training (Theorem 4).
 
     .. math:: l_{tr} \ge C_l \alpha^{-1}, \qquad T \ge C_T \bigl( \alpha^{-2} K^3 + M K
               (\alpha^{-1} + \epsilon^{-1}) \bigr), \qquad B \ge C_B \epsilon^{-2},
 
+    for l_tr examples, T iterations, batches of B and a loss epsilon that is aimed at,
     and patterns that are equally frequent in every step: the conditions ``balance``,
     ``training length``, ``steps`` and ``batch``. The paper hides the constants; it has
     T = Theta(...), of which this is the lower half.
 
     Args:
-        tasks: The source of the training prompts, with alpha, M and K.
-        num_examples: :math:`l_{tr}`.
-        num_iterations: T.
-        batch_size: B.
-        loss: epsilon, the loss that is aimed at.
         pattern_counts: How often each pattern is the input of each step in a batch,
-            ``(K, M)``; balanced in expectation if ``None``, as where starts are uniform
-            and steps random permutations.
+            ``(K, M)``; if ``None`` balanced, as in expectation.
         tolerance: Largest relative deviation from equal counts.
         constants: :math:`C_l, C_T, C_B`.
 
@@ -63,32 +58,19 @@ def training_conditions(
         check_shape("pattern_counts", pattern_counts, ("K", "M"))
     check_shape("constants", constants, (3,))
     alpha = checked("relevant_fraction", tasks.relevant_fraction, positive)
-    M, K, of_length, of_iterations, of_batch = (
-        tasks.num_states,
-        tasks.num_steps,
-        *constants,
-    )
+    M, K = tasks.num_states, tasks.num_steps
+    of_length, of_iterations, of_batch = jnp.asarray(constants)
     steps = alpha**-2 * K**3 + M * K * (1 / alpha + 1 / jnp.asarray(loss))
+    balanced = "counts of patterns differ by <= tolerance"
+    enough = "T >= C (K^3 / alpha^2 + M K (1 / alpha + 1 / eps))"
+    per_batch = of_batch * jnp.asarray(loss) ** -2
+    shortest = of_length / alpha
     return Conditions(
         (
-            at_most(
-                "balance",
-                "counts of patterns differ by <= tolerance",
-                _imbalance(pattern_counts),
-                tolerance,
-            ),
-            at_least(
-                "training length", "l_tr >= C / alpha", num_examples, of_length / alpha
-            ),
-            at_least(
-                "steps",
-                "T >= C (K^3 / alpha^2 + M K (1 / alpha + 1 / eps))",
-                num_iterations,
-                of_iterations * steps,
-            ),
-            at_least(
-                "batch", "B >= C eps^-2", batch_size, of_batch * jnp.asarray(loss) ** -2
-            ),
+            at_most("balance", balanced, _imbalance(pattern_counts), tolerance),
+            at_least("training length", "l_tr >= C / alpha", num_examples, shortest),
+            at_least("steps", enough, num_iterations, of_iterations * steps),
+            at_least("batch", "B >= C eps^-2", batch_size, per_batch),
         )
     )
 
@@ -113,7 +95,7 @@ def cot_conditions(
     least_part: Number = 0.5,
     constant: Number = 1.0,
 ) -> Conditions:
-    r"""Conditions for chain of thought without error (Li et al. 2025, Theorem 5).
+    r"""Conditions for chain of thought without error (Theorem 5).
 
     .. math:: l_{ts} \ge C (\alpha' \tau^f)^{-2} \;\text{(slides)}, \qquad
               l_{ts} \ge C (\alpha' \tau^f \rho^f)^{-2} \;\text{(published)} .
@@ -124,13 +106,9 @@ def cot_conditions(
     :func:`~icltheory.chain_of_thought.sufficient_examples`.
 
     Args:
-        task: The task, with its share alpha' and the test patterns.
-        num_examples: :math:`l_{ts}`.
-        form: ``"slides"`` or ``"published"``.
         training: Alphabet of training; the test patterns are in its span if ``None``.
         tolerance: Largest part outside the span, relative, for the form of the slides.
         least_part: Least part inside the span, for the published form.
-        constant: C.
 
     Example:
         >>> from icltheory.chain_of_thought import slide_transitions
@@ -161,7 +139,7 @@ def icl_conditions(
     form: ConditionForm = "published",
     constant: Number = 1.0,
 ) -> Conditions:
-    r"""Conditions for plain in-context learning (Li et al. 2025, Theorem 6).
+    r"""Conditions for plain in-context learning (Theorem 6).
 
     .. math:: l_{ts} \ge C (\alpha' \tau_o^f)^{-2} \;\text{(slides)}, \qquad
               l_{ts} \ge C (\alpha' \tau_o^f \rho_o^f)^{-2} \;\text{(published)} .
@@ -169,12 +147,6 @@ def icl_conditions(
     They are ``condition 1``, with the share of inputs for which it holds, and ``test
     length``. Where the first fails, the error stays above 0 at any length (part 1): its
     limit is :attr:`ReasoningTask.icl_error_limit`.
-
-    Args:
-        task: The task, with its share alpha'.
-        num_examples: :math:`l_{ts}`.
-        form: ``"slides"`` or ``"published"``.
-        constant: C.
 
     Example:
         >>> from icltheory.chain_of_thought import slide_transitions
@@ -185,14 +157,9 @@ def icl_conditions(
     Source: Li et al. (2025), Theorem 6.
     """
     least = _least(task, form, task.tau_o, task.rho_o)
-    right = task.condition_1
-    most = Condition(
-        "condition 1",
-        "the right answer is the likeliest",
-        jnp.mean(right.astype(float)),
-        1.0,
-        jnp.all(right),
-    )
+    right, says = task.condition_1, "the right answer is the likeliest"
+    share = jnp.mean(right.astype(float))
+    most = Condition("condition 1", says, share, 1.0, jnp.all(right))
     return Conditions(
         (most, _test_length(form, "tau_o", num_examples, least, constant))
     )

@@ -56,8 +56,7 @@ def popular_answer_transitions() -> Float[Array, "2 6 6"]:
     """Two steps over six states; Condition 1 fails for every input.
 
     The first step is right with .30 and wrong with .14 for each other state. In the
-    second one all states lead to state 0 with .35, and to the right answer with .55:
-    over all ways to a wrong middle state, 0 collects more than the right answer.
+    second one all states lead to state 0 with .35, and to the right answer with .55.
     tau = .165, rho = .364, and the limit of the ICL error is 1.
 
     Example:
@@ -86,18 +85,11 @@ def contested_transitions(
 
     .. math:: p_{(1)} + p_{(2)} \le 1 \le p_{(1)} + (M - 1) p_{(2)} .
 
-    Args:
-        num_states: States M, at least 2.
-        num_steps: Steps K.
-        tau: Probability of every correct path.
-        rho: Relative gap of every row.
-
     Example:
         >>> contested_transitions(2, 1, 0.75, 2 / 3)[0].round(4).tolist()
         [[0.25, 0.75], [0.75, 0.25]]
 
-    Source: Li et al. (2025), Figures 17 and 18, whose rows are not
-    published.
+    Source: Li et al. (2025), Figures 17 and 18, whose rows are not published.
     """
     check_positive_int("num_steps", num_steps)
     check_positive_int("num_states", num_states)

@@ -1,8 +1,10 @@
 """Tasks of several steps as sources of prompts, and what their matrices say."""
 
+import abc
 import functools
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -39,18 +41,14 @@ class ReasoningPrompt(Record):
 
     Example i went from state ``states[i, 0]`` through ``states[i, k]`` and stands for K
     columns :math:`(x_i; y_{i,1}), (y_{i,1}; y_{i,2}), \dots` where chain of thought is
-    asked for, and for :math:`(x_i; y_{i,K})` and zeros where it is not.
-
-    Args:
-        states: Steps of the examples, ``(l, K + 1)``.
-        query_states: The query and its correct steps z_0, ..., z_K, ``(K + 1,)``.
-        alphabet: The vectors that the states stand for.
+    asked for, and for :math:`(x_i; y_{i,K})` and zeros where it is not. The query's
+    states are the input and its correct steps z_0, ..., z_K.
 
     Source: Li et al. (2025), problem formulation.
     """
 
-    states: Int[Array, "*B l _"]
-    query_states: Int[Array, "*B _"]
+    states: Int[Array, "*B l K_1"]
+    query_states: Int[Array, "*B K_1"]
     alphabet: Alphabet
 
     @property
@@ -69,7 +67,19 @@ class ReasoningPrompt(Record):
 
 
 class _Source(Record):
-    """What draws prompts one by one."""
+    """What draws prompts, with ``draw(key, num_examples)`` for one of them."""
+
+    alphabet: eqx.AbstractVar[Alphabet]
+
+    @property
+    def num_states(self) -> int:
+        """Number of states M."""
+        return self.alphabet.num_states
+
+    @property
+    def num_steps(self) -> int:
+        """Number of steps K."""
+        return self.alphabet.num_steps
 
     def sample(
         self, key: PRNGKey, num_examples: int, num_prompts: int
@@ -80,9 +90,9 @@ class _Source(Record):
         keys = jax.random.split(key, num_prompts)
         return jax.vmap(lambda own: self.draw(own, num_examples))(keys)
 
+    @abc.abstractmethod
     def draw(self, key: PRNGKey, num_examples: int) -> ReasoningPrompt:
         """Draws one prompt."""
-        raise NotImplementedError
 
 
 class PermutationTasks(_Source):
@@ -111,24 +121,13 @@ class PermutationTasks(_Source):
     def __post_init__(self):
         self.relevant_fraction = _share(self.relevant_fraction, self.num_states)
 
-    @property
-    def num_states(self) -> int:
-        """Number of states M."""
-        return self.alphabet.num_states
-
-    @property
-    def num_steps(self) -> int:
-        """Number of steps K."""
-        return self.alphabet.num_steps
-
     def draw(self, key: PRNGKey, num_examples: int) -> ReasoningPrompt:
         """Draws one prompt."""
         check_key("key", key)
         starts, steps = jax.random.split(key)
-        M, K = self.num_states, self.num_steps
-        query, first = _starts(starts, M, num_examples, self.relevant_fraction)
+        query, first = _starts(starts, self, num_examples)
         paths = [jnp.append(first, query)]
-        for order in jax.random.uniform(steps, (K, M)):
+        for order in jax.random.uniform(steps, (self.num_steps, self.num_states)):
             paths.append(jnp.argsort(order)[paths[-1]])
         paths = jnp.stack(paths, axis=1)
         return ReasoningPrompt(paths[:-1], paths[-1], self.alphabet)
@@ -187,25 +186,13 @@ class ReasoningTask(_Source):
                 f"{K} over {M}"
             )
 
-    @property
-    def num_states(self) -> int:
-        """Number of states M."""
-        return self.steps.shape[-1]
-
-    @property
-    def num_steps(self) -> int:
-        """Number of steps K."""
-        return self.steps.shape[-3]
-
     def draw(self, key: PRNGKey, num_examples: int) -> ReasoningPrompt:
         """Draws one prompt."""
         check_key("key", key)
         starts, walk, _ = jax.random.split(key, 3)  # three, as in the stored results
-        fraction = self.relevant_fraction
-        query, first = _starts(starts, self.num_states, num_examples, fraction)
-        uniform = jax.random.uniform(
-            walk, (self.num_steps, num_examples), self.steps.dtype
-        )
+        query, first = _starts(starts, self, num_examples)
+        shape = (self.num_steps, num_examples)
+        uniform = jax.random.uniform(walk, shape, self.steps.dtype)
         paths = [first]
         for A, u in zip(self.steps, uniform, strict=True):
             paths.append(_follow(A, paths[-1], u))
@@ -349,9 +336,10 @@ def _share(fraction: Any, num_states: int) -> Array:
     return jnp.asarray(checked("relevant_fraction", fraction, check))
 
 
-def _starts(key: Array, M: int, num_examples: int, fraction: Any) -> tuple:
+def _starts(key: Array, source: Any, num_examples: int) -> tuple[Array, Array]:
     """Draws the starts of the query and of the examples."""
     check_positive_int("num_examples", num_examples)
+    M, fraction = source.num_states, source.relevant_fraction
     of_query, of_others, alike = jax.random.split(key, 3)
     query = jax.random.randint(of_query, (), 0, M)
     shift = jax.random.randint(of_others, (num_examples,), 1, max(M, 2))

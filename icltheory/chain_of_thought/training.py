@@ -31,18 +31,10 @@ __all__ = ["ReasoningTraining", "prompt_loss", "train_attention"]
 
 
 class ReasoningTraining(Record):
-    """Parameters and losses during training.
-
-    Args:
-        iterations: Steps of descent done at each record, from 0 on, ``(T,)``.
-        models: The model there, a leading axis T on every matrix.
-        losses: Loss of the batch before each step, ``(num_iterations,)``.
-
-    Source: Li et al. (2025), Theorem 4.
-    """
+    """Models along training, from the start on, and the loss before each step."""
 
     iterations: Int[Array, "*B T"]
-    models: ReasoningAttention
+    models: ReasoningAttention  # a leading axis T on every matrix
     losses: Float[Array, "*B _"]
 
     @property
@@ -100,19 +92,14 @@ def train_attention(
     .. math:: W_{t+1} = W_t - \frac{\eta}{B} \sum_{n=1}^{B} \nabla_W
               \ell(\Psi_t; P^n, z^n), \qquad W \in \{W_Q, W_K\},
 
-    with :math:`W_V` fixed and the step k of every prompt uniform. One scan on the
-    device; ensembles by ``vmap`` over keys and tasks. Iteration t draws its prompts
-    from the key folded with t.
+    with :math:`W_V` fixed and the step k of every prompt uniform. Iteration t draws its
+    prompts from the key folded with t. Ensembles by ``vmap`` over keys and tasks.
 
     Args:
         model: The start, in Theorem 4 ``ReasoningAttention.initial(dim)``.
         tasks: Source of the prompts; its patterns have the dtype of the training.
         num_examples: Examples :math:`l_{tr}` per prompt.
-        num_iterations: Steps T of descent, a multiple of ``record_every``.
-        key: Typed key.
-        batch_size: Prompts B per step.
-        step_size: eta.
-        record_every: Steps between two records.
+        num_iterations: Steps of descent, a multiple of ``record_every``.
 
     Example:
         >>> from icltheory.chain_of_thought import Alphabet

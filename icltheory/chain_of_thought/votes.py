@@ -10,8 +10,8 @@ from jaxtyping import Real
 
 from icltheory._checks import (
     Check,
+    check_nonnegative_int,
     check_shape,
-    count,
     nonnegative,
     scalar,
     unit,
@@ -29,7 +29,8 @@ __all__ = [
     "vote_error",
 ]
 
-_shares = nonnegative & Check(lambda p: p.sum() <= 1 + 1e-5, "a sum <= 1")
+_share = scalar & unit
+_probabilities = nonnegative & Check(lambda p: p.sum() <= 1 + 1e-5, "a sum <= 1")
 _length = scalar & nonnegative
 
 
@@ -45,12 +46,7 @@ class VoteError(NamedTuple):
     tied: Scalar
 
 
-@calculator(
-    static=("num_examples",),
-    probability=scalar & unit,
-    num_examples=count(),
-    relevant_fraction=scalar & unit,
-)
+@calculator(static=("num_examples",), probability=_share, relevant_fraction=_share)
 def vote_error(
     probability: Real[ArrayLike, ""],
     num_examples: int,
@@ -65,10 +61,9 @@ def vote_error(
 
     Each of l examples votes with probability alpha', and then for the right candidate
     with probability p. With two states this is the error of the first step of chain of
-    thought (p an entry of A_1), and of plain in-context learning (p an entry of B). For
-    alpha' = 1 and odd l there are no ties; a tie is decided by what attention leaks to
-    other columns, so compare at odd l. The relative rounding is l log(l) times the
-    precision.
+    thought (p an entry of A_1), and of a direct answer (p an entry of B). A tie, which
+    needs alpha' < 1 or an even l, is decided by what attention leaks to other columns.
+    The relative rounding is l log(l) times the precision.
 
     Example:
         >>> [round(float(x), 4) for x in vote_error(0.6, 1)]
@@ -78,6 +73,7 @@ def vote_error(
 
     Source: Li et al. (2025), CoT mechanism.
     """
+    check_nonnegative_int("num_examples", num_examples)
     # These are floats, since xlogy has no derivative for integers.
     p, alpha = 1.0 * jnp.asarray(probability), 1.0 * jnp.asarray(relevant_fraction)
     counts = jnp.arange(num_examples + 1)
@@ -97,7 +93,7 @@ def vote_error(
 
 
 @calculator(
-    probabilities=_shares, num_examples=_length, relevant_fraction=scalar & unit
+    probabilities=_probabilities, num_examples=_length, relevant_fraction=_share
 )
 def decay_bound(
     probabilities: Float[ArrayLike, "..."],
@@ -139,10 +135,9 @@ def cot_error_bound(task: ReasoningTask, num_examples: Real[ArrayLike, ""]) -> S
         \bigl( \sqrt{A_k[s_{k-1}, s_k]} - \sqrt{A_k[s_{k-1}, j]} \bigr)^2 \Bigr)^l,
 
     where :math:`\pi_k(i)` is the probability that an example is at the query's correct
-    state before step k: alpha' by examples that start like it, the rest by others.
-    Chain of thought goes wrong only where a vote on the correct path does; the votes of
-    a step are a plurality, bounded as in :func:`decay_bound`. No assumption on B: this
-    is Theorem 5 with constants. A mean over uniform inputs, which may exceed 1.
+    state before step k. Chain of thought goes wrong only where a vote on the correct
+    path does, each bounded as in :func:`decay_bound`: Theorem 5 with constants, without
+    an assumption on B. A mean over uniform inputs, which may exceed 1.
 
     Example:
         >>> from icltheory.chain_of_thought import slide_transitions
@@ -192,7 +187,7 @@ def icl_error_bound(task: ReasoningTask, num_examples: Real[ArrayLike, ""]) -> S
     return jnp.mean(jnp.where(task.condition_1, bounds, 1))
 
 
-@calculator(failure=scalar & unit)
+@calculator(failure=_share)
 def sufficient_examples(task: ReasoningTask, failure: Real[ArrayLike, ""]) -> Scalar:
     r"""Number of examples for which a wrong step is less likely than ``failure``.
 
@@ -200,10 +195,9 @@ def sufficient_examples(task: ReasoningTask, failure: Real[ArrayLike, ""]) -> Sc
               {\alpha' \, \tau \, \rho^2} .
 
     Not rounded. It follows from :func:`cot_error_bound` by :math:`\pi_k A_k[s_{k-1},
-    s_k] \ge \alpha' \tau` and :math:`1 - \sqrt{1 - \rho} \ge \rho / 2`. The Omega of
-    Theorem 5 asks for :math:`(\alpha' \tau \rho)^{-2}`, which is never less up to the
-    logarithm; its form without rho is not sufficient. The same with :math:`\tau_o`,
-    :math:`\rho_o`, K = 1 holds for plain in-context learning under Condition 1.
+    s_k] \ge \alpha' \tau` and :math:`1 - \sqrt{1 - \rho} \ge \rho / 2`. Theorem 5 asks
+    for :math:`(\alpha' \tau \rho)^{-2}`, never less up to the logarithm. The same with
+    :math:`\tau_o`, :math:`\rho_o`, K = 1 holds for direct answers under Condition 1.
 
     Example:
         >>> from icltheory.chain_of_thought import slide_transitions

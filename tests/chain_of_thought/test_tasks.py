@@ -102,7 +102,8 @@ def test_tasks_that_do_not_fit_are_refused(letters, key):
 @pytest.mark.parametrize("fraction", [0.0, 1.0])
 @pytest.mark.parametrize("states", [2, 3])
 def test_starts_of_a_share_of_0_or_1(states, fraction, key):
-    query, others = _starts(key, states, 40, fraction)
+    tasks = cot.PermutationTasks(cot.Alphabet.standard(states, 1), fraction)
+    query, others = _starts(key, tasks, 40)
     assert np.all((others == query) == (fraction == 1))
     assert set(np.unique(others)) <= set(range(states))
 

@@ -139,7 +139,7 @@ def test_numbers_out_of_range_are_refused():
         ValueError, match=r"probability: expected a value in \[0, 1\], got 1.5"
     ):
         cot.vote_error(1.5, 3)
-    with pytest.raises(ValueError, match="num_examples: expected a whole number >= 0"):
+    with pytest.raises(ValueError, match="num_examples: expected an integer >= 0"):
         cot.vote_error(0.5, -1)
     with pytest.raises(ValueError, match="probabilities: expected a value >= 0, got -"):
         cot.decay_bound(jnp.array([0.5, -0.1]), 3)
