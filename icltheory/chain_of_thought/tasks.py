@@ -228,7 +228,7 @@ class ReasoningTask(_Source):
         is; in the example it is not.
 
         Example:
-            >>> A = [[[0.51, 0.49], [0.5, 0.5]], [[0.5, 0.5], [1.0, 0.0]]]
+            >>> A = jnp.array([[[0.51, 0.49], [0.5, 0.5]], [[0.5, 0.5], [1.0, 0.0]]])
             >>> task = ReasoningTask(A)
             >>> both = task.stepwise_paths, task.most_probable_paths
             >>> [paths[0].tolist() for paths in both]
