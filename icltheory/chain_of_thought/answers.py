@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._checks import count
-from icltheory._core import Record, calculator
+from icltheory._core import Record, calculator, where_valid
 from icltheory._typing import Array, Bool, Int, PRNGKey
 from icltheory.chain_of_thought._memory import (
     chain_columns,
@@ -150,6 +150,13 @@ def _answers(reasoner, prompt, num_examples=None):
     return reasoner.read(prompt, num_examples)
 
 
+def _is_reasoner(name, value, given):
+    if isinstance(value, _Reasoner):
+        return True
+    expected = "ChainOfThought(model) or DirectAnswer(model)"
+    raise ValueError(f"{name}: expected {expected}, got a {type(value).__name__}")
+
+
 def _lengths(num_examples) -> tuple[tuple[int, ...], bool]:
     """Numbers of examples, and whether there is just one."""
     single = np.ndim(num_examples) == 0
@@ -171,7 +178,10 @@ class ReasoningError(Record):
     bound: Any
 
 
-@calculator(compiled=False, static=("num_examples", "num_prompts"))
+_SIZES = ("num_examples", "num_prompts")
+
+
+@calculator(compiled=False, static=_SIZES, predictor=_is_reasoner)
 def error(
     predictor: _Reasoner,
     task: ReasoningTask,
@@ -211,7 +221,8 @@ def error(
         estimate = Estimate.of(shares[0] if single else shares.T)
     if single:
         bound, votes = jax.tree.map(lambda leaf: leaf[0], (bound, votes))
-    return ReasoningError(estimate, votes, bound)
+    known = ~jnp.any(jnp.isnan(bound))  # samples of a wrong task are no NaN
+    return where_valid(ReasoningError(estimate, votes, bound), known)
 
 
 def _votes(predictor, task, lengths) -> VoteError | None:
@@ -229,7 +240,7 @@ def _votes(predictor, task, lengths) -> VoteError | None:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *map(at, lengths))
 
 
-@calculator(static=("num_examples", "num_prompts"))
+@calculator(static=_SIZES, predictor=_is_reasoner)
 def wrong_answers(
     predictor: _Reasoner,
     task: ReasoningTask | PermutationTasks,

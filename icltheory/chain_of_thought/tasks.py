@@ -308,7 +308,9 @@ class ReasoningTask(_Source):
         For queries that are uniform over the inputs, and attention that counts votes.
         It is the constant behind the Omega(1) of Theorem 6.
         """
-        return 1 - jnp.mean(self.condition_1, dtype=jnp.result_type(float))
+        limit = 1 - jnp.mean(self.condition_1, dtype=jnp.result_type(float))
+        # Of a task that is wrong where it is traced, all entries are NaN.
+        return jnp.where(jnp.isnan(self.steps[0, 0, 0]), jnp.nan, limit)
 
 
 def _distributions(name: str, steps: Any, given: Any = None) -> Any:

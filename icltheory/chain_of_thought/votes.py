@@ -184,7 +184,8 @@ def icl_error_bound(task: ReasoningTask, num_examples: Real[ArrayLike, ""]) -> S
     B, correct = task.composed_transition, task.stepwise_paths[:, -1]
     fraction = task.relevant_fraction
     bounds = jax.vmap(_decay, (0, 0, None, None))(B, correct, fraction, num_examples)
-    return jnp.mean(jnp.where(task.condition_1, bounds, 1))
+    failing = 1 + 0 * bounds  # NaN of a wrong task stays
+    return jnp.mean(jnp.where(task.condition_1, bounds, failing))
 
 
 @calculator(failure=_share)

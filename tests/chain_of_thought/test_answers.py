@@ -71,17 +71,17 @@ def test_errors_are_the_papers():
     assert wrong.tolist() == [[True, False, False], [False, False, True]]
     assert prompts.wrong(jnp.array([[0], [2]])).tolist() == [[False], [True]]
     task, key = cot.ReasoningTask(cot.slide_transitions()), jax.random.key(3)
-    for reasoner in (cot.ChainOfThought(), cot.DirectAnswer()):
-        run = {"key": key, "num_prompts": 40}
-        wrong = np.asarray(cot.wrong_answers(reasoner, task, 5, **run))
-        curve = cot.wrong_answers(reasoner, task, (1, 5), **run)
-        np.testing.assert_array_equal(curve[1], wrong)
-        assert wrong.shape == (40, 2 if isinstance(reasoner, cot.ChainOfThought) else 1)
-        found = cot.error(reasoner, task, 5, **run)
-        assert float(found.estimate.mean) == pytest.approx(wrong.mean(), rel=1e-12)
-        both = cot.error(reasoner, task, (1, 5), **run)
-        assert float(both.estimate.mean[1]) == pytest.approx(wrong.mean(), rel=1e-12)
-        assert float(both.bound[1]) == pytest.approx(float(found.bound), rel=1e-12)
+    run = {"key": key, "num_prompts": 40}
+    for reasoner, size in ((cot.ChainOfThought(), 2), (cot.DirectAnswer(), 1)):
+        curve = np.asarray(cot.wrong_answers(reasoner, task, (1, 5), **run))
+        assert curve.shape == (2, 40, size)
+        found = cot.error(reasoner, task, (1, 5), **run)
+        shares = curve.mean(axis=(1, 2))
+        np.testing.assert_allclose(found.estimate.mean, shares, rtol=1e-12)
+        bound = cot.error(reasoner, task, 5).bound
+        assert float(found.bound[1]) == pytest.approx(float(bound), rel=1e-12)
+    single = cot.wrong_answers(cot.DirectAnswer(), task, 5, **run)
+    np.testing.assert_array_equal(curve[1], single)
 
 
 def test_the_vote_is_exact_where_two_states_have_one_answer():
@@ -97,6 +97,24 @@ def test_the_vote_is_exact_where_two_states_have_one_answer():
     assert cot.error(cot.ChainOfThought(), longer, 7).votes is None
     three = cot.ReasoningTask(np.full((1, 3, 3), 1 / 3))
     assert cot.error(cot.DirectAnswer(), three, 7).votes is None
+
+
+def test_a_wrong_task_has_no_error_where_it_is_traced():
+    steps = np.stack([cot.slide_transitions(), cot.slide_transitions() / 2])
+
+    def measured(steps):
+        task = cot.ReasoningTask(steps)
+        run = {"key": jax.random.key(1), "num_prompts": 3}
+        found = cot.error(cot.DirectAnswer(), task, 3, **run)
+        bound = cot.icl_error_bound(cot.ReasoningTask(steps[:, ::-1]), 3)
+        return found.bound, found.estimate.mean, task.icl_error_limit, task.rho, bound
+
+    right, wrong = np.stack(jax.jit(jax.vmap(measured))(steps), axis=1)
+    assert np.all(np.isfinite(right))
+    assert np.all(np.isnan(wrong))
+    model = cot.ReasoningAttention.matching(4)
+    with pytest.raises(ValueError, match="predictor: expected ChainOfThought"):
+        cot.error(model, cot.ReasoningTask(steps[0]), 3)
 
 
 def test_examples_that_are_not_shown_do_not_matter():
