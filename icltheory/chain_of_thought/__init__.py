@@ -8,6 +8,21 @@ two differ where errors on the way add up to a popular wrong answer (Condition 1
 A task is a source of prompts, ``ChainOfThought`` and ``DirectAnswer`` are predictors,
 and ``error(predictor, task, num_examples)`` is how often they are wrong.
 
+Example:
+    >>> task = ReasoningTask(slide_transitions())
+    >>> [round(float(x), 4) for x in task.composed_transition.ravel()]
+    [0.56, 0.44, 0.64, 0.36]
+    >>> task.stepwise_paths.tolist(), task.condition_1.tolist()
+    ([[0, 0, 1], [1, 1, 0]], [False, True])
+    >>> [round(float(x), 4) for x in task.path_probabilities()]
+    [0.36, 0.48]
+    >>> names = "tau", "tau_o", "rho", "rho_o", "icl_error_limit"
+    >>> print(*(f"{name} {getattr(task, name):.4f}" for name in names))
+    tau 0.3600 tau_o 0.5600 rho 0.3333 rho_o 0.2143 icl_error_limit 0.5000
+    >>> votes = error(DirectAnswer(), task, 41).votes
+    >>> print(f"wrong {votes.wrong:.4f} tied {votes.tied:.4f}")
+    wrong 0.4070 tied 0.0000
+
 Stability: provisional.
 """
 

@@ -23,7 +23,7 @@ from icltheory._checks import (
     unit,
     within,
 )
-from icltheory._core import Record
+from icltheory._core import Record, where_valid
 from icltheory._precision import widened
 from icltheory._typing import Array, Bool, Float, Int, PRNGKey, Scalar
 from icltheory.chain_of_thought.alphabet import Alphabet
@@ -147,17 +147,8 @@ class ReasoningTask(_Source):
     Example:
         >>> from icltheory.chain_of_thought import slide_transitions
         >>> task = ReasoningTask(slide_transitions(), 0.5)
-        >>> task.sample(jax.random.key(1), 7, 1).states.shape
-        (1, 7, 3)
-        >>> [round(float(x), 4) for x in task.composed_transition.ravel()]
-        [0.56, 0.44, 0.64, 0.36]
-        >>> task.stepwise_paths.tolist(), task.condition_1.tolist()
-        ([[0, 0, 1], [1, 1, 0]], [False, True])
-        >>> [round(float(x), 4) for x in task.path_probabilities()]
-        [0.36, 0.48]
-        >>> names = "tau", "tau_o", "rho", "rho_o", "icl_error_limit"
-        >>> print(*(f"{name} {getattr(task, name):.4f}" for name in names))
-        tau 0.3600 tau_o 0.5600 rho 0.3333 rho_o 0.2143 icl_error_limit 0.5000
+        >>> task.draw(jax.random.key(1), 7).states.shape
+        (7, 3)
 
     Source: Li et al. (2025), data modelling.
     """
@@ -256,10 +247,10 @@ class ReasoningTask(_Source):
         if paths is None:
             paths = self.stepwise_paths
         check_shape("paths", paths, ("n", self.num_steps + 1))
-        within(0, self.num_states - 1)("paths", paths)
+        valid = within(0, self.num_states - 1)("paths", paths)
         paths = jnp.asarray(paths)
         factors = [A[paths[:, k], paths[:, k + 1]] for k, A in enumerate(self.steps)]
-        return jnp.prod(jnp.stack(factors), axis=0)
+        return where_valid(jnp.prod(jnp.stack(factors), axis=0), valid)
 
     @property
     def tau(self) -> Scalar:
