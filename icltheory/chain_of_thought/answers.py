@@ -268,6 +268,10 @@ def wrong_answers(
     prompts = task.sample(key, max(lengths), num_prompts)
 
     def at(limit):
-        return jax.vmap(lambda p: p.wrong(predictor.answers(p, limit)))(prompts)
+        def one(*states):  # with one alphabet for all
+            prompt = ReasoningPrompt(*states, task.alphabet)
+            return prompt.wrong(predictor.answers(prompt, limit))
+
+        return jax.vmap(one)(prompts.states, prompts.query_states)
 
     return at(None) if single else lax.map(at, jnp.array(lengths))

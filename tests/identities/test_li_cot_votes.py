@@ -96,13 +96,14 @@ def test_the_term_of_the_runner_up_alone_is_no_bound(measured):
 def counting_errors(steps, l, fraction, prompts):
     letters = drawn.alphabet(steps.shape[1], len(steps), 8)
     task = cot.ReasoningTask(steps, fraction, letters)
+    model = cot.ReasoningAttention.matching(8)
     return [
         np.asarray(
             cot.wrong_answers(
                 reasoner, task, l, key=jax.random.key(1), num_prompts=prompts
             )
         )
-        for reasoner in (cot.ChainOfThought(), cot.DirectAnswer())
+        for reasoner in (cot.ChainOfThought(model), cot.DirectAnswer(model))
     ]
 
 
