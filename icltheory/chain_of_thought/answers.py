@@ -268,8 +268,8 @@ def wrong_answers(
     prompts = task.sample(key, max(lengths), num_prompts)
 
     def at(limit):
-        def one(*states):  # with one alphabet for all
-            prompt = ReasoningPrompt(*states, task.alphabet)
+        def one(states, query_states):  # with one alphabet for all
+            prompt = ReasoningPrompt(states, query_states, task.alphabet)
             return prompt.wrong(predictor.answers(prompt, limit))
 
         return jax.vmap(one)(prompts.states, prompts.query_states)
