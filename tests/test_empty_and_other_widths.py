@@ -76,14 +76,11 @@ def test_the_lasso_of_inputs_without_coordinates_is_zero():
     assert (fit.w.shape, bool(fit.converged)) == ((0,), True)
 
 
-def letters(dim):
-    return cot.training_alphabet(KEY, 2, 2, dim)
-
-
 def reasoning(run, dim=3):
     """Runs a function of a model of some dimension and a prompt of dimension 4."""
-    task = cot.ReasoningTask(letters(4), cot.faithful_transitions(1.0))
-    return lambda: run(cot.matching_attention(dim), task.sample(KEY, 5, 1.0))
+    task = cot.ReasoningTask(cot.faithful_transitions(1.0))
+    model = cot.ReasoningAttention.matching(dim)
+    return lambda: run(model, task.draw(KEY, 5))
 
 
 def pattern(run):
@@ -106,8 +103,8 @@ PARAMS = "params: expected width 20, as of the task, got 16"
 @pytest.mark.parametrize(
     ("run", "message"),
     [
-        (reasoning(cot.cot_infer), OTHER),
-        (reasoning(cot.icl_infer), OTHER),
+        (reasoning(lambda m, prompt: cot.ChainOfThought(m).answers(prompt)), OTHER),
+        (reasoning(lambda m, prompt: cot.DirectAnswer(m).answers(prompt)), OTHER),
         (reasoning(cot.attention_masses), OTHER),
         (reasoning(lambda model, prompt: cot.prompt_loss(model, prompt, 0)), OTHER),
         (
@@ -115,7 +112,7 @@ PARAMS = "params: expected width 20, as of the task, got 16"
             "step: expected 0 <= step <= 1, got 9",
         ),
         (
-            reasoning(lambda model, prompt: cot.cot_infer(model, prompt, 0), 4),
+            reasoning(lambda m, prompt: cot.ChainOfThought(m).answers(prompt, 0), 4),
             "num_examples: expected 1 <= num_examples <= 5, got 0",
         ),
         (pattern(lambda m, p, task: patterns.scores(m, p, sampled(task))), PROMPT),

@@ -33,7 +33,7 @@ OTHERS = {
         *("scores", "task_ratio", "train"),
     },
     "induction": {"head_scores"},
-    "chain_of_thought": {"prompt_loss", "sample_training_prompt", "train_attention"},
+    "chain_of_thought": {"prompt_loss", "train_attention"},
     "regression.shifts": {"garg_shifts"},
 }
 PACKAGES = [

@@ -47,16 +47,24 @@ def letters(training, codes):
     return cot.Alphabet(training, jnp.pad(codes, ((0, 0), (0, D))))
 
 
-def on_prompt(function):
-    """A model by hand that reads a noisy prompt."""
+def on_prompt(function, num_examples=20):
+    """A model by hand that reads a prompt."""
 
     def compute(training, codes, steps):
         alphabet = letters(training, codes)
-        prompt = cot.ReasoningTask(alphabet, steps).sample(KEY, 20, 1.0, noise=0.05)
-        model = cot.matching_attention(D, 5.0)
+        prompt = cot.ReasoningTask(steps, 1.0, alphabet).draw(KEY, num_examples)
+        model = cot.ReasoningAttention.matching(D, 5.0)
         return function(jax.tree.map(lambda W: W.astype(codes.dtype), model), prompt)
 
     return compute
+
+
+def answered(kind):
+    return lambda model, prompt: kind(model).answers(prompt)
+
+
+def task_of(steps):
+    return cot.ReasoningTask(steps, 0.8)
 
 
 def circuit(scale):
@@ -111,7 +119,7 @@ def cases():
         "induction_circuit": (circuit, (np.array(1.0),)),
         "head_copying": (copying, (normal((4, 18)), normal((4, 18)))),
         "unseen_alphabet": (
-            lambda P, C: cot.unseen_alphabet(KEY, letters(P, C), 3, 0.6).patterns,
+            lambda P, C: letters(P, C).unseen(KEY, 3, 0.6).patterns,
             written,
         ),
         "span_residual": (cot.span_residual, (normal((3, D)), basis[:M])),
@@ -119,12 +127,13 @@ def cases():
             lambda P, C, x: letters(P, C).nearest(x),
             (*written, normal(D)),
         ),
-        "cot_infer": (on_prompt(cot.cot_infer), prompt),
-        "icl_infer": (on_prompt(cot.icl_infer), prompt),
+        "ChainOfThought": (on_prompt(answered(cot.ChainOfThought)), prompt),
+        "ChainOfThought, columns": (on_prompt(answered(cot.ChainOfThought), 3), prompt),
+        "DirectAnswer": (on_prompt(answered(cot.DirectAnswer)), prompt),
         "attention_masses": (on_prompt(cot.attention_masses), prompt),
-        "composed_transition": (cot.composed_transition, prompt[2:]),
-        "cot_error_bound": (lambda A: cot.cot_error_bound(A, 50, 0.8), prompt[2:]),
-        "icl_error_bound": (lambda A: cot.icl_error_bound(A, 50, 0.8), prompt[2:]),
+        "composed_transition": (lambda A: task_of(A).composed_transition, prompt[2:]),
+        "cot_error_bound": (lambda A: cot.cot_error_bound(task_of(A), 50), prompt[2:]),
+        "icl_error_bound": (lambda A: cot.icl_error_bound(task_of(A), 50), prompt[2:]),
     }
 
 

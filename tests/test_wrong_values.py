@@ -16,10 +16,10 @@ from icltheory import bounds, linalg, pruning, statistics, training
 from icltheory import regression as reg
 from icltheory.attention import LinearAttentionStack, linear_attention
 from icltheory.chain_of_thought import (
+    Alphabet,
+    PermutationTasks,
     ReasoningTask,
-    sample_training_prompt,
     slide_transitions,
-    training_alphabet,
 )
 from icltheory.induction import prefix_matching_score
 from icltheory.layered import LayeredStack
@@ -50,7 +50,6 @@ NOISE = functools.partial(noise_spectrum, STACK, shots=2)
 JAX = "\n-+\nFor simplicity, JAX has removed"  # what it adds while tracing
 GPT_2 = GPT2(2, 10, width=8, num_layers=1, num_heads=2)
 PATTERNS = PatternTask(4, 2, 1.0)
-LETTERS = training_alphabet(KEY, 2, 2, 4)
 RULE = make_optimizer(OptimizerConfig("adam", 1e-3), 10)
 
 
@@ -232,8 +231,8 @@ def test_it_is_an_error_of_one_line(run, message):
         lambda key: PATTERNS.sample(key, 4, 2),
         lambda key: PATTERNS.out_of_domain(1.0, key=key),
         lambda key: PatternTransformer(4).init(PATTERNS, key=key),
-        lambda key: sample_training_prompt(key, LETTERS, 4, 0.5),
-        lambda key: ReasoningTask(LETTERS, slide_transitions()).sample(key, 4, 0.5),
+        lambda key: PermutationTasks(Alphabet.standard(2, 2), 0.5).draw(key, 4),
+        lambda key: ReasoningTask(slide_transitions()).sample(key, 4, 3),
         lambda key: statistics.curve_interval(jnp.ones((4, 2)), key),
     ],
 )

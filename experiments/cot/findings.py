@@ -206,13 +206,14 @@ def slide_checks() -> list[Check]:
 
     with jax.enable_x64(True):
         steps = np.asarray(cot.slide_transitions(), np.float64).round(12)
+        task = cot.ReasoningTask(steps)
         pairs = {
-            "tau": (cot.tau(steps), 0.36),
-            "tau_o": (cot.tau_o(steps), 0.56),
-            "B[0, 0]": (cot.composed_transition(steps)[0, 0], 0.56),
-            "B[1, 1]": (cot.composed_transition(steps)[1, 1], 0.36),
-            "inputs with Condition 1": (cot.condition_1(steps).sum(), 1.0),
-            "limit of ICL": (cot.icl_error_limit(steps), 0.5),
+            "tau": (task.tau, 0.36),
+            "tau_o": (task.tau_o, 0.56),
+            "B[0, 0]": (task.composed_transition[0, 0], 0.56),
+            "B[1, 1]": (task.composed_transition[1, 1], 0.36),
+            "inputs with Condition 1": (task.condition_1.sum(), 1.0),
+            "limit of ICL": (task.icl_error_limit, 0.5),
         }
         return [
             Check(f"slides: {name}", float(value), known, "within", 1e-12)

@@ -84,7 +84,7 @@ def _program(config, ensemble, settings, numbers, lengths, prompts, direct):
     models = jax.tree.map(
         lambda a, b: jnp.stack([a, jnp.broadcast_to(b, a.shape)]),
         ensemble.models,
-        cot.matching_attention(config.dim),
+        cot.ReasoningAttention.matching(config.dim),
     )
     steps = jnp.asarray(np.stack([s.steps for s in settings]), models.W_K.dtype)
     fractions = jnp.asarray([s.fraction for s in settings], steps.dtype)
@@ -94,21 +94,22 @@ def _program(config, ensemble, settings, numbers, lengths, prompts, direct):
         setting, kind, seed, draw = place
         model = jax.tree.map(lambda leaf: leaf[kind, seed], models)
         alphabet = jax.tree.map(lambda leaf: leaf[seed, draw], alphabets)
-        task = cot.ReasoningTask(alphabet, steps[setting])
+        task = cot.ReasoningTask(steps[setting], fractions[setting], alphabet)
         key = jax.random.fold_in(ensemble.keys[seed], 1 + numbers[setting])
-        drawn = jax.vmap(
-            lambda k: task.sample(k, int(lengths[-1]), fractions[setting])
-        )(jax.random.split(jax.random.fold_in(key, draw), prompts))
+        drawn = task.sample(jax.random.fold_in(key, draw), int(lengths[-1]), prompts)
         return jax.lax.map(lambda limit: _errors(model, drawn, limit, direct), limits)
 
     return jax.jit(lambda places: in_turns(row, places, config.rows_at_once))
 
 
 def _errors(model, prompts, limit, direct) -> Errors:
-    chain = jax.vmap(lambda p: cot.cot_infer(model, p, limit))(prompts).wrong
+    def wrong(reasoner):
+        return jax.vmap(lambda p: p.wrong(reasoner.answers(p, limit)))(prompts)
+
+    chain = wrong(cot.ChainOfThought(model))
     parts = [chain, chain[:, 0], chain[:, -1], chain.any(axis=1)]
     if direct:
-        parts.append(jax.vmap(lambda p: cot.icl_infer(model, p, limit))(prompts).wrong)
+        parts.append(wrong(cot.DirectAnswer(model)))
     shares = [jnp.mean(part, dtype=jnp.float32) for part in parts]
     return Errors(*shares, *([] if direct else [None]))
 
@@ -118,7 +119,7 @@ def _alphabets(config, ensemble, num_states):
 
     def one(alphabet, key):
         keys = jax.random.split(jax.random.fold_in(key, 0), config.draws)
-        return jax.vmap(lambda k: cot.unseen_alphabet(k, alphabet, num_states))(keys)
+        return jax.vmap(lambda k: alphabet.unseen(k, num_states))(keys)
 
     return jax.vmap(one)(ensemble.alphabets, ensemble.keys)
 

@@ -43,20 +43,21 @@ def lines(setting: ReasoningSetting, lengths: Sequence[int]) -> TheoryLines:
 @partial(jax.jit, static_argnames="lengths")
 def _lines(steps, lengths, alpha):
     l = jnp.array(lengths, float)
+    task = cot.ReasoningTask(steps, alpha)
     bounds = (
-        jax.vmap(lambda n, bound=bound: bound(steps, n, alpha))(l)
+        jax.vmap(lambda n, bound=bound: bound(task, n))(l)
         for bound in (cot.cot_error_bound, cot.icl_error_bound)
     )
-    return cot.icl_error_limit(steps), *bounds, *_votes(steps, lengths, alpha)
+    return task.icl_error_limit, *bounds, *_votes(task, lengths, alpha)
 
 
-def _votes(steps, lengths, alpha):
+def _votes(task, lengths, alpha):
     """Exact vote errors of two-state tasks, averaged over uniform inputs."""
-    if steps.shape[1] != 2:
+    if task.num_states != 2:
         return None, None
-    correct = cot.stepwise_paths(steps)
-    first = steps[0][jnp.arange(2), correct[:, 1]]
-    direct = cot.composed_transition(steps)[jnp.arange(2), correct[:, -1]]
+    correct = task.stepwise_paths
+    first = task.steps[0][jnp.arange(2), correct[:, 1]]
+    direct = task.composed_transition[jnp.arange(2), correct[:, -1]]
     return tuple(
         jnp.array([_two_states(probabilities, l, alpha) for l in lengths])
         for probabilities in (first, direct)

@@ -33,18 +33,17 @@ def train(config: Config, num_steps: int, fraction: float) -> ChainEnsemble:
 
     def one(seed):
         letters, descent, later = jax.random.split(jax.random.key(seed), 3)
-        alphabet = cot.training_alphabet(
+        alphabet = cot.Alphabet.orthonormal(
             letters, config.train_states, num_steps, config.dim
         )
         path = cot.train_attention(
-            alphabet,
+            cot.ReasoningAttention.initial(config.dim, config.scale),
+            cot.PermutationTasks(alphabet, fraction),
+            config.train_examples,
             config.iterations,
             key=descent,
             batch_size=config.batch_size,
-            num_examples=config.train_examples,
-            relevant_fraction=fraction,
             step_size=config.step_size,
-            scale=config.scale,
             record_every=config.record_every,
         )
         return ChainEnsemble(alphabet, path, later)
@@ -59,12 +58,9 @@ def masses(config: Config, ensemble: ChainEnsemble) -> cot.AttentionMasses:
 
     def one(alphabet, models, key):
         letters, draws = jax.random.split(jax.random.fold_in(key, 0))
-        task = cot.ReasoningTask(
-            cot.unseen_alphabet(letters, alphabet, config.states), steps
-        )
-        prompts = jax.vmap(
-            lambda k: task.sample(k, config.train_examples, config.chain_fraction)
-        )(jax.random.split(draws, config.mass_prompts))
+        unseen = alphabet.unseen(letters, config.states)
+        task = cot.ReasoningTask(steps, config.chain_fraction, unseen)
+        prompts = task.sample(draws, config.train_examples, config.mass_prompts)
 
         def at(model):
             found = jax.vmap(lambda p: cot.attention_masses(model, p))(prompts)

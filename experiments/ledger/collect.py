@@ -86,7 +86,10 @@ def _matching(pattern: str, root: Path) -> list[str]:
 
 def _imports(name: str) -> bool:
     module, _, symbol = f"icltheory.{name}".rpartition(".")
+    outer, _, owner = module.rpartition(".")
     try:
+        if owner[:1].isupper():  # a method or a property of a class
+            return hasattr(getattr(importlib.import_module(outer), owner), symbol)
         return hasattr(importlib.import_module(module), symbol)
-    except ImportError:
+    except (ImportError, AttributeError):
         return False

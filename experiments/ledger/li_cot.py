@@ -17,10 +17,10 @@ LI_COT = (
         "exact",
         "",
         (
-            f"{PACKAGE}.composed_transition",
-            f"{PACKAGE}.tau",
-            f"{PACKAGE}.tau_o",
-            f"{PACKAGE}.rho",
+            f"{PACKAGE}.ReasoningTask.composed_transition",
+            f"{PACKAGE}.ReasoningTask.tau",
+            f"{PACKAGE}.ReasoningTask.tau_o",
+            f"{PACKAGE}.ReasoningTask.rho",
         ),
         (
             f"{STEPS}::test_the_slides_matrices_*",
@@ -38,7 +38,10 @@ LI_COT = (
         "the correct path is the most probable trajectory",
         "false as written",
         "it takes the likeliest state at each step: .255 where the best path has .49",
-        (f"{PACKAGE}.stepwise_paths", f"{PACKAGE}.most_probable_paths"),
+        (
+            f"{PACKAGE}.ReasoningTask.stepwise_paths",
+            f"{PACKAGE}.ReasoningTask.most_probable_paths",
+        ),
         (
             f"{STEPS}::test_the_correct_path_need_not_*",
             "test_symbolic_li.py::test_stepwise_*",
@@ -76,7 +79,7 @@ LI_COT = (
         "exact",
         "ties are decided by what attention leaks; bounds need every rival's term",
         (
-            f"{PACKAGE}.matching_attention",
+            f"{PACKAGE}.ReasoningAttention.matching",
             f"{PACKAGE}.vote_error",
             f"{PACKAGE}.decay_bound",
         ),
@@ -124,7 +127,7 @@ LI_COT = (
         "chain of thought is right where plain in-context learning is not",
         "empirical",
         "",
-        (f"{PACKAGE}.cot_infer", f"{PACKAGE}.icl_infer"),
+        (f"{PACKAGE}.ChainOfThought", f"{PACKAGE}.DirectAnswer"),
         (
             "test_li_theorem5.py::test_trained_chain_of_thought_*",
             "test_li_theorem6.py::test_the_error_tends_*",
@@ -138,7 +141,10 @@ LI_COT = (
         "conditional",
         "for attention that counts votes; the limit is the share of failing inputs, "
         "1/2 for the slides' matrices",
-        (f"{PACKAGE}.condition_1", f"{PACKAGE}.icl_error_limit"),
+        (
+            f"{PACKAGE}.ReasoningTask.condition_1",
+            f"{PACKAGE}.ReasoningTask.icl_error_limit",
+        ),
         (
             "test_li_theorem6.py::test_condition_1_*",
             "test_li_theorem6.py::test_two_inputs_*",

@@ -244,10 +244,10 @@ LI_FIGURES = (
         "CoT error: mean over steps of a wrong state; ICL error: a wrong last state",
         "exact",
         "as definitions; ICL's index is K (printed k)",
-        ("chain_of_thought.cot_infer", "chain_of_thought.icl_infer"),
+        ("chain_of_thought.ChainOfThought", "chain_of_thought.DirectAnswer"),
         (
-            "tests/chain_of_thought/test_inference.py::test_errors_are_*",
-            "tests/chain_of_thought/test_inference.py::test_answers_are_*",
+            "tests/chain_of_thought/test_answers.py::test_errors_are_*",
+            "tests/chain_of_thought/test_answers.py::test_answers_are_*",
         ),
         evidence="numerical",
     ),
@@ -272,7 +272,7 @@ LI_FIGURES = (
         "attention that counts votes on tasks with one or two rivals, but not with "
         "the values of tau that Figure 18 names (1.9); no task within 1.15 of all 20 "
         "values of Figure 17 (experiments.li_figures)",
-        ("chain_of_thought.cot_infer",),
+        ("chain_of_thought.ChainOfThought",),
         ("tests/experiments/test_li_figures.py::test_figure_17_*",),
         evidence="simulation",
     ),
@@ -283,7 +283,7 @@ LI_FIGURES = (
         "found: ICL .489 and CoT .0015 at 321 examples (experiments.cot); of the "
         "levels that of ICL within 1.11, that of CoT within 1.51, and of one task for "
         "both none within 1.8 (experiments.li_figures)",
-        ("chain_of_thought.icl_infer",),
+        ("chain_of_thought.DirectAnswer",),
         evidence="simulation",
     ),
 )

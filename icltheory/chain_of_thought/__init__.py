@@ -5,19 +5,39 @@ query asks for the path that takes the likeliest state at every step. Chain of t
 votes step by step, plain in-context learning votes for the final state at once, and the
 two differ where errors on the way add up to a popular wrong answer (Condition 1).
 
+A task is a source of prompts, ``ChainOfThought`` and ``DirectAnswer`` are predictors,
+and ``error(predictor, task, num_examples)`` is how often they are wrong.
+
+Example:
+    >>> task = ReasoningTask(slide_transitions())
+    >>> [round(float(x), 4) for x in task.composed_transition.ravel()]
+    [0.56, 0.44, 0.64, 0.36]
+    >>> task.stepwise_paths.tolist(), task.condition_1.tolist()
+    ([[0, 0, 1], [1, 1, 0]], [False, True])
+    >>> [round(float(x), 4) for x in task.path_probabilities()]
+    [0.36, 0.48]
+    >>> names = "tau", "tau_o", "rho", "rho_o", "icl_error_limit"
+    >>> print(*(f"{name} {getattr(task, name):.4f}" for name in names))
+    tau 0.3600 tau_o 0.5600 rho 0.3333 rho_o 0.2143 icl_error_limit 0.5000
+    >>> votes = error(DirectAnswer(), task, 41).votes
+    >>> print(f"wrong {votes.wrong:.4f} tied {votes.tied:.4f}")
+    wrong 0.4070 tied 0.0000
+
 Stability: provisional.
 """
 
-from icltheory.chain_of_thought.alphabet import (
-    Alphabet,
-    span_residual,
-    training_alphabet,
-    unseen_alphabet,
+from icltheory.chain_of_thought.alphabet import Alphabet, span_residual
+from icltheory.chain_of_thought.answers import (
+    ChainOfThought,
+    DirectAnswer,
+    ReasoningError,
+    error,
+    wrong_answers,
 )
 from icltheory.chain_of_thought.attention import (
+    AttentionMasses,
     ReasoningAttention,
-    initial_attention,
-    matching_attention,
+    attention_masses,
 )
 from icltheory.chain_of_thought.conditions import (
     cot_conditions,
@@ -30,36 +50,15 @@ from icltheory.chain_of_thought.examples import (
     popular_answer_transitions,
     slide_transitions,
 )
-from icltheory.chain_of_thought.inference import (
-    AttentionMasses,
-    Inference,
-    attention_masses,
-    cot_infer,
-    icl_infer,
-)
-from icltheory.chain_of_thought.measures import (
-    condition_1,
-    icl_error_limit,
-    rho,
-    rho_o,
-    tau,
-    tau_o,
-)
-from icltheory.chain_of_thought.prompts import (
+from icltheory.chain_of_thought.tasks import (
+    PermutationTasks,
     ReasoningPrompt,
     ReasoningTask,
-    sample_training_prompt,
 )
 from icltheory.chain_of_thought.training import (
     ReasoningTraining,
     prompt_loss,
     train_attention,
-)
-from icltheory.chain_of_thought.transitions import (
-    composed_transition,
-    most_probable_paths,
-    path_probabilities,
-    stepwise_paths,
 )
 from icltheory.chain_of_thought.votes import (
     VoteError,
@@ -73,43 +72,31 @@ from icltheory.chain_of_thought.votes import (
 __all__ = [
     "Alphabet",
     "AttentionMasses",
-    "Inference",
+    "ChainOfThought",
+    "DirectAnswer",
+    "PermutationTasks",
     "ReasoningAttention",
+    "ReasoningError",
     "ReasoningPrompt",
     "ReasoningTask",
     "ReasoningTraining",
     "VoteError",
     "attention_masses",
-    "composed_transition",
-    "condition_1",
     "contested_transitions",
+    "cot_conditions",
     "cot_error_bound",
-    "cot_infer",
     "decay_bound",
+    "error",
     "faithful_transitions",
+    "icl_conditions",
     "icl_error_bound",
-    "icl_error_limit",
-    "icl_infer",
-    "initial_attention",
-    "matching_attention",
-    "most_probable_paths",
-    "path_probabilities",
     "popular_answer_transitions",
     "prompt_loss",
-    "rho",
-    "rho_o",
-    "sample_training_prompt",
     "slide_transitions",
     "span_residual",
-    "stepwise_paths",
     "sufficient_examples",
-    "tau",
-    "tau_o",
-    "training_conditions",
-    "cot_conditions",
-    "icl_conditions",
     "train_attention",
-    "training_alphabet",
-    "unseen_alphabet",
+    "training_conditions",
     "vote_error",
+    "wrong_answers",
 ]

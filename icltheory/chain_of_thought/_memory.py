@@ -3,8 +3,8 @@
 A column is (x; y) + c_step with x and y from few patterns. Its score against a vector
 is a sum of three numbers, and the average of all columns has three weights to be summed
 for each pattern and code, so that columns of width 2d are never built. ``Columns``
-keeps every column and may add noise to it: O(n M + M d) a query. ``Counts`` only says
-how often each kind of column occurs: O(M^2 K + M d), whatever the number of examples.
+keeps every column: O(n M + M d) per query. ``Counts`` only says how often each kind of
+column occurs: O(M^2 K + M d), whatever the number of examples.
 """
 
 from typing import NamedTuple
@@ -14,50 +14,35 @@ import jax.numpy as jnp
 
 from icltheory._typing import Array
 from icltheory.chain_of_thought.alphabet import Alphabet
-from icltheory.chain_of_thought.prompts import ReasoningPrompt
+from icltheory.chain_of_thought.tasks import ReasoningPrompt
 
 NOTHING = -1
 
 
 class Columns(NamedTuple):
-    """All columns of a prompt: K for each example, then K for the query.
+    """All columns of a prompt: K for each example, then K for the query."""
 
-    Attributes:
-        x: States in the upper half, -1 for none, ``(l K + K,)``.
-        y: States in the lower half.
-        step: Numbers of the codes.
-        shown: Which of them the model may read.
-        noise: What is added to them, ``(l K + K, 2d)``, or ``None``.
-    """
-
-    x: Array
-    y: Array
-    step: Array
-    shown: Array
-    noise: Array | None
-
-    def scores(self, alphabet: Alphabet, direction: Array) -> Array:
-        """Inner product of every column with a vector."""
-        upper, lower, codes = _tables(alphabet, direction)
-        found = upper[self.x] + lower[self.y] + codes[self.step]
-        return found if self.noise is None else found + self.noise @ direction
+    x: Array  # states in the upper half, -1 for none, (l K + K,)
+    y: Array  # states in the lower half
+    step: Array  # numbers of the codes
+    shown: Array  # which of them the model may read
 
     def weights(self, alphabet: Alphabet, direction: Array) -> Array:
         """Softmax of the scores over the visible columns."""
-        scores = self.scores(alphabet, direction)
+        upper, lower, codes = _tables(alphabet, direction)
+        scores = upper[self.x] + lower[self.y] + codes[self.step]
         return jax.nn.softmax(jnp.where(self.shown, scores, -jnp.inf))
 
     def average(self, alphabet: Alphabet, direction: Array) -> Array:
         """Output of attention along a direction: the weighted mean of columns."""
         weights = self.weights(alphabet, direction)
         M, K = alphabet.num_states, alphabet.num_steps
-        mean = _combine(
+        return _combine(
             alphabet,
             _by_number(self.x, weights, M),
             _by_number(self.y, weights, M),
             _by_number(self.step, weights, K),
         )
-        return mean if self.noise is None else mean + weights @ self.noise
 
     def joined(self, x: Array, y: Array, step: Array) -> "Columns":
         """Adds the query's own column of one step."""
@@ -70,13 +55,9 @@ class Columns(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Counts of each kind of column; the last index of x and y stands for none.
+    """Counts of each kind of column; the last index of x and y stands for none."""
 
-    Attributes:
-        counts: ``(M + 1, M + 1, K)``.
-    """
-
-    counts: Array
+    counts: Array  # (M + 1, M + 1, K)
 
     def average(self, alphabet: Alphabet, direction: Array) -> Array:
         """Output of attention along a direction: the weighted mean of columns."""
@@ -100,7 +81,7 @@ def chain_columns(prompt: ReasoningPrompt, limit=None) -> Columns:
     """Columns of examples step by step, and of the query's correct steps, hidden."""
     paths = jnp.concatenate([prompt.states, prompt.query_states[None]])
     x, y = paths[:, :-1].reshape(-1), paths[:, 1:].reshape(-1)
-    return Columns(x, y, *_rest(prompt, limit), prompt.noise)
+    return Columns(x, y, *_rest(prompt, limit))
 
 
 def direct_columns(prompt: ReasoningPrompt, limit=None) -> Columns:
@@ -110,20 +91,15 @@ def direct_columns(prompt: ReasoningPrompt, limit=None) -> Columns:
     x = jnp.where(first, prompt.states[:, :1], NOTHING).reshape(-1)
     y = jnp.where(first, prompt.states[:, -1:], NOTHING).reshape(-1)
     own = jnp.full(K, NOTHING, x.dtype)
-    step, shown = _rest(prompt, limit)
-    noise = prompt.noise
-    if noise is not None:
-        noise = noise * (step == 0)[:, None]
-    return Columns(jnp.append(x, own), jnp.append(y, own), step, shown, noise)
+    return Columns(jnp.append(x, own), jnp.append(y, own), *_rest(prompt, limit))
 
 
 def compact(columns: Columns, alphabet: Alphabet) -> Memory:
-    """Returns counts where they are cheaper: no noise, few states, many examples."""
+    """Returns counts where they are cheaper: few states, many examples."""
     M, K = alphabet.num_states, alphabet.num_steps
     # A count is cheaper than a column, which is looked up in three tables.
-    if columns.noise is not None or 4 * len(columns.x) < (M + 1) ** 2 * K:
-        return columns
-    return count(columns, alphabet)
+    fewer = 4 * len(columns.x) < (M + 1) ** 2 * K
+    return columns if fewer else count(columns, alphabet)
 
 
 def count(columns: Columns, alphabet: Alphabet) -> Counts:
@@ -134,12 +110,9 @@ def count(columns: Columns, alphabet: Alphabet) -> Counts:
     return Counts(none.at[columns.x, columns.y, columns.step].add(seen))
 
 
-def query_column(prompt: ReasoningPrompt, state: Array, step: Array) -> Array:
-    """The query column of a step: (z; 0) + c_step, noisy if the input was."""
-    query = prompt.alphabet.embed(state, jnp.asarray(NOTHING), step)
-    if prompt.noise is None:
-        return query
-    return query + prompt.noise[prompt.num_examples * prompt.num_steps + step]
+def query_column(alphabet: Alphabet, state: Array, step: Array) -> Array:
+    """The query column of a step: (z; 0) + c_step."""
+    return alphabet.embed(state, jnp.asarray(NOTHING), step)
 
 
 def _rest(prompt, limit):

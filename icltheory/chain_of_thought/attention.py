@@ -1,53 +1,91 @@
 """The attention model of equation (11), and the attention it should learn."""
 
+from typing import Any, NamedTuple
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
-from icltheory._calculators import calculator
-from icltheory._checks import check_positive_int, check_shape
-from icltheory._pytree import pytree
-from icltheory._typing import Array, Float
-from icltheory.chain_of_thought._memory import Memory
+from icltheory._checks import check_positive_int, check_shape, real
+from icltheory._core import Record, calculator
+from icltheory._typing import Array, Float, Scalar
+from icltheory.chain_of_thought._memory import Memory, chain_columns, query_column
 from icltheory.chain_of_thought.alphabet import Alphabet
+from icltheory.chain_of_thought.tasks import ReasoningPrompt
 
-__all__ = ["ReasoningAttention", "initial_attention", "matching_attention"]
+__all__ = ["AttentionMasses", "ReasoningAttention", "attention_masses"]
 
 
-@pytree
-class ReasoningAttention:
+class ReasoningAttention(Record):
     r"""One layer of softmax attention over the columns of a prompt, equation (11).
 
     .. math:: f(\Psi; P) = \sum_{i < \operatorname{len}(P)} W_V \tilde p_i
               \operatorname{softmax}\bigl( (W_K \tilde p_i)^\top W_Q \tilde p_{query}
               \bigr) .
 
-    The query is no key. :math:`W_V = [0 \; I]` reads the lower half and is not trained.
-
-    Args:
-        W_V: ``(d, 2d)``.
-        W_K: ``(2d, 2d)``.
-        W_Q: ``(2d, 2d)``.
+    The query is no key. :math:`W_V = [0 \; I]`, ``(d, 2d)``, reads the lower half and
+    is not trained; :math:`W_K` and :math:`W_Q` are ``(r, 2d)``.
 
     Example:
-        >>> initial_attention(3).W_V.shape
+        >>> ReasoningAttention.initial(3).W_V.shape
         (3, 6)
 
-    Source: Li et al. (2025), arXiv 2410.02167, equation (11).
+    Source: Li et al. (2025), equation (11).
     """
 
-    W_V: Float[Array | np.ndarray, "..."]
-    W_K: Float[Array | np.ndarray, "..."]
-    W_Q: Float[Array | np.ndarray, "..."]
+    W_V: Any
+    W_K: Any
+    W_Q: Any
 
     def __post_init__(self):
+        for name in ("W_V", "W_K", "W_Q"):
+            setattr(self, name, jnp.asarray(real(name, getattr(self, name))))
         d = np.shape(self.W_V)[0]
         check_shape("W_V", self.W_V, (d, 2 * d))
         check_shape("W_K", self.W_K, ("r", 2 * d))
         check_shape("W_Q", self.W_Q, np.shape(self.W_K))
-        for name in ("W_V", "W_K", "W_Q"):
-            object.__setattr__(self, name, jnp.asarray(getattr(self, name)))
+
+    @classmethod
+    def initial(
+        cls, dim: int, scale: Real[ArrayLike, ""] = 0.2
+    ) -> "ReasoningAttention":
+        r"""The start of training: :math:`W_K = W_Q = \delta I`, :math:`W_V = [0, I]`.
+
+        delta = .2 is what the start of Figure 20 shows.
+
+        Example:
+            >>> ReasoningAttention.initial(1, 0.5).W_K.tolist()
+            [[0.5, 0.0], [0.0, 0.5]]
+        """
+        check_positive_int("dim", dim)
+        W = scale * jnp.eye(2 * dim, dtype=jnp.result_type(float))
+        return cls(_reader(dim), W, W)
+
+    @classmethod
+    def matching(
+        cls, dim: int, gain: Real[ArrayLike, ""] = 40.0
+    ) -> "ReasoningAttention":
+        r"""Hand-built attention that counts the columns of equal step and input.
+
+        .. math:: W_K = W_Q = \sqrt{g} \begin{pmatrix} I & 0 \\ 0 & 0 \end{pmatrix} .
+
+        Every column of the query's step and input has the same weight, all others at
+        most exp(-g) of it, for orthonormal patterns and codes; exp(-40) is below the
+        rounding of float64. The answer is that of the most votes.
+
+        Example:
+            >>> ReasoningAttention.matching(1, 4.0).W_Q.tolist()
+            [[2.0, 0.0], [0.0, 0.0]]
+
+        Source: Li et al. (2025), CoT mechanism.
+        """
+        check_positive_int("dim", dim)
+        dtype = jnp.result_type(float)
+        upper = (jnp.arange(2 * dim) < dim).astype(dtype)
+        W = jnp.sqrt(gain).astype(dtype) * jnp.diag(upper)
+        return cls(_reader(dim), W, W)
 
     def check_dim(self, alphabet: Alphabet) -> None:
         """Raises unless the alphabet has patterns of the model's dimension."""
@@ -59,71 +97,63 @@ class ReasoningAttention:
 
     def direction(self, query: Float[Array, " n"]) -> Float[Array, " n"]:
         r"""Vector that the columns are compared with, :math:`W_K^\top W_Q \tilde p`."""
-        return jnp.asarray(self.W_K).T @ (jnp.asarray(self.W_Q) @ query)
+        return self.W_K.T @ (self.W_Q @ query)
 
     def output(
         self, memory: Memory, alphabet: Alphabet, query: Float[Array, " n"]
     ) -> Float[Array, " d"]:
         """The vector f that answers a query column."""
-        return jnp.asarray(self.W_V) @ memory.average(alphabet, self.direction(query))
+        return self.W_V @ memory.average(alphabet, self.direction(query))
+
+
+def _reader(dim):
+    return jnp.eye(dim, 2 * dim, dim, dtype=jnp.result_type(float))
+
+
+class AttentionMasses(NamedTuple):
+    """Attention on the examples in four classes, as in Figure 20; they sum to 1.
+
+    The step of a column is that of the query or another one; the input of an example is
+    the same if its state before the query's step is that of the query.
+    """
+
+    same_step_same_input: Scalar
+    other_step_same_input: Scalar
+    same_step_other_input: Scalar
+    other_step_other_input: Scalar
 
 
 @calculator
-def initial_attention(dim: int, scale: Real[ArrayLike, ""] = 0.2) -> ReasoningAttention:
-    r"""The start of training, :math:`W_K = W_Q = \delta I` and :math:`W_V = [0 \; I]`.
+def attention_masses(
+    model: ReasoningAttention, prompt: ReasoningPrompt
+) -> AttentionMasses:
+    r"""Attention masses along the correct path of one prompt, averaged over steps.
 
-    Args:
-        dim: Dimension d of a pattern.
-        scale: delta.
-
-    Returns:
-        The model, in the default precision.
-
-    Example:
-        >>> initial_attention(1, 0.5).W_K.tolist()
-        [[0.5, 0.0], [0.0, 0.5]]
-
-    Source: Li et al. (2025), arXiv 2410.02167; delta = .2 as the start of Figure 20
-    shows.
-    """
-    check_positive_int("dim", dim)
-    dtype = jnp.result_type(float)
-    W = scale * jnp.eye(2 * dim, dtype=dtype)
-    return ReasoningAttention(_reader(dim, dtype), W, W)
-
-
-@calculator
-def matching_attention(
-    dim: int, gain: Real[ArrayLike, ""] = 40.0
-) -> ReasoningAttention:
-    r"""Hand-built attention of the slides: it counts columns of equal step and input.
-
-    .. math:: W_K = W_Q = \sqrt{g} \begin{pmatrix} I & 0 \\ 0 & 0 \end{pmatrix} .
-
-    Every column of the query's step and input has the same weight, all others at most
-    exp(-g) of it, for orthonormal patterns and codes without noise. The answer is that
-    of the most votes: the oracles of this package are exact for it, while training also
-    puts small weight elsewhere.
-
-    Args:
-        dim: Dimension d of a pattern.
-        gain: g; exp(-40) is below the rounding of float64.
-
-    Returns:
-        The model, in the default precision.
+    Uniform attention has the masses :math:`\alpha'/K`, :math:`\alpha'(K-1)/K`,
+    :math:`(1-\alpha')/K` and :math:`(1-\alpha')(K-1)/K` where a task keeps different
+    starts apart. The query's own finished steps are left out.
 
     Example:
-        >>> matching_attention(1, 4.0).W_Q.tolist()
-        [[2.0, 0.0], [0.0, 0.0]]
+        >>> from icltheory.chain_of_thought import PermutationTasks
+        >>> tasks = PermutationTasks(Alphabet.standard(4, 2), 0.4)
+        >>> prompt = tasks.draw(jax.random.key(1), 5)
+        >>> masses = attention_masses(ReasoningAttention.initial(6), prompt)
+        >>> round(float(sum(masses)), 5)
+        1.0
 
-    Source: Li et al. (2025), arXiv 2410.02167, CoT mechanism.
+    Source: Li et al. (2025), Figure 20.
     """
-    check_positive_int("dim", dim)
-    dtype = jnp.result_type(float)
-    upper = jnp.arange(2 * dim) < dim
-    W = jnp.sqrt(gain).astype(dtype) * jnp.diag(upper.astype(dtype))
-    return ReasoningAttention(_reader(dim, dtype), W, W)
+    alphabet, columns = prompt.alphabet, chain_columns(prompt)
+    model.check_dim(alphabet)
 
+    def one(k):
+        state = prompt.query_states[k]
+        query = query_column(alphabet, state, k)
+        weights = columns.weights(alphabet, model.direction(query))
+        alike = jnp.append(prompt.states[:, k] == state, False)
+        alike, now = jnp.repeat(alike, prompt.num_steps), columns.step == k
+        classes = (alike & now, alike & ~now, ~alike & now, ~alike & ~now)
+        return AttentionMasses(*(jnp.sum(weights * each) for each in classes))
 
-def _reader(dim, dtype):
-    return jnp.eye(dim, 2 * dim, dim, dtype=dtype)
+    each = jax.vmap(one)(jnp.arange(prompt.num_steps))
+    return jax.tree.map(jnp.mean, each)

@@ -1,10 +1,10 @@
-"""Example transition matrices: those of the slides, and parametric families."""
+"""Transition matrices of tasks: those of the slides, and parametric families."""
 
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._calculators import calculator
 from icltheory._checks import check_positive_int
+from icltheory._core import calculator
 from icltheory._typing import Array, Float
 
 __all__ = [
@@ -19,35 +19,29 @@ __all__ = [
 def slide_transitions() -> Float[Array, "2 2 2"]:
     """The two steps of the slides; Condition 1 fails for the first of two inputs.
 
-    Returns:
-        ``(2, 2, 2)`` with tau = .36, tau_o = .56 and an ICL limit of 1/2.
+    tau = .36, tau_o = .56, and the limit of the ICL error is 1/2.
 
     Example:
         >>> slide_transitions().shape
         (2, 2, 2)
 
-    Source: Li et al. (2025), arXiv 2410.02167, data modelling.
+    Source: Li et al. (2025), data modelling.
     """
     return jnp.array([[[0.6, 0.4], [0.4, 0.6]], [[0.4, 0.6], [0.8, 0.2]]])
 
 
-@calculator(compiled=False)
+@calculator(compiled=False, static=("probability",))
 def faithful_transitions(probability: float | int = 0.8) -> Float[Array, "2 2 2"]:
     """Two steps over two states with equal error rates; Condition 1 holds.
 
-    The first step keeps the state, the second one flips it.
-
-    Args:
-        probability: Of the right step, above 1/2.
-
-    Returns:
-        ``(2, 2, 2)``.
+    The first step keeps the state, the second one flips it; ``probability``, above
+    1/2, is that of the right step.
 
     Example:
         >>> faithful_transitions(0.75)[1].tolist()
         [[0.25, 0.75], [0.75, 0.25]]
 
-    Source: Li et al. (2025), arXiv 2410.02167, Theorem 6.
+    Source: Li et al. (2025), Theorem 6.
     """
     if not 0.5 < probability <= 1:
         raise ValueError(
@@ -62,17 +56,14 @@ def popular_answer_transitions() -> Float[Array, "2 6 6"]:
     """Two steps over six states; Condition 1 fails for every input.
 
     The first step is right with .30 and wrong with .14 for each other state. In the
-    second one all states lead to state 0 with .35, and to the right answer with .55:
-    over all ways to a wrong middle state, 0 collects more than the right answer.
-
-    Returns:
-        ``(2, 6, 6)`` with tau = .165, rho = .364 and an ICL limit of 1.
+    second one all states lead to state 0 with .35, and to the right answer with .55.
+    tau = .165, rho = .364, and the limit of the ICL error is 1.
 
     Example:
         >>> popular_answer_transitions().shape
         (2, 6, 6)
 
-    Source: Li et al. (2025), arXiv 2410.02167, Condition 1.
+    Source: Li et al. (2025), Condition 1.
     """
     first = np.full((6, 6), 0.14) + 0.16 * np.eye(6)
     second = np.full((6, 6), 0.025)
@@ -81,7 +72,7 @@ def popular_answer_transitions() -> Float[Array, "2 6 6"]:
     return jnp.asarray(np.stack([first, second]))
 
 
-@calculator(compiled=False)
+@calculator(compiled=False, static=("num_states", "num_steps", "tau", "rho"))
 def contested_transitions(
     num_states: int, num_steps: int, tau: float | int, rho: float | int
 ) -> Float[Array, "K M M"]:
@@ -94,21 +85,11 @@ def contested_transitions(
 
     .. math:: p_{(1)} + p_{(2)} \le 1 \le p_{(1)} + (M - 1) p_{(2)} .
 
-    Args:
-        num_states: States M, at least 2.
-        num_steps: Steps K.
-        tau: Probability of every correct path.
-        rho: Relative gap of every row.
-
-    Returns:
-        Transition matrices ``(K, M, M)``.
-
     Example:
         >>> contested_transitions(2, 1, 0.75, 2 / 3)[0].round(4).tolist()
         [[0.25, 0.75], [0.75, 0.25]]
 
-    Source: Li et al. (2025), arXiv 2410.02167, Figures 17 and 18, whose rows are not
-    published.
+    Source: Li et al. (2025), Figures 17 and 18, whose rows are not published.
     """
     check_positive_int("num_steps", num_steps)
     check_positive_int("num_states", num_states)

@@ -7,38 +7,34 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
-from icltheory._arguments import shown
-from icltheory._checks import check_key, check_positive_int
+from icltheory._checks import (
+    check_key,
+    check_positive_int,
+    checked,
+    count,
+    nonnegative,
+    one_line,
+    scalar,
+)
+from icltheory._core import Record, where_valid
 from icltheory._descent import PlainRule, check_steps, descend
-from icltheory._noted import check_nonnegative, check_range
-from icltheory._pytree import pytree
 from icltheory._typing import Array, Float, Int, PRNGKey, Scalar
 from icltheory.chain_of_thought._memory import chain_columns, query_column
-from icltheory.chain_of_thought.alphabet import Alphabet
-from icltheory.chain_of_thought.attention import ReasoningAttention, initial_attention
-from icltheory.chain_of_thought.prompts import (
+from icltheory.chain_of_thought.attention import ReasoningAttention
+from icltheory.chain_of_thought.tasks import (
+    PermutationTasks,
     ReasoningPrompt,
-    check_fraction,
-    sample_training_prompt,
+    ReasoningTask,
 )
 
 __all__ = ["ReasoningTraining", "prompt_loss", "train_attention"]
 
 
-@pytree
-class ReasoningTraining:
-    """Parameters and losses during training.
-
-    Attributes:
-        iterations: Steps of descent done at each record, from 0 on, ``(T,)``.
-        models: The model there, a leading axis T on every matrix.
-        losses: Loss of the batch before each step, ``(num_iterations,)``.
-
-    Source: Li et al. (2025), arXiv 2410.02167, Theorem 4.
-    """
+class ReasoningTraining(Record):
+    """Models along training, from the start on, and the loss before each step."""
 
     iterations: Int[Array, "*B T"]
-    models: ReasoningAttention
+    models: ReasoningAttention  # a leading axis T on every matrix
     losses: Float[Array, "*B _"]
 
     @property
@@ -55,49 +51,40 @@ def prompt_loss(
     .. math:: \ell = \tfrac12 \lVert z_k - f(\Psi; P) \rVert^2,
 
     for the prompt of l examples, the finished steps of the query before k, and the
-    query :math:`(z_{k-1}; 0)`.
-
-    Args:
-        model: The weights.
-        prompt: One prompt.
-        step: Number of the step, from 0; may be traced.
-
-    Returns:
-        The loss.
+    query :math:`(z_{k-1}; 0)`. Steps are numbered from 0; the number may be traced.
 
     Example:
-        >>> from icltheory.chain_of_thought import training_alphabet
-        >>> letters = training_alphabet(jax.random.key(0), 4, 2, 6)
-        >>> prompt = sample_training_prompt(jax.random.key(1), letters, 5, 1.0)
-        >>> bool(prompt_loss(initial_attention(6), prompt, 1) < 1)
+        >>> from icltheory.chain_of_thought import Alphabet
+        >>> tasks = PermutationTasks(Alphabet.standard(4, 2))
+        >>> prompt = tasks.draw(jax.random.key(1), 5)
+        >>> bool(prompt_loss(ReasoningAttention.initial(6), prompt, 1) < 1)
         True
 
-    Source: Li et al. (2025), arXiv 2410.02167, problem formulation.
+    Source: Li et al. (2025), problem formulation.
     """
     alphabet, columns = prompt.alphabet, chain_columns(prompt)
-    model.check_dim(prompt.alphabet)
-    check_range("step", step, 0, prompt.num_steps - 1)
+    model.check_dim(alphabet)
     if not jnp.issubdtype(jnp.asarray(step).dtype, jnp.integer):
-        raise ValueError(f"step: expected an integer, got {shown(step)}")
+        raise ValueError(f"step: expected an integer, got {one_line(step)}")
+    valid = count(0, prompt.num_steps - 1)("step", step)
     step = jnp.asarray(step)
     own = jnp.arange(len(columns.x)) - prompt.num_examples * prompt.num_steps
     columns = columns._replace(shown=own < step)
-    query = query_column(prompt, prompt.query_states[step], step)
+    query = query_column(alphabet, prompt.query_states[step], step)
     answer = model.output(columns, alphabet, query)
     target = alphabet.patterns[prompt.query_states[step + 1]]
-    return jnp.sum(jnp.square(target - answer)) / 2
+    return where_valid(jnp.sum(jnp.square(target - answer)) / 2, valid)
 
 
 def train_attention(
-    alphabet: Alphabet,
+    model: ReasoningAttention,
+    tasks: PermutationTasks | ReasoningTask,
+    num_examples: int,
     num_iterations: int,
     *,
     key: PRNGKey,
     batch_size: int = 64,
-    num_examples: int = 20,
-    relevant_fraction: Real[ArrayLike, ""] = 0.4,
     step_size: Real[ArrayLike, ""] = 3.0,
-    scale: Real[ArrayLike, ""] = 0.2,
     record_every: int = 10,
 ) -> ReasoningTraining:
     r"""Trains W_Q and W_K by SGD on fresh prompts, as in Theorem 4.
@@ -105,62 +92,47 @@ def train_attention(
     .. math:: W_{t+1} = W_t - \frac{\eta}{B} \sum_{n=1}^{B} \nabla_W
               \ell(\Psi_t; P^n, z^n), \qquad W \in \{W_Q, W_K\},
 
-    from :math:`\delta I`, with :math:`W_V = [0 \; I]` fixed and the step k of every
-    prompt uniform. One scan on the device; ensembles by ``vmap`` over keys and
-    alphabets. Iteration t draws its prompts from the key folded with t.
+    with :math:`W_V` fixed and the step k of every prompt uniform. Iteration t draws its
+    prompts from the key folded with t. Ensembles by ``vmap`` over keys and tasks.
 
     Args:
-        alphabet: TRR patterns and codes.
-        num_iterations: Steps T of descent, a multiple of ``record_every``.
-        key: Random key.
-        batch_size: Prompts B a step.
-        num_examples: Examples :math:`l_{tr}` a prompt.
-        relevant_fraction: alpha.
-        step_size: eta.
-        scale: delta.
-        record_every: Steps between two records.
-
-    Returns:
-        The path of training.
+        model: The start, in Theorem 4 ``ReasoningAttention.initial(dim)``.
+        tasks: Source of the prompts; its patterns have the dtype of the training.
+        num_examples: Examples :math:`l_{tr}` per prompt.
+        num_iterations: Steps of descent, a multiple of ``record_every``.
 
     Example:
-        >>> from icltheory.chain_of_thought import training_alphabet
-        >>> letters = training_alphabet(jax.random.key(0), 4, 2, 6)
-        >>> path = train_attention(letters, 20, key=jax.random.key(1), batch_size=4)
+        >>> from icltheory.chain_of_thought import Alphabet
+        >>> tasks = PermutationTasks(Alphabet.standard(4, 2), 0.4)
+        >>> model, key = ReasoningAttention.initial(6), jax.random.key(1)
+        >>> path = train_attention(model, tasks, 20, 20, key=key, batch_size=4)
         >>> path.iterations.tolist(), path.losses.shape
         ([0, 10, 20], (20,))
 
-    Source: Li et al. (2025), arXiv 2410.02167, equation (11) and Theorem 4.
+    Source: Li et al. (2025), equation (11) and Theorem 4.
     """
     check_key("key", key)
     check_positive_int("num_iterations", num_iterations)
     check_steps(num_iterations, record_every)
     check_positive_int("batch_size", batch_size)
     check_positive_int("num_examples", num_examples)
-    check_fraction(relevant_fraction, alphabet.num_states)
-    check_nonnegative("step_size", step_size)
-    numbers = (relevant_fraction, step_size, scale)
+    step_size = checked("step_size", step_size, scalar & nonnegative)
     sizes = (num_iterations, batch_size, num_examples, record_every)
-    return _train(alphabet, key, numbers, sizes)
+    return _train(model, tasks, key, step_size, sizes)
 
 
-@functools.partial(jax.jit, static_argnums=3)
-def _train(alphabet, key, numbers, sizes):
-    fraction, step_size, scale = numbers
+@functools.partial(jax.jit, static_argnums=4)
+def _train(model, tasks, key, step_size, sizes):
     num_iterations, batch_size, num_examples, record_every = sizes
-    start = initial_attention(alphabet.dim)
-    W = jnp.asarray(scale, alphabet.patterns.dtype) * jnp.eye(
-        2 * alphabet.dim, dtype=alphabet.patterns.dtype
-    )
+    dtype = tasks.alphabet.patterns.dtype
+    W_V, *start = (W.astype(dtype) for W in (model.W_V, model.W_K, model.W_Q))
 
     def batch_loss(trained, draws):
-        model = ReasoningAttention(start.W_V.astype(W.dtype), *trained)
-
         def one(own):
             prompts, steps = jax.random.split(own)
-            prompt = sample_training_prompt(prompts, alphabet, num_examples, fraction)
-            step = jax.random.randint(steps, (), 0, alphabet.num_steps)
-            return prompt_loss(model, prompt, step)
+            prompt = tasks.draw(prompts, num_examples)
+            step = jax.random.randint(steps, (), 0, tasks.num_steps)
+            return prompt_loss(ReasoningAttention(W_V, *trained), prompt, step)
 
         return jnp.mean(jax.vmap(one)(draws))
 
@@ -168,10 +140,8 @@ def _train(alphabet, key, numbers, sizes):
         draws = jax.random.split(jax.random.fold_in(key, k), batch_size)
         return jax.value_and_grad(batch_loss)(trained, draws)
 
-    rule = PlainRule(jnp.asarray(step_size, W.dtype))
-    path = descend(slope, (W, W), rule, num_iterations, record_every)
-    W_V = jnp.broadcast_to(
-        start.W_V.astype(W.dtype), (len(path.steps), *start.W_V.shape)
-    )
-    models = jax.vmap(ReasoningAttention)(W_V, *path.params)
+    rule = PlainRule(jnp.asarray(step_size, dtype))
+    path = descend(slope, tuple(start), rule, num_iterations, record_every)
+    readers = jnp.broadcast_to(W_V, (len(path.steps), *W_V.shape))
+    models = jax.vmap(ReasoningAttention)(readers, *path.params)
     return ReasoningTraining(path.steps, models, path.losses)

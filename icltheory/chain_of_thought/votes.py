@@ -1,4 +1,4 @@
-"""Exact errors of majority votes and bounds on them, for concentrated attention."""
+"""Exact errors of majority votes and bounds on them, for attention that counts."""
 
 from typing import NamedTuple
 
@@ -8,15 +8,17 @@ from jax.scipy.special import betainc, gammaln, xlogy
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
-from icltheory._calculators import calculator
-from icltheory._checks import check_positive_int, check_shape
-from icltheory._noted import check_nonnegative, check_scalar, check_unit, check_values
-from icltheory._typing import Float, Scalar
-from icltheory.chain_of_thought.transitions import (
-    as_steps,
-    composed,
-    paths_of,
+from icltheory._checks import (
+    Check,
+    check_nonnegative_int,
+    check_shape,
+    nonnegative,
+    scalar,
+    unit,
 )
+from icltheory._core import calculator
+from icltheory._typing import Array, Float, Scalar
+from icltheory.chain_of_thought.tasks import ReasoningTask
 
 __all__ = [
     "VoteError",
@@ -26,6 +28,10 @@ __all__ = [
     "sufficient_examples",
     "vote_error",
 ]
+
+_share = scalar & unit
+_probabilities = nonnegative & Check(lambda p: p.sum() <= 1 + 1e-5, "a sum <= 1")
+_length = scalar & nonnegative
 
 
 class VoteError(NamedTuple):
@@ -40,7 +46,7 @@ class VoteError(NamedTuple):
     tied: Scalar
 
 
-@calculator
+@calculator(static=("num_examples",), probability=_share, relevant_fraction=_share)
 def vote_error(
     probability: Real[ArrayLike, ""],
     num_examples: int,
@@ -55,18 +61,9 @@ def vote_error(
 
     Each of l examples votes with probability alpha', and then for the right candidate
     with probability p. With two states this is the error of the first step of chain of
-    thought (p an entry of A_1), and of plain in-context learning (p an entry of B),
-    where attention is concentrated. For alpha' = 1 and odd l there are no ties; a tie
-    is decided by what attention leaks to other columns, so compare at odd l. Cost
-    O(l); rounding is of relative size l log(l) times the precision.
-
-    Args:
-        probability: p.
-        num_examples: l.
-        relevant_fraction: alpha'.
-
-    Returns:
-        Probabilities of a wrong majority and of a tie.
+    thought (p an entry of A_1), and of a direct answer (p an entry of B). A tie, which
+    needs alpha' < 1 or an even l, is decided by what attention leaks to other columns.
+    The relative rounding is l log(l) times the precision.
 
     Example:
         >>> [round(float(x), 4) for x in vote_error(0.6, 1)]
@@ -74,11 +71,9 @@ def vote_error(
         >>> [round(float(x), 4) for x in vote_error(0.5, 2)]
         [0.25, 0.5]
 
-    Source: Li et al. (2025), arXiv 2410.02167, CoT mechanism.
+    Source: Li et al. (2025), CoT mechanism.
     """
-    check_positive_int("num_examples", num_examples)
-    check_unit("probability", probability)
-    check_unit("relevant_fraction", relevant_fraction)
+    check_nonnegative_int("num_examples", num_examples)
     # These are floats, since xlogy has no derivative for integers.
     p, alpha = 1.0 * jnp.asarray(probability), 1.0 * jnp.asarray(relevant_fraction)
     counts = jnp.arange(num_examples + 1)
@@ -97,7 +92,9 @@ def vote_error(
     return VoteError(jnp.sum(voters * wrong), jnp.sum(voters * tie))
 
 
-@calculator
+@calculator(
+    probabilities=_probabilities, num_examples=_length, relevant_fraction=_share
+)
 def decay_bound(
     probabilities: Float[ArrayLike, "..."],
     num_examples: Real[ArrayLike, ""],
@@ -108,16 +105,9 @@ def decay_bound(
     .. math:: P[\text{the likeliest does not win}] \le \sum_{j \ne 1} \bigl( 1 - \alpha'
               (\sqrt{p_{(1)}} - \sqrt{p_{(j)}})^2 \bigr)^l .
 
-    A tie counts as an error. One term is the exact rate for a pair of candidates; with
-    more of them the term of the runner-up alone is no bound.
-
-    Args:
-        probabilities: Of the candidates, ``(M,)``; they may sum to less than 1.
-        num_examples: l; may be traced.
-        relevant_fraction: alpha'.
-
-    Returns:
-        A bound, which may exceed 1.
+    The probabilities, ``(M,)``, may sum to less than 1; the bound may exceed 1. A tie
+    counts as an error. One term is the exact rate for a pair of candidates; with more
+    of them the term of the runner-up alone is no bound.
 
     Example:
         >>> round(float(decay_bound(jnp.array([0.64, 0.36]), 1)), 4)
@@ -126,13 +116,7 @@ def decay_bound(
     Source: Chernoff's bound for the plurality vote.
     """
     check_shape("probabilities", probabilities, ("M",))
-    check_nonnegative("probabilities", probabilities)
     p = jnp.asarray(probabilities)
-    check_values(
-        "probabilities", jnp.sum(p), lambda total: total <= 1 + 1e-5, "a sum <= 1"
-    )
-    check_scalar("num_examples", num_examples)
-    check_unit("relevant_fraction", relevant_fraction)
     return _decay(p, jnp.argmax(p), jnp.asarray(relevant_fraction), num_examples)
 
 
@@ -143,44 +127,28 @@ def _decay(row, best, fraction, l):
     return jnp.sum(jnp.where(jnp.arange(len(row)) == best, 0, terms))
 
 
-@calculator
-def cot_error_bound(
-    steps: Float[ArrayLike, "..."],
-    num_examples: Real[ArrayLike, ""],
-    relevant_fraction: Real[ArrayLike, ""],
-) -> Scalar:
-    r"""Bound on the probability of any wrong step, for concentrated attention.
+@calculator(num_examples=_length)
+def cot_error_bound(task: ReasoningTask, num_examples: Real[ArrayLike, ""]) -> Scalar:
+    r"""Bound on the probability of any wrong step, for attention that counts votes.
 
     .. math:: \frac1M \sum_i \sum_{k=1}^{K} \sum_{j \ne s_k(i)} \Bigl( 1 - \pi_k(i)
         \bigl( \sqrt{A_k[s_{k-1}, s_k]} - \sqrt{A_k[s_{k-1}, j]} \bigr)^2 \Bigr)^l,
 
     where :math:`\pi_k(i)` is the probability that an example is at the query's correct
-    state before step k: alpha' by examples that start like it, the rest by others.
-    Chain of thought goes wrong only where a vote on the correct path does; the votes of
-    a step are a plurality, bounded as in :func:`decay_bound`. No assumption on B: this
-    is Theorem 5 with constants.
-
-    Args:
-        steps: Transition matrices, ``(K, M, M)``.
-        num_examples: l; may be traced.
-        relevant_fraction: alpha'.
-
-    Returns:
-        A bound on the error, mean over uniform inputs; it may exceed 1.
+    state before step k. Chain of thought goes wrong only where a vote on the correct
+    path does, each bounded as in :func:`decay_bound`: Theorem 5 with constants, without
+    an assumption on B. A mean over uniform inputs, which may exceed 1.
 
     Example:
         >>> from icltheory.chain_of_thought import slide_transitions
-        >>> bool(cot_error_bound(slide_transitions(), 2000, 1.0) < 1e-6)
+        >>> bool(cot_error_bound(ReasoningTask(slide_transitions()), 2000) < 1e-6)
         True
 
-    Source: Li et al. (2025), arXiv 2410.02167, Theorem 5.
+    Source: Li et al. (2025), Theorem 5.
     """
-    steps = as_steps(steps)
-    check_scalar("num_examples", num_examples)
-    check_unit("relevant_fraction", relevant_fraction)
-    paths, at = paths_of(steps), _start_shares(steps, relevant_fraction)
-    total = jnp.zeros(len(at), steps.dtype)
-    for k, A in enumerate(steps):
+    paths, at = task.stepwise_paths, _start_shares(task)
+    total = jnp.zeros(len(at), task.steps.dtype)
+    for k, A in enumerate(task.steps):
         share = jnp.take_along_axis(at, paths[:, k : k + 1], axis=1)[:, 0]
         rows, best = A[paths[:, k]], paths[:, k + 1]
         total += jax.vmap(_decay, (0, 0, 0, None))(rows, best, share, num_examples)
@@ -188,93 +156,57 @@ def cot_error_bound(
     return jnp.mean(total)
 
 
-def _start_shares(steps, fraction):
+def _start_shares(task: ReasoningTask) -> Array:
     """Distribution of an example's start, one row per query."""
-    M = steps.shape[1]
-    same = jnp.eye(M, dtype=steps.dtype)
+    M, fraction = task.num_states, task.relevant_fraction
+    same = jnp.eye(M, dtype=task.steps.dtype)
     return fraction * same + (1 - fraction) / max(M - 1, 1) * (1 - same)
 
 
-@calculator
-def icl_error_bound(
-    steps: Float[ArrayLike, "..."],
-    num_examples: Real[ArrayLike, ""],
-    relevant_fraction: Real[ArrayLike, ""],
-) -> Scalar:
-    r"""Bound on the error of plain in-context learning, for concentrated attention.
+@calculator(num_examples=_length)
+def icl_error_bound(task: ReasoningTask, num_examples: Real[ArrayLike, ""]) -> Scalar:
+    r"""Bound on the error of a direct answer, for attention that counts votes.
 
     .. math:: \frac1M \sum_i \sum_{j \ne c(i)} \bigl( 1 - \alpha' (\sqrt{B_{ic}} -
               \sqrt{B_{ij}})^2 \bigr)^l, \qquad c(i) = \operatorname{argmax}_j B_{ij},
 
-    where Condition 1 holds for input i, and 1 where it fails.
-
-    Args:
-        steps: Transition matrices, ``(K, M, M)``.
-        num_examples: l; may be traced.
-        relevant_fraction: alpha'.
-
-    Returns:
-        A bound on the error, mean over uniform inputs; it may exceed 1.
+    where Condition 1 holds for input i, and 1 where it fails. A mean over uniform
+    inputs, which may exceed 1.
 
     Example:
         >>> from icltheory.chain_of_thought import slide_transitions
-        >>> round(float(icl_error_bound(slide_transitions(), 2000, 1.0)), 4)
+        >>> bound = icl_error_bound(ReasoningTask(slide_transitions()), 2000)
+        >>> round(float(bound), 4)
         0.5
 
-    Source: Li et al. (2025), arXiv 2410.02167, Theorem 6.
+    Source: Li et al. (2025), Theorem 6.
     """
-    steps = as_steps(steps)
-    check_scalar("num_examples", num_examples)
-    check_unit("relevant_fraction", relevant_fraction)
-    B, correct = composed(steps), paths_of(steps)[:, -1]
-    fraction = jnp.asarray(relevant_fraction)
+    B, correct = task.composed_transition, task.stepwise_paths[:, -1]
+    fraction = task.relevant_fraction
     bounds = jax.vmap(_decay, (0, 0, None, None))(B, correct, fraction, num_examples)
-    return jnp.mean(jnp.where(jnp.argmax(B, axis=1) == correct, bounds, 1))
+    failing = 1 + 0 * bounds  # NaN of a wrong task stays
+    return jnp.mean(jnp.where(task.condition_1, bounds, failing))
 
 
-@calculator
-def sufficient_examples(
-    tau: Real[ArrayLike, ""],
-    rho: Real[ArrayLike, ""],
-    relevant_fraction: Real[ArrayLike, ""],
-    failure: Real[ArrayLike, ""],
-    *,
-    num_states: int,
-    num_steps: int,
-) -> Scalar:
+@calculator(failure=_share)
+def sufficient_examples(task: ReasoningTask, failure: Real[ArrayLike, ""]) -> Scalar:
     r"""Number of examples for which a wrong step is less likely than ``failure``.
 
     .. math:: l \ge \frac{4 \log \bigl( K (M - 1) / \delta \bigr)}
               {\alpha' \, \tau \, \rho^2} .
 
-    It follows from :func:`cot_error_bound` by :math:`\pi_k A_k[s_{k-1}, s_k] \ge
-    \alpha' \tau` and :math:`1 - \sqrt{1 - \rho} \ge \rho / 2`. The Omega of Theorem 5
-    asks for :math:`(\alpha' \tau \rho)^{-2}`, which is never less up to the logarithm;
-    its form without rho is not sufficient. The same with :math:`\tau_o`,
-    :math:`\rho_o`, K = 1 holds for plain in-context learning under Condition 1.
-
-    Args:
-        tau: tau.
-        rho: rho.
-        relevant_fraction: alpha'.
-        failure: delta, the probability of a wrong step that is allowed.
-        num_states: M.
-        num_steps: K.
-
-    Returns:
-        A number of examples, not rounded.
+    Not rounded. It follows from :func:`cot_error_bound` by :math:`\pi_k A_k[s_{k-1},
+    s_k] \ge \alpha' \tau` and :math:`1 - \sqrt{1 - \rho} \ge \rho / 2`. Theorem 5 asks
+    for :math:`(\alpha' \tau \rho)^{-2}`, never less up to the logarithm. The same with
+    :math:`\tau_o`, :math:`\rho_o`, K = 1 holds for direct answers under Condition 1.
 
     Example:
-        >>> round(float(sufficient_examples(0.36, 1 / 3, 1.0, 0.02,
-        ...                                 num_states=2, num_steps=2)))
+        >>> from icltheory.chain_of_thought import slide_transitions
+        >>> round(float(sufficient_examples(ReasoningTask(slide_transitions()), 0.02)))
         461
 
-    Source: Li et al. (2025), arXiv 2410.02167, Theorem 5.
+    Source: Li et al. (2025), Theorem 5.
     """
-    check_positive_int("num_states", num_states)
-    check_positive_int("num_steps", num_steps)
-    for name, value in (("tau", tau), ("rho", rho), ("failure", failure)):
-        check_unit(name, value)
-    check_unit("relevant_fraction", relevant_fraction)
-    top = 4 * jnp.log(num_steps * max(num_states - 1, 1) / jnp.asarray(failure))
-    return top / (jnp.asarray(relevant_fraction) * tau * jnp.square(rho))
+    events = task.num_steps * max(task.num_states - 1, 1)
+    top = 4 * jnp.log(events / jnp.asarray(failure))
+    return top / (task.relevant_fraction * task.tau * jnp.square(task.rho))

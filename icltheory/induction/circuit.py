@@ -17,10 +17,7 @@ __all__ = ["InductionCircuit", "induction_circuit"]
 
 
 class InductionCircuit(Record):
-    """A two-layer induction circuit, its token and position tables and its read-out.
-
-    Source: Olsson et al. (2022).
-    """
+    """A two-layer induction circuit, its token and position tables and its read-out."""
 
     stack: SoftmaxAttentionStack
     embedding: Float[Array, "V n"]
@@ -76,7 +73,6 @@ def induction_circuit(
     :math:`T e^{-c}`.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> logits = induction_circuit(4, 8).logits(jnp.array([2, 0, 3, 2]))
         >>> logits.argmax(axis=1)[-1].tolist()
         0

@@ -33,26 +33,17 @@ _one = Check(lambda number: number > 0, "at least one True")
 
 
 class HeadScores(Record):
-    """Induction scores of all heads of a model.
-
-    Args:
-        prefix_matching: Attention on what followed earlier occurrences.
-        previous_token: Attention on the token before.
-        uniform: Prefix-matching score of a head that attends to all tokens alike.
-
-    Source: Olsson et al. (2022).
-    """
+    """Prefix-matching and previous-token scores of all heads, and of a uniform one."""
 
     prefix_matching: Float[Array, "layers heads"]
     previous_token: Float[Array, "layers heads"]
-    uniform: Float[Array, ""]
+    uniform: Float[Array, ""]  # prefix matching of a head that attends to all alike
 
 
 def prefix_targets(tokens: Integer[ArrayLike, "..."]) -> Bool[Array, "..."]:
     r"""Marks in row t all j + 1 <= t with j < t whose token j is that at t.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> prefix_targets(jnp.array([5, 7, 5])).astype(int).tolist()
         [[0, 0, 0], [0, 0, 0], [0, 1, 0]]
 
@@ -246,7 +237,6 @@ def head_scores(
     matching.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> from icltheory.induction import induction_circuit
         >>> circuit, tokens = induction_circuit(3, 6), jnp.array([0, 1, 2, 0, 1, 2])
         >>> inputs = circuit.embed(tokens)

@@ -14,15 +14,11 @@ def alphabet(num_states, num_steps, dim, seed=0):
     return cot.Alphabet(words[:num_states], codes)
 
 
-def prompt(letters, num_examples, seed=0, noise=0.0):
+def prompt(letters, num_examples, seed=0):
     """States that follow no matrix: inference has to answer for any."""
     rng = np.random.default_rng([1, seed])
     M, K = letters.num_states, letters.num_steps
     states = rng.integers(M, size=(num_examples + 1, K + 1))
-    added = None
-    if noise:
-        count = num_examples * K + K
-        added = jnp.asarray(noise * rng.uniform(-1, 1, (count, 2 * letters.dim)))
     return cot.ReasoningPrompt(
-        jnp.asarray(states[:-1]), jnp.asarray(states[-1]), letters, added
+        jnp.asarray(states[:-1]), jnp.asarray(states[-1]), letters
     )

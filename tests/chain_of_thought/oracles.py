@@ -42,29 +42,24 @@ def attend(model, tokens, query):
 
 
 def parts(prompt):
-    patterns, codes = (np.asarray(a, float) for a in vars(prompt.alphabet).values())
-    noise = prompt.noise
-    K = codes.shape[0]
-    count = prompt.num_examples * K + K
-    noise = np.zeros((count, codes.shape[1])) if noise is None else np.asarray(noise)
-    return patterns, codes, noise
+    letters = prompt.alphabet
+    return np.asarray(letters.patterns, float), np.asarray(letters.codes, float)
 
 
 def chain(model, prompt, shown):
     """Outputs of chain of thought, and the vector of its first step."""
-    patterns, codes, noise = parts(prompt)
+    patterns, codes = parts(prompt)
     K, tokens = len(codes), []
     for i in range(shown):
         for k in range(K):
             x, y = int(prompt.states[i, k]), int(prompt.states[i, k + 1])
-            tokens.append(token(patterns, codes, x, y, k) + noise[i * K + k])
+            tokens.append(token(patterns, codes, x, y, k))
     state, outputs, first = int(prompt.query_states[0]), [], None
     for k in range(K):
-        own = noise[prompt.num_examples * K + k]
-        _, F = attend(model, tokens, token(patterns, codes, state, None, k) + own)
+        _, F = attend(model, tokens, token(patterns, codes, state, None, k))
         first = F if first is None else first
         found = int(np.argmin([np.sum((F - u) ** 2) for u in patterns]))
-        tokens.append(token(patterns, codes, state, found, k) + own)
+        tokens.append(token(patterns, codes, state, found, k))
         outputs.append(found)
         state = found
     return outputs, first
@@ -72,13 +67,12 @@ def chain(model, prompt, shown):
 
 def direct(model, prompt, shown):
     """The answer of plain in-context learning."""
-    patterns, codes, noise = parts(prompt)
+    patterns, codes = parts(prompt)
     K, tokens = len(codes), []
     for i in range(shown):
         x, y = int(prompt.states[i, 0]), int(prompt.states[i, -1])
-        tokens.append(token(patterns, codes, x, y, 0) + noise[i * K])
+        tokens.append(token(patterns, codes, x, y, 0))
         tokens += [token(patterns, codes, None, None, k) for k in range(1, K)]
     start = int(prompt.query_states[0])
-    own = noise[prompt.num_examples * K]
-    _, F = attend(model, tokens, token(patterns, codes, start, None, 0) + own)
+    _, F = attend(model, tokens, token(patterns, codes, start, None, 0))
     return int(np.argmin([np.sum((F - u) ** 2) for u in patterns]))

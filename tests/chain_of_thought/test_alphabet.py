@@ -10,7 +10,7 @@ from icltheory import chain_of_thought as cot
 
 @pytest.fixture(scope="module")
 def letters():
-    make = jax.jit(cot.training_alphabet, static_argnums=(1, 2, 3))
+    make = jax.jit(cot.Alphabet.orthonormal, static_argnums=(1, 2, 3))
     return make(jax.random.key(0), 6, 3, 14)
 
 
@@ -23,8 +23,8 @@ def test_patterns_and_codes_are_orthonormal(letters):
 
 @pytest.mark.parametrize("residual", [0.0, 0.6, 1.0])
 def test_unseen_patterns_have_their_part_outside_the_span(letters, residual, key):
-    make = jax.jit(cot.unseen_alphabet, static_argnums=(2, 3))
-    unseen = make(jax.random.fold_in(key, 1), letters, 4, residual)
+    make = jax.jit(cot.Alphabet.unseen, static_argnums=(2, 3))
+    unseen = make(letters, jax.random.fold_in(key, 1), 4, residual)
     patterns = np.asarray(unseen.patterns)
     np.testing.assert_allclose(patterns @ patterns.T, np.eye(4), atol=1e-12)
     found = jax.jit(cot.span_residual)(patterns, letters.patterns)
@@ -59,15 +59,15 @@ def test_the_part_outside_the_span_is_found_in_half_precision_too():
 
 def test_what_does_not_fit_is_refused_with_its_inequality(letters, key):
     with pytest.raises(ValueError, match=r"M \+ K <= d .* got 12 \+ 3 > 14"):
-        cot.training_alphabet(key, 12, 3, 14)
+        cot.Alphabet.orthonormal(key, 12, 3, 14)
     with pytest.raises(ValueError, match="M' <= M .* got 7 > 6"):
-        cot.unseen_alphabet(key, letters, 7)
+        letters.unseen(key, 7)
     with pytest.raises(ValueError, match="M' <= d - M - K .* got 6 > 14 - 6 - 3"):
-        cot.unseen_alphabet(key, letters, 6, 0.5)
+        letters.unseen(key, 6, 0.5)
     with pytest.raises(
         ValueError, match=r"residual: expected a value in \[0, 1\], got 2"
     ):
-        cot.unseen_alphabet(key, letters, 2, 2.0)
+        letters.unseen(key, 2, 2.0)
     with pytest.raises(
         ValueError, match="at most 2 linearly independent patterns, got 3"
     ):

@@ -25,7 +25,7 @@ def prompt():
 
 
 def explicit(prompt, shown):
-    patterns, codes, _ = oracles.parts(prompt)
+    patterns, codes = oracles.parts(prompt)
     return [
         oracles.token(patterns, codes, int(s[k]), int(s[k + 1]), k)
         for s in np.asarray(prompt.states)[:shown]
@@ -85,18 +85,16 @@ def test_counts_are_used_where_they_are_less_work(prompt):
     counts = _memory.compact(columns, letters)
     assert isinstance(counts, _memory.Counts)
     assert float(counts.counts.sum()) == 40
-    noisy = columns._replace(noise=jnp.zeros((62, 2 * DIM)))
-    assert _memory.compact(noisy, letters) is noisy
 
 
 def test_start_and_matching_attention_are_their_formulas():
-    start = cot.initial_attention(3, 0.5)
+    start = cot.ReasoningAttention.initial(3, 0.5)
     np.testing.assert_array_equal(start.W_K, 0.5 * np.eye(6))
     np.testing.assert_array_equal(start.W_V, [[0, 0, 0, *row] for row in np.eye(3)])
-    match = cot.matching_attention(3, 9.0)
+    match = cot.ReasoningAttention.matching(3, 9.0)
     np.testing.assert_allclose(match.W_Q, np.diag([3.0, 3, 3, 0, 0, 0]), rtol=1e-15)
     with pytest.raises(ValueError, match="dim: expected a positive integer, got 0"):
-        cot.initial_attention(0)
+        cot.ReasoningAttention.initial(0)
     with pytest.raises(ValueError, match=r"W_V: expected shape \(2, 4\), got \(2, 3\)"):
         cot.ReasoningAttention(jnp.ones((2, 3)), jnp.ones((4, 3)), jnp.ones((4, 3)))
     with pytest.raises(ValueError, match=r"W_Q: expected shape \(1, 4\)"):

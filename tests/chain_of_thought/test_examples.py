@@ -9,7 +9,8 @@ from icltheory import chain_of_thought as cot
 
 @jax.jit
 def read(steps):
-    return cot.path_probabilities(steps), cot.rho(steps), cot.stepwise_paths(steps)
+    task = cot.ReasoningTask(steps)
+    return task.path_probabilities(), task.rho, task.stepwise_paths
 
 
 @pytest.mark.parametrize(
@@ -28,10 +29,10 @@ def test_contested_steps_have_their_tau_and_rho(M, K, tau, rho):
 
 
 def test_faithful_steps_satisfy_condition_1():
-    steps = cot.faithful_transitions(0.7)
-    assert cot.condition_1(steps).tolist() == [True, True]
-    assert float(cot.tau(steps)) == pytest.approx(0.49)
-    assert cot.stepwise_paths(steps).tolist() == [[0, 0, 1], [1, 1, 0]]
+    task = cot.ReasoningTask(cot.faithful_transitions(0.7))
+    assert task.condition_1.tolist() == [True, True]
+    assert float(task.tau) == pytest.approx(0.49)
+    assert task.stepwise_paths.tolist() == [[0, 0, 1], [1, 1, 0]]
 
 
 def test_infeasible_rows_are_refused_with_their_inequality():

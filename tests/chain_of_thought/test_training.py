@@ -29,7 +29,7 @@ loss_and_grad = jax.jit(jax.value_and_grad(cot.prompt_loss), static_argnums=2)
 
 
 def loss_by_hand(model, prompt, step):
-    patterns, codes, _ = oracles.parts(prompt)
+    patterns, codes = oracles.parts(prompt)
     truth = np.asarray(prompt.query_states)
     paths = np.concatenate([np.asarray(prompt.states), truth[None]])
     tokens = [
@@ -81,16 +81,17 @@ def test_steps_that_do_not_exist_are_refused(letters, step, message):
 
 @pytest.mark.slow
 def test_a_path_is_plain_descent_and_does_not_depend_on_its_records(letters):
-    args = {"key": jax.random.key(3), "batch_size": 4, "num_examples": 5}
-    path = cot.train_attention(letters, 4, record_every=2, **args)
-    fine = functools.partial(cot.train_attention, letters, 4, record_every=1, **args)
+    given = cot.ReasoningAttention.initial(DIM), cot.PermutationTasks(letters, 0.4), 5
+    run = functools.partial(cot.train_attention, *given, 4, batch_size=4)
+    run = functools.partial(run, key=jax.random.key(3))
+    path, fine = run(record_every=2), functools.partial(run, record_every=1)
     other = fine()
     assert path.iterations.tolist() == [0, 2, 4]
     np.testing.assert_array_equal(path.losses, other.losses)
     np.testing.assert_array_equal(path.model.W_K, other.model.W_K)
     first = 0.2 * np.eye(2 * DIM)
     np.testing.assert_array_equal(np.asarray(path.models.W_Q)[0], first)
-    still = cot.train_attention(letters, 4, record_every=2, step_size=0.0, **args)
+    still = run(record_every=2, step_size=0.0)
     np.testing.assert_array_equal(still.model.W_K, np.asarray(path.models.W_K)[0])
     # half the step moves half as far, to first order
     paths = [fine(step_size=eta) for eta in (2e-3, 1e-3)]
@@ -101,7 +102,12 @@ def test_a_path_is_plain_descent_and_does_not_depend_on_its_records(letters):
 @pytest.mark.slow
 def test_ensembles_are_single_runs_side_by_side(letters):
     def one(key):
-        return cot.train_attention(letters, 3, key=key, batch_size=4, record_every=3)
+        start, tasks = (
+            cot.ReasoningAttention.initial(DIM),
+            cot.PermutationTasks(letters),
+        )
+        sizes = {"batch_size": 4, "record_every": 3}
+        return cot.train_attention(start, tasks, 20, 3, key=key, **sizes)
 
     keys = jax.random.split(jax.random.key(4), 2)
     both = jax.vmap(one)(keys)
@@ -111,14 +117,15 @@ def test_ensembles_are_single_runs_side_by_side(letters):
 
 
 def test_numbers_out_of_range_are_refused(letters):
-    key = jax.random.key(0)
+    start, tasks = cot.ReasoningAttention.initial(DIM), cot.PermutationTasks(letters)
+    run = functools.partial(cot.train_attention, start, tasks, key=jax.random.key(0))
     with pytest.raises(ValueError, match="multiple of record_every = 10, got 15"):
-        cot.train_attention(letters, 15, key=key)
+        run(20, 15)
     with pytest.raises(ValueError, match="batch_size: expected a positive integer"):
-        cot.train_attention(letters, 10, key=key, batch_size=0)
+        run(20, 10, batch_size=0)
     with pytest.raises(ValueError, match="step_size: expected a value >= 0, got -1"):
-        cot.train_attention(letters, 10, key=key, step_size=-1.0)
+        run(20, 10, step_size=-1.0)
     with pytest.raises(
         ValueError, match=r"relevant_fraction: expected a value in \[0, 1\]"
     ):
-        cot.train_attention(letters, 10, key=key, relevant_fraction=1.5)
+        cot.PermutationTasks(letters, 1.5)

@@ -16,15 +16,11 @@ def ensemble(num_steps, fraction):
 
     def one(seed):
         letters, descent = jax.random.split(jax.random.key(seed))
-        alphabet = cot.training_alphabet(letters, STATES, num_steps, DIM)
+        alphabet = cot.Alphabet.orthonormal(letters, STATES, num_steps, DIM)
         alphabet = jax.tree.map(lambda a: a.astype(jnp.float32), alphabet)
-        path = cot.train_attention(
-            alphabet,
-            ITERATIONS,
-            key=descent,
-            relevant_fraction=fraction,
-            scale=jnp.float32(0.2),
-        )
+        start = cot.ReasoningAttention.initial(DIM)
+        tasks = cot.PermutationTasks(alphabet, fraction)
+        path = cot.train_attention(start, tasks, 20, ITERATIONS, key=descent)
         return alphabet, path
 
     return jax.jit(jax.vmap(one))(jnp.asarray(SEEDS))
@@ -42,12 +38,11 @@ def errors(model, alphabet, steps, fraction, num_examples, key, prompts=1000):
     """Mean CoT error and ICL error over fresh prompts, patterns from one draw."""
     letters, draws = jax.random.split(key)
     steps = jnp.asarray(steps, alphabet.patterns.dtype)
-    unseen = cot.unseen_alphabet(letters, alphabet, steps.shape[1])
-    task = cot.ReasoningTask(unseen, steps)
-
-    def one(key):
-        prompt = task.sample(key, num_examples, fraction)
-        chain, direct = cot.cot_infer(model, prompt), cot.icl_infer(model, prompt)
-        return chain.wrong, direct.wrong[0]
-
-    return jax.vmap(one)(jax.random.split(draws, prompts))
+    unseen = alphabet.unseen(letters, steps.shape[1])
+    task = cot.ReasoningTask(steps, fraction, unseen)
+    return tuple(
+        cot.wrong_answers(
+            kind(model), task, num_examples, key=draws, num_prompts=prompts
+        )
+        for kind in (cot.ChainOfThought, cot.DirectAnswer)
+    )

@@ -74,15 +74,16 @@ def test_lengths_and_slopes_are_read_off():
 
 
 def test_settings_have_the_tau_and_rho_that_they_are_named_after():
-    from icltheory import chain_of_thought
+    from icltheory.chain_of_thought import ReasoningTask
 
     config = cot.PRESETS["cpu"]
     found = settings.sweeps(config)
     assert len(found) == 20
     for setting in found:
+        task = ReasoningTask(setting.steps)
         numbers = {
-            "tau": float(chain_of_thought.tau(setting.steps)),
-            "rho": float(chain_of_thought.rho(setting.steps)),
+            "tau": float(task.tau),
+            "rho": float(task.rho),
             "alpha'": setting.fraction,
         }
         name = setting.group.split(",")[0]

@@ -14,17 +14,21 @@ SLIDE = np.array([[[0.6, 0.4], [0.4, 0.6]], [[0.4, 0.6], [0.8, 0.2]]])
 COUNTER = np.array([[[0.51, 0.49], [0.5, 0.5]], [[0.5, 0.5], [1.0, 0.0]]])
 
 
-FUNCTIONS = (
-    *(cot.composed_transition, cot.tau, cot.tau_o, cot.rho, cot.rho_o),
-    *(cot.condition_1, cot.icl_error_limit, cot.stepwise_paths),
-    *(cot.path_probabilities, cot.most_probable_paths),
+NAMES = (
+    *("composed_transition", "tau", "tau_o", "rho", "rho_o", "condition_1"),
+    *("icl_error_limit", "stepwise_paths", "most_probable_paths"),
 )
-shares_of = jax.jit(cot.path_probabilities)
+shares_of = jax.jit(lambda steps, paths: task(steps).path_probabilities(paths))
+
+
+def task(steps):
+    return cot.ReasoningTask(steps)
 
 
 @jax.jit
 def everything(steps):
-    return {function.__name__: function(steps) for function in FUNCTIONS}
+    found = {name: getattr(task(steps), name) for name in NAMES}
+    return found | {"path_probabilities": task(steps).path_probabilities()}
 
 
 def random_steps(seed, K, M):
@@ -99,14 +103,14 @@ def test_they_are_jitted_and_vmapped_like_any_function():
     for i, steps in enumerate(batch):
         for name, value in everything(steps).items():
             np.testing.assert_allclose(many[name][i], value, rtol=1e-14)
-    np.testing.assert_allclose(cot.tau(batch[0]), many["tau"][0], rtol=1e-14)
+    np.testing.assert_allclose(task(batch[0]).tau, many["tau"][0], rtol=1e-14)
 
 
 def test_edge_cases():
-    assert float(cot.rho(np.ones((2, 1, 1)))) == 1
-    assert cot.condition_1(np.ones((2, 1, 1))).tolist() == [True]
-    assert float(cot.rho(np.full((1, 2, 2), 0.5))) == 0
-    assert cot.tau(np.eye(2, dtype=np.float32)[None]).dtype == jnp.float32
+    assert float(task(np.ones((2, 1, 1))).rho) == 1
+    assert task(np.ones((2, 1, 1))).condition_1.tolist() == [True]
+    assert float(task(np.full((1, 2, 2), 0.5)).rho) == 0
+    assert task(np.eye(2, dtype=np.float32)[None]).tau.dtype == jnp.float32
 
 
 @pytest.mark.parametrize(
@@ -124,6 +128,5 @@ def test_edge_cases():
     ],
 )
 def test_rows_that_are_no_distributions_are_refused(steps, message):
-    for function in (cot.composed_transition, cot.tau, cot.condition_1):
-        with pytest.raises(ValueError, match=message):
-            function(steps)
+    with pytest.raises(ValueError, match=message):
+        task(steps)

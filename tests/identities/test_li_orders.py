@@ -99,16 +99,11 @@ def test_steps_of_chain_of_thought_by_sizes_and_accuracy(measured):
         @jax.vmap
         def run(seed, K=K, M=M):
             letters, descent = jax.random.split(jax.random.key(seed))
-            alphabet = cot.training_alphabet(letters, M, K, M + K)
-            return cot.train_attention(
-                alphabet,
-                400,
-                key=descent,
-                batch_size=32,
-                num_examples=12,
-                relevant_fraction=0.5,
-                record_every=400,
-            ).losses
+            alphabet = cot.Alphabet.orthonormal(letters, M, K, M + K)
+            start = cot.ReasoningAttention.initial(M + K)
+            tasks, sizes = cot.PermutationTasks(alphabet, 0.5), (12, 400)
+            settings = {"key": descent, "batch_size": 32, "record_every": 400}
+            return cot.train_attention(start, tasks, *sizes, **settings).losses
 
         losses = np.asarray(run(np.arange(2)))
         steps[K, M] = first_below(losses, 0.02).mean()

@@ -18,22 +18,14 @@ def small():
     @jax.vmap
     def run(seed):
         letters, descent, unseen, draws = jax.random.split(jax.random.key(seed), 4)
-        alphabet = cot.training_alphabet(letters, 6, 2, 9)
-        path = cot.train_attention(
-            alphabet,
-            150,
-            key=descent,
-            batch_size=32,
-            num_examples=12,
-            relevant_fraction=0.5,
-            record_every=15,
-        )
+        alphabet = cot.Alphabet.orthonormal(letters, 6, 2, 9)
+        start = cot.ReasoningAttention.initial(9)
+        tasks, sizes = cot.PermutationTasks(alphabet, 0.5), (12, 150)
+        settings = {"key": descent, "batch_size": 32, "record_every": 15}
+        path = cot.train_attention(start, tasks, *sizes, **settings)
         steps = jnp.stack([jnp.eye(4)[jnp.array([1, 2, 3, 0])]] * 2)
-        fresh = cot.unseen_alphabet(unseen, alphabet, 4)
-        task = cot.ReasoningTask(fresh, steps)
-        prompts = jax.vmap(lambda key: task.sample(key, 12, 0.5))(
-            jax.random.split(draws, 50)
-        )
+        task = cot.ReasoningTask(steps, 0.5, alphabet.unseen(unseen, 4))
+        prompts = task.sample(draws, 12, 50)
 
         def masses(model):
             return jax.vmap(lambda p: cot.attention_masses(model, p))(prompts)
@@ -95,10 +87,10 @@ def test_attention_finds_the_step_and_then_the_input(measured):
     @jax.jit
     @jax.vmap
     def along(alphabet, models):
-        unseen = cot.unseen_alphabet(jax.random.key(9), alphabet, 10)
-        task = cot.ReasoningTask(unseen, steps)
-        keys = jax.random.split(jax.random.key(3), 100)
-        prompts = jax.vmap(lambda key: task.sample(key, 20, 0.4))(keys)
+        unseen = alphabet.unseen(jax.random.key(9), 10)
+        prompts = cot.ReasoningTask(steps, 0.4, unseen).sample(
+            jax.random.key(3), 20, 100
+        )
 
         def at(model):
             masses = jax.vmap(lambda p: cot.attention_masses(model, p))(prompts)
@@ -148,15 +140,9 @@ def test_what_is_learned_is_the_matching_of_steps_and_patterns(measured):
 
 
 def test_the_predicate_is_its_inequalities():
-    given = {
-        "num_examples": 20,
-        "num_iterations": 2000,
-        "batch_size": 64,
-        "relevant_fraction": 0.4,
-        "num_states": 20,
-        "num_steps": 3,
-        "error": 0.25,
-    }
+    tasks = cot.PermutationTasks(cot.Alphabet.standard(20, 3), 0.4)
+    given = {"num_examples": 20, "num_iterations": 2000, "batch_size": 64}
+    given |= {"tasks": tasks, "loss": 0.25}
     found = cot.training_conditions(**given)
     needed = 0.4**-2 * 27 + 60 * (1 / 0.4 + 4)
     assert float(found["steps"].right) == pytest.approx(needed, rel=1e-12)
@@ -170,9 +156,11 @@ def test_the_predicate_is_its_inequalities():
         ("pattern_counts", jnp.array([[3, 3], [2, 4]])),
     ):
         assert not bool(cot.training_conditions(**{**given, name: value}).holds)
-    whole = cot.training_conditions(**{**given, "relevant_fraction": 1, "error": 1})
+    certain = cot.PermutationTasks(tasks.alphabet, 1)
+    whole = cot.training_conditions(**{**given, "tasks": certain, "loss": 1})
     assert float(whole["steps"].right) == 27 + 60 * 2
     counts = jnp.array([[3, 3], [2, 4]])
     rough = cot.training_conditions(**given, pattern_counts=counts, tolerance=0.5)
     assert bool(rough.holds)
-    assert not bool(cot.training_conditions(**given, iteration_constant=10.0).holds)
+    for constants in ((10.0, 1.0, 1.0), (1.0, 10.0, 1.0), (1.0, 1.0, 10.0)):
+        assert not bool(cot.training_conditions(**given, constants=constants).holds)

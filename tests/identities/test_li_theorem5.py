@@ -3,7 +3,6 @@
 import math
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -11,7 +10,10 @@ from icltheory import chain_of_thought as cot
 from tests.chain_of_thought import drawn, trained
 from tests.identities.test_li_cot_votes import counting_errors
 
-cot_bound = jax.jit(cot.cot_error_bound)
+
+@jax.jit
+def cot_bound(steps, l, fraction):
+    return cot.cot_error_bound(cot.ReasoningTask(steps, fraction), l)
 
 
 @pytest.mark.slow
@@ -59,9 +61,13 @@ def test_the_bound_is_its_sum():
 
 def test_alpha_tau_rho_squared_examples_suffice(measured):
     """4 log(K (M - 1) / delta) / (alpha' tau rho^2), never above the published rate."""
-    for K, M in ((2, 1), (1, 2), (2, 5)):
-        l = cot.sufficient_examples(0.3, 0.5, 0.8, 0.01, num_states=M, num_steps=K)
-        expected = 4 * np.log(K * max(M - 1, 1) / 0.01) / (0.8 * 0.3 * 0.5**2)
+    for K, M, tau, rho in ((2, 1, 1, 1), (1, 2, 0.75, 2 / 3), (2, 5, 0.3, 0.5)):
+        steps = (
+            cot.contested_transitions(M, K, tau, rho) if M > 1 else np.ones((K, 1, 1))
+        )
+        alpha = 0.8 if M > 1 else 1
+        l = cot.sufficient_examples(cot.ReasoningTask(steps, alpha), 0.01)
+        expected = 4 * np.log(K * max(M - 1, 1) / 0.01) / (alpha * tau * rho**2)
         assert float(l) == pytest.approx(expected, rel=1e-12)
     rng = np.random.default_rng(5)
     for K, M in ((1, 2), (3, 4)):
@@ -71,17 +77,11 @@ def test_alpha_tau_rho_squared_examples_suffice(measured):
 
         @jax.jit
         @jax.vmap
-        def judge(steps, alpha, delta, constant, K=K, M=M):
-            l = cot.sufficient_examples(
-                cot.tau(steps),
-                cot.rho(steps),
-                alpha,
-                delta,
-                num_states=M,
-                num_steps=K,
-            )
-            asked = cot.cot_conditions(steps, 1.0, alpha, constant=constant)
-            bound = cot.cot_error_bound(steps, l, alpha)
+        def judge(steps, alpha, delta, constant):
+            task = cot.ReasoningTask(steps, alpha)
+            l = cot.sufficient_examples(task, delta)
+            asked = cot.cot_conditions(task, 1.0, constant=constant)
+            bound = cot.cot_error_bound(task, l)
             return bound / delta, l / asked["test length"].right
 
         over, share = judge(steps, alpha, delta, constant)
@@ -94,14 +94,14 @@ def test_without_the_gap_no_constant_serves(measured):
     """Tau stays above 1/2 while rho falls: the error stays at 1/2 for any C."""
     constant, gap = 100.0, 1e-4
     steps = np.array([[[0.5 + gap, 0.5 - gap], [0.5 - gap, 0.5 + gap]]])
-    form = jax.jit(cot.cot_conditions, static_argnames=("form",))
-    found = form(steps, 401, 1.0, form="slides", constant=constant)
+    task = cot.ReasoningTask(steps)
+    found = cot.cot_conditions(task, 401, form="slides", constant=constant)
     assert bool(found.holds)
     vote_error = jax.jit(cot.vote_error, static_argnums=1)
     error = float(vote_error(0.5 + gap, 401, 1.0).wrong)
     measured("error where the slides' form with C = 100 promises 0", error)
     assert error > 0.49
-    published = form(steps, 401, 1.0, form="published", constant=constant)
+    published = cot.cot_conditions(task, 401, form="published", constant=constant)
     assert not bool(published.holds)
 
 
@@ -110,12 +110,12 @@ def test_without_the_gap_no_constant_serves(measured):
     [(0.4, 48.2, 434), (0.6, 21.4, 193), (0.8, 12.1, 109), (1.0, 7.7, 69)],
 )
 def test_both_forms_on_the_slides_matrices(alpha, slides, published):
-    steps = cot.slide_transitions()
+    task = cot.ReasoningTask(cot.slide_transitions(), alpha)
     for form, value, digits in (
         ("slides", slides, 0.06),
         ("published", published, 0.6),
     ):
-        found = cot.cot_conditions(steps, 100, alpha, form=form)
+        found = cot.cot_conditions(task, 100, form=form)
         assert abs(float(found["test length"].right) - value) < digits
         assert bool(found.holds) == (value < 100)
 
@@ -128,21 +128,13 @@ def test_patterns_outside_the_span_are_told(key):
         (0.6, False, True),
         (1, False, False),
     ):
-        unseen = jax.jit(cot.unseen_alphabet, static_argnums=(2, 3))(
-            key, alphabet, 2, residual
+        unseen = jax.jit(cot.Alphabet.unseen, static_argnums=(2, 3))(
+            alphabet, key, 2, residual
         )
+        task = cot.ReasoningTask(steps, alphabet=unseen)
         for form, value in (("slides", slides), ("published", published)):
-            found = cot.cot_conditions(
-                steps,
-                1000,
-                1.0,
-                form=form,
-                patterns=unseen.patterns,
-                training_patterns=alphabet.patterns,
-            )
+            found = cot.cot_conditions(task, 1000, form=form, training=alphabet)
             assert bool(found["patterns"].holds) == bool(found.holds) == value
-    with pytest.raises(ValueError, match="expected both or neither, got"):
-        cot.cot_conditions(steps, 1, 1.0, patterns=jnp.eye(2))
 
 
 @pytest.mark.slow
@@ -158,7 +150,7 @@ def test_trained_chain_of_thought_is_right_where_icl_stays_at_its_limit(name, me
             chain, direct = trained.errors(model, alphabet, steps, 1.0, 321, key, 400)
             chains.append(float(chain.mean()))
             directs.append(float(direct.mean()))
-    limit = float(cot.icl_error_limit(steps))
+    limit = float(cot.ReasoningTask(steps).icl_error_limit)
     chain, direct = np.mean(chains), np.mean(directs)
     # interval from the spread over nine pairs of model and patterns, t = 2.31
     half = 2.31 * np.std(chains, ddof=1) / 3

@@ -107,16 +107,16 @@ def test_slides_numbers_in_rational_numbers(measured):
         assert row[path[-1]] >= chance
     assert chances == [R(36, 100), R(48, 100)]
     assert right == [False, True]
-    given = cot.slide_transitions()
-    np.testing.assert_allclose(cot.tau(given), float(min(chances)), rtol=1e-15)
+    given = cot.ReasoningTask(cot.slide_transitions())
+    np.testing.assert_allclose(given.tau, float(min(chances)), rtol=1e-15)
     tau_o = min(max(B.row(i)) for i in range(2))
     assert tau_o == R(14, 25)
-    np.testing.assert_allclose(cot.tau_o(given), float(tau_o), rtol=1e-15)
-    np.testing.assert_array_equal(cot.condition_1(given), right)
-    np.testing.assert_allclose(cot.icl_error_limit(given), 0.5)
+    np.testing.assert_allclose(given.tau_o, float(tau_o), rtol=1e-15)
+    np.testing.assert_array_equal(given.condition_1, right)
+    np.testing.assert_allclose(given.icl_error_limit, 0.5)
     rho = min(1 - sorted(A.row(i))[0] / max(A.row(i)) for A in steps for i in range(2))
     assert rho == R(1, 3)
-    np.testing.assert_allclose(cot.rho(given), float(rho), rtol=1e-15)
+    np.testing.assert_allclose(given.rho, float(rho), rtol=1e-15)
     measured("numbers that agree exactly", 6)
 
 

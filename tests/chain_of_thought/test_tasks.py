@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from icltheory import chain_of_thought as cot
-from icltheory.chain_of_thought import prompts
+from icltheory.chain_of_thought.tasks import _starts
 from tests.chain_of_thought import drawn
 
 
@@ -21,10 +21,8 @@ def z_of(found, share, count):
 
 @pytest.mark.slow
 def test_training_prompts_are_permutations_without_errors(letters):
-    keys = jax.random.split(jax.random.key(1), 500)
-    found = jax.jit(
-        jax.vmap(lambda key: cot.sample_training_prompt(key, letters, 20, 0.4))
-    )(keys)
+    tasks = cot.PermutationTasks(letters, 0.4)
+    found = jax.jit(lambda key: tasks.sample(key, 20, 500))(jax.random.key(1))
     paths = np.concatenate([found.states, found.query_states[:, None]], axis=1)
     for prompt in paths[:50]:
         for k in range(2):
@@ -43,9 +41,8 @@ def test_training_prompts_are_permutations_without_errors(letters):
 def test_test_prompts_follow_the_transition_matrices(letters):
     steps = np.random.default_rng(0).dirichlet(np.ones(4), size=(2, 4))
     steps[0, 0] = [0, 0.5, 0.5, 0]
-    task = cot.ReasoningTask(letters, steps)
-    keys = jax.random.split(jax.random.key(2), 400)
-    found = jax.jit(jax.vmap(lambda key: task.sample(key, 50, 0.5)))(keys)
+    task = cot.ReasoningTask(steps, 0.5, letters)
+    found = jax.jit(lambda key: task.sample(key, 50, 400))(jax.random.key(2))
     states = np.asarray(found.states)
     same = states[:, :, 0] == np.asarray(found.query_states)[:, None, 0]
     assert abs(z_of(same.mean(), 0.5, same.size)) < 4
@@ -57,7 +54,7 @@ def test_test_prompts_follow_the_transition_matrices(letters):
     # states of probability 0 are never drawn
     after = states[states[..., 0] == 0][:, 1]
     assert set(after.tolist()) == {1, 2}
-    paths = np.asarray(cot.stepwise_paths(steps))
+    paths = np.asarray(task.stepwise_paths)
     queries = np.asarray(found.query_states)
     np.testing.assert_array_equal(queries, paths[queries[:, 0]])
 
@@ -69,58 +66,44 @@ def test_sizes_are_those_of_the_states(letters):
 
 @pytest.mark.slow
 def test_a_prompt_knows_its_size(letters, key):
-    prompt = cot.sample_training_prompt(key, letters, 7, 0.4)
+    prompt = cot.PermutationTasks(letters, 0.4).draw(key, 7)
     assert (prompt.num_examples, prompt.num_steps) == (7, 2)
     assert prompt.states.shape == (7, 3)
 
 
 @pytest.mark.slow
 def test_all_or_no_examples_start_like_the_query(letters, key):
-    task = cot.ReasoningTask(letters, np.stack([np.eye(4)] * 2))
-    sample = jax.jit(lambda fraction: task.sample(key, 30, fraction))
+    steps = np.stack([np.eye(4)] * 2)
+    sample = jax.jit(lambda share: cot.ReasoningTask(steps, share).draw(key, 30))
     for fraction in (0.0, 1.0):
         prompt = sample(fraction)
         same = np.asarray(prompt.states)[:, 0] == np.asarray(prompt.query_states)[0]
         assert np.all(same == bool(fraction))
 
 
-@pytest.mark.slow
-def test_noise_is_bounded_and_only_on_what_is_given(letters, key):
-    task = cot.ReasoningTask(letters, np.stack([np.eye(4)] * 2))
-    assert jax.eval_shape(lambda: task.sample(key, 5, 0.5)).noise is None
-    noise = np.asarray(jax.jit(lambda: task.sample(key, 300, 0.5, noise=0.3))().noise)
-    assert noise.shape == (602, 16)
-    norms = np.linalg.norm(noise.reshape(-1, 2, 8), axis=-1)
-    assert norms.max() <= 0.3
-    assert norms[:600].max() > 0.29
-    assert norms[600, 0] > 0
-    np.testing.assert_array_equal(norms[600, 1], 0)
-    np.testing.assert_array_equal(norms[601], 0)
-
-
 def test_tasks_that_do_not_fit_are_refused(letters, key):
     with pytest.raises(ValueError, match="steps: expected 2 steps over 4 states"):
-        cot.ReasoningTask(letters, np.eye(4)[None])
+        cot.ReasoningTask(np.eye(4)[None], alphabet=letters)
     with pytest.raises(ValueError, match="steps: expected rows that sum to 1"):
-        cot.ReasoningTask(letters, jnp.ones((2, 4, 4)))
-    task = cot.ReasoningTask(letters, np.stack([np.eye(4)] * 2))
+        cot.ReasoningTask(jnp.ones((2, 4, 4)))
+    task = cot.ReasoningTask(np.stack([np.eye(4)] * 2))
     with pytest.raises(ValueError, match="num_examples: expected a positive integer"):
-        task.sample(key, 0, 0.5)
+        task.draw(key, 0)
     with pytest.raises(
         ValueError, match=r"relevant_fraction: expected a value in \[0, 1\]"
     ):
-        task.sample(key, 3, 1.5)
-    with pytest.raises(ValueError, match="noise: expected a value >= 0"):
-        task.sample(key, 3, 0.5, noise=-1.0)
-    one = cot.Alphabet(letters.patterns[:1], letters.codes)
+        cot.ReasoningTask(task.steps, 1.5)
     with pytest.raises(ValueError, match="expected 1 where there is one state"):
-        cot.ReasoningTask(one, np.ones((2, 1, 1))).sample(key, 3, 0.5)
+        cot.ReasoningTask(np.ones((2, 1, 1)), 0.5)
+    with pytest.raises(ValueError, match="paths: expected 0 <= paths <= 3, got 4"):
+        task.path_probabilities(np.array([[0, 1, 4]]))
 
 
 @pytest.mark.parametrize("fraction", [0.0, 1.0])
 @pytest.mark.parametrize("states", [2, 3])
 def test_starts_of_a_share_of_0_or_1(states, fraction, key):
-    query, others = prompts._starts(key, states, 40, fraction)
+    tasks = cot.PermutationTasks(cot.Alphabet.standard(states, 1), fraction)
+    query, others = _starts(key, tasks, 40)
     assert np.all((others == query) == (fraction == 1))
     assert set(np.unique(others)) <= set(range(states))
 
@@ -129,6 +112,5 @@ def test_starts_of_a_share_of_0_or_1(states, fraction, key):
 def test_two_states_leave_another_start(letters, key):
     """A share below 1 is refused where there is one state, and not for two."""
     steps = jnp.broadcast_to(jnp.array([[0.9, 0.1], [0.2, 0.8]]), (1, 2, 2))
-    two = cot.training_alphabet(key, 2, 1, 8)
-    prompt = cot.ReasoningTask(two, steps).sample(key, 6, 0.5)
+    prompt = cot.ReasoningTask(steps, 0.5).draw(key, 6)
     assert prompt.num_examples == 6
