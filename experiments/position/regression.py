@@ -29,28 +29,25 @@ def trained_errors(config: Config, trained: TrainedModels) -> dict:
     """Squared errors / d of the trained transformer by seed and kind."""
     found = {}
     for index, seed in enumerate(config.gpt2.seeds):
-        variables = {"params": trained.of_seed(index)}
-        predict = functools.partial(
-            trained.module.apply, variables, method=trained.module.predict
-        )
+        predict = functools.partial(_answer, trained.module, trained.of_seed(index))
         found |= _errors(config, f"GPT-2, seed {seed}", predict)
     return found
+
+
+def _answer(module, params, X, y, x_query):
+    """A transformer's answer to one prompt."""
+    one = (a[None] for a in (X, y, x_query))
+    return module.apply({"params": params}, *one, method=module.predict)[0]
 
 
 def _errors(config: Config, name: str, predict) -> dict[tuple[str, str], np.ndarray]:
     key = stream_key(config.seed, "evaluation")
     task = config.gpt2.task()
 
-    @functools.partial(jax.jit, static_argnums=1)
     def measure(key, special):
-        return position.errors_by_position(
-            predict,
-            task,
-            key,
-            config.prompts,
-            num_examples=config.gpt2.num_points - 1,
-            special=special,
-        )
+        sizes = {"num_prompts": config.prompts, "special": special}
+        N = config.gpt2.num_points - 1
+        return position.errors_by_position(predict, task, N, key=key, **sizes)
 
     dim = config.gpt2.dim
     return {
@@ -60,16 +57,12 @@ def _errors(config: Config, name: str, predict) -> dict[tuple[str, str], np.ndar
 
 
 def _descend(step_size: float, layers: int, X, y, x_query):
-    """Predictions of a gradient-descent stack with a causal mask."""
+    """Prediction of a gradient-descent stack with a causal mask."""
     dim = X.shape[-1]
     stack = constructions.gradient_descent(jnp.full(layers, step_size), dim)
-
-    def one(X, y, x_query):
-        tokens = constructions.join_tokens(X, y[:, None], x_query)
-        out = stack.apply(*tokens, "causal", scale=1 / X.shape[0])
-        return constructions.read_prediction(out.h_query[-1], dim)[0]
-
-    return jax.vmap(one)(X, y, x_query)
+    tokens = constructions.join_tokens(X, y[:, None], x_query)
+    out = stack.apply(*tokens, "causal", scale=1 / X.shape[0])
+    return constructions.read_prediction(out.h_query[-1], dim)[0]
 
 
 def exact_errors(config: Config, layers: int, special: str) -> np.ndarray:

@@ -7,7 +7,6 @@ limit in long prompts (:func:`limit_profile`). :func:`errors_by_position` measur
 predictor.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -15,16 +14,22 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
-from icltheory._calculators import calculator
-from icltheory._checks import check_choice, check_positive_int, check_shape
+from icltheory._checks import (
+    check_choice,
+    check_positive_int,
+    check_shape,
+    finite,
+    within,
+)
+from icltheory._core import calculator
 from icltheory._names import Mask, SpecialExample
-from icltheory._noted import check_finite, check_range
 from icltheory._typing import Array, Float, PRNGKey
+from icltheory.regression.predictors.base import predictor_of
 
 __all__ = ["errors_by_position", "label_weights", "limit_profile"]
 
 
-@calculator
+@calculator(static=("mask",), step_sizes=finite)
 def label_weights(
     step_sizes: Float[ArrayLike, "_L"],
     X: Float[ArrayLike, "_N _d"],
@@ -44,15 +49,6 @@ def label_weights(
     weights are those of :func:`icltheory.constructions.gradient_descent` with
     ``scale=1 / N``. They take O(L N^2 + N^2 d) operations.
 
-    Args:
-        step_sizes: Step sizes :math:`\eta_1, \dots, \eta_L`, ``(L,)``.
-        X: Inputs of the examples, ``(N, d)``.
-        x_query: Input of the query, ``(d,)``.
-        mask: ``"demos"`` or ``"causal"``.
-
-    Returns:
-        The weights a, ``(N,)``.
-
     Example:
         >>> X, steps = jnp.ones((3, 1)), jnp.full(2, 0.3)
         >>> label_weights(steps, X, jnp.ones(1), "demos").round(3).tolist()
@@ -67,7 +63,6 @@ def label_weights(
     check_shape("X", X, ("N", "d"))
     check_shape("x_query", x_query, (X.shape[1],))
     check_shape("step_sizes", step_sizes, ("L",))
-    check_finite("step_sizes", step_sizes)
     K = X @ X.T
     K = jnp.tril(K) if mask == "causal" else K
     steps = step_sizes / max(X.shape[0], 1)
@@ -81,7 +76,7 @@ def label_weights(
     return jax.lax.scan(back, jnp.zeros_like(k), steps[::-1])[0]
 
 
-@calculator
+@calculator(static=("num_steps",), position=within(0, 1))
 def limit_profile(
     step_size: Real[ArrayLike, ""],
     num_steps: int,
@@ -102,13 +97,7 @@ def limit_profile(
     :math:`u = 2 \sqrt{L \eta (1 - s)}`: the weight falls from the last example to the
     first and changes its sign.
 
-    Args:
-        step_size: The step size :math:`\eta` of every layer.
-        num_steps: Layers L.
-        position: Places s in [0, 1]; 1 is next to the query.
-
-    Returns:
-        The polynomial, in the shape of ``position``.
+    Place 1 is next to the query.
 
     Example:
         >>> limit_profile(0.5, 2, jnp.array([0.0, 0.5, 1.0])).tolist()
@@ -118,9 +107,7 @@ def limit_profile(
     (5.1.6).
     """
     check_positive_int("num_steps", num_steps)
-    position = jnp.asarray(position)
-    check_range("position", position, 0, 1)
-    x = jnp.asarray(step_size) * (1 - position)
+    x = jnp.asarray(step_size) * (1 - jnp.asarray(position))
     before, value = jnp.zeros_like(x), jnp.ones_like(x)
     for n in range(num_steps - 1):
         # The recursion is (n + 1) L_{n+1} = (2 n + 2 - x) L_n - (n + 1) L_{n-1} for
@@ -129,14 +116,13 @@ def limit_profile(
     return value
 
 
-@calculator
 def errors_by_position(
-    predictor: Callable[..., Array],
-    task: Any,
-    key: PRNGKey,
-    num_prompts: int,
-    *,
+    predictor: Any,
+    source: Any,
     num_examples: int,
+    *,
+    key: PRNGKey,
+    num_prompts: int = 4096,
     special: SpecialExample = "relevant",
 ) -> Float[Array, "S N"]:
     r"""Squared errors of a predictor by the position of one special example.
@@ -150,24 +136,11 @@ def errors_by_position(
     query's. In both cases the other N - 1 keep their order when the special one moves,
     and the same prompts serve all places: differences between places are paired.
 
-    Args:
-        predictor: Called as ``f(X, y, x_query)`` on a batch, returns (B,): a model's
-            ``predict``, or that of a predictor under ``jax.vmap``.
-        task: A task with ``sample(key, num_examples, batch_size)``.
-        key: Typed key.
-        num_prompts: Prompts S.
-        num_examples: Examples N of a prompt, the special one included.
-        special: ``"relevant"`` or ``"wrong"``.
-
-    Returns:
-        The errors; column p - 1 is place p.
-
     Example:
         >>> from icltheory.regression import LeastSquares, LinearPopulation
-        >>> task = LinearPopulation.isotropic(3)
-        >>> rule = jax.vmap(LeastSquares().predict)
-        >>> args = rule, task, jax.random.key(0), 50
-        >>> errors = errors_by_position(*args, num_examples=4, special="wrong")
+        >>> task, key = LinearPopulation.isotropic(3), jax.random.key(0)
+        >>> errors = errors_by_position(
+        ...     LeastSquares(), task, 4, key=key, num_prompts=50, special="wrong")
         >>> errors.shape, bool(jnp.ptp(errors, axis=1).max() < 1e-6)  # order is nothing
         ((50, 4), True)
 
@@ -176,10 +149,16 @@ def errors_by_position(
     check_positive_int("num_prompts", num_prompts)
     check_positive_int("num_examples", num_examples)
     check_choice("special", special, ("relevant", "wrong"))
+    learner = predictor_of(predictor)
+    return _errors(learner, source, key, num_examples, num_prompts, special)
+
+
+@calculator(static=("num_examples", "num_prompts", "special"))
+def _errors(learner, source, key, num_examples, num_prompts, special):
     own, other = jax.random.split(key)
-    prompt = task.sample(own, num_examples, num_prompts)
+    prompt = source.sample(own, num_examples, num_prompts)
     # Each special example is the query of a prompt without examples.
-    strange = task.sample(other, 0, num_prompts * num_examples)
+    strange = source.sample(other, 0, num_prompts * num_examples)
     x = strange.x_query.reshape(num_prompts, num_examples, -1)
     y = strange.y_query.reshape(num_prompts, num_examples)
     if special == "relevant":
@@ -192,9 +171,8 @@ def errors_by_position(
             _inserted(one, rest[:, 1:], place)
             for one, rest in zip(moved, others, strict=True)
         )
-        predicted = predictor(X, Y, prompt.x_query)
-        check_shape("predictions of predictor", predicted, (num_prompts,))
-        return (predicted - prompt.y_query) ** 2
+        answers = jax.vmap(learner.answer)(X, Y, prompt.x_query)
+        return (answers - prompt.y_query) ** 2
 
     return jax.lax.map(at, jnp.arange(num_examples)).T
 
