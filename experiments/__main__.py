@@ -35,17 +35,19 @@ class Experiment(NamedTuple):
 
 def experiments() -> list[Experiment]:
     """Lists all experiments in alphabetical order, without importing them."""
-    folders = sorted(path.parent for path in FOLDER.glob("*/__main__.py"))
-    return [_read(folder) for folder in folders]
+    folders = [path.parent for path in FOLDER.glob("*/__main__.py")]
+    files = [p for p in FOLDER.glob("*.py") if "\n@experiment(" in p.read_text()]
+    return [_read(path) for path in sorted([*folders, *files], key=lambda p: p.stem)]
 
 
-def _read(folder: Path) -> Experiment:
-    text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
-    config = folder / "config.py"
+def _read(path: Path) -> Experiment:
+    start = path / "__init__.py" if path.is_dir() else path
+    config = path / "config.py" if path.is_dir() else path
+    text = ast.get_docstring(ast.parse(start.read_text())) or ""
     values = _constants(config) if config.exists() else {}
     times = values.get("TIMES", {})
     presets = {name: times.get(name) for name in values.get("PRESETS", {})}
-    return Experiment(folder.name, (text or "").splitlines()[0], presets)
+    return Experiment(path.stem, text.splitlines()[0], presets)
 
 
 def _constants(path: Path) -> dict[str, dict[Any, Any]]:

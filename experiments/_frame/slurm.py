@@ -173,7 +173,7 @@ def module_run() -> str:
         ValueError: if the program was started in another way.
     """
     spec = getattr(sys.modules["__main__"], "__spec__", None)
-    if spec is None or not re.fullmatch(r"experiments\.\w+\.__main__", spec.name):
+    if spec is None or not re.fullmatch(r"experiments\.\w+(\.__main__)?", spec.name):
         got = sys.argv[0] if spec is None else f"python -m {spec.name}"
         raise ValueError(
             f"slurm: expected a start by python -m experiments.NAME, got {got}"

@@ -10,10 +10,15 @@ Config = TypeVar("Config")
 
 
 def experiment_of(config: Any) -> tuple[str, str]:
-    """Returns name and first docstring line of the package that defines a config."""
-    package = type(config).__module__.rpartition(".")[0]
-    text = getattr(sys.modules.get(package), "__doc__", None) or ""
-    return package.rpartition(".")[2], text.partition("\n")[0]
+    """Returns name and first docstring line of the experiment that defines a config."""
+    module = type(config).__module__
+    name, where = ".".join(module.split(".")[:2]), module
+    if module == "__main__":  # an experiment of one file, as a program
+        name = sys.modules[module].__spec__.name
+    else:
+        where = name
+    text = getattr(sys.modules.get(where), "__doc__", None) or ""
+    return name.rpartition(".")[2], text.partition("\n")[0]
 
 
 def read_config(run: Path, example: Config) -> Config:

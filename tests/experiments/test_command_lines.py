@@ -58,12 +58,7 @@ PARTS = {
         "shapes": {},
     },
     "prune_icl": {"train": TRAINED, "subject": (), "measure": ()},
-    "trajectories": {
-        "train": TRAINED,
-        "stacks": {},
-        "prompts": (),
-        "Judge": (),
-    },
+    "trajectories": {"train": TRAINED, "stacks": {}, "prompts": (), "measure": ()},
 }
 # An option, and where its value is found in the config.
 OPTIONS = {
@@ -101,7 +96,7 @@ def test_what_is_asked_for_is_measured_reported_and_written(
     name, tmp_path, monkeypatch
 ):
     experiment = importlib.import_module(f"experiments.{name}")
-    main = sys.modules[f"experiments.{name}.main"]
+    main = sys.modules.get(f"experiments.{name}.main", experiment)
     parts = {part: stand_in(found) for part, found in PARTS[name].items()}
     report = MagicMock(return_value=Report({}))
     for part, replaced in [*parts.items(), ("report", report)]:

@@ -6,11 +6,7 @@ import numpy as np
 import pytest
 
 from experiments import trajectories
-from experiments.trajectories.drawing import (
-    norms_along_depth,
-    ratio_heat_maps,
-    terms_along_depth,
-)
+from icltheory.plotting import Curve
 
 SMALL = """
     --preset cpu --linear.dim 2 --linear.num-points 9 --linear.num-layers 3
@@ -64,25 +60,25 @@ def test_impossible_configs_are_refused_before_anything_is_written(
     refused(trajectories.main, change, message)
 
 
-def test_norms_are_drawn_as_geometric_means():
-    norms = np.array([[1.0, 4.0], [4.0, 1.0]])
-    (axes,) = norms_along_depth({"one": {"line": norms}}, "title", "norm").axes
-    np.testing.assert_allclose(axes.get_lines()[0].get_ydata(), [2.0, 2.0])
-    assert axes.get_yscale() == "log"
-
-
-def test_terms_are_lines_and_an_infinite_one_leaves_the_axes():
-    lines = {"unpruned": [2.0, 1.0], "pruned": [1.0, np.inf]}
-    nothing = {"unpruned": [np.inf, np.inf]}
-    first, second = terms_along_depth({"a": lines, "b": nothing}, "title").axes
-    unpruned, pruned = first.get_lines()
-    np.testing.assert_array_equal(unpruned.get_ydata(), [2.0, 1.0])
-    assert pruned.get_ydata()[1] > first.get_ylim()[1]
-    assert not second.get_lines()
+def test_curves_are_geometric_means_and_an_infinite_term_leaves_the_axes():
+    norms = trajectories.geometric(np.array([[1.0, 4.0], [4.0, 1.0]]))
+    terms = {
+        "whole": Curve(np.array([2.0, 1.0])),
+        "cut": Curve(np.array([1.0, np.inf])),
+    }
+    nothing = {"whole": Curve(np.array([np.inf, np.inf]))}
+    panels = {"norms": {"line": norms}, "terms": terms, "none": nothing}
+    first, second, third = trajectories.draw_lines(panels, "title", "norm").axes
+    np.testing.assert_allclose(first.get_lines()[0].get_ydata(), [2.0, 2.0])
+    assert first.get_yscale() == "log"
+    whole, cut = second.get_lines()
+    np.testing.assert_array_equal(whole.get_ydata(), [2.0, 1.0])
+    assert cut.get_ydata()[1] > second.get_ylim()[1]
+    assert not third.get_lines()
 
 
 def test_every_cell_of_a_heat_map_says_its_number():
     ratios = np.array([[0.5, 1.23], [1.0, 1e9]])
-    axes = ratio_heat_maps({"one": ratios}, "title").axes[0]
+    axes = trajectories.draw_ratios({"one": ratios}, "title").axes[0]
     assert [text.get_text() for text in axes.texts] == ["0.50", "1.23", "1.00", "1e9"]
     np.testing.assert_allclose(axes.get_images()[0].get_array(), np.log(ratios))

@@ -1,0 +1,83 @@
+"""What every experiment is made of: presets, a run, a report.
+
+An experiment is one file: its docstring is its page in the list, a frozen dataclass its
+config and, by the comments beside the fields, its command line; ``PRESETS`` and
+``TIMES`` are dictionaries; the function marked with :func:`experiment` measures and
+returns a :class:`Report`. The last line is ``program(__name__, main)``.
+"""
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from rich.table import Table
+
+from experiments._frame.command_line import parse
+from experiments._frame.fields import check_at_least, check_seeds
+from experiments._frame.looks import page as figure
+from experiments._frame.options import Flags
+from experiments._frame.program import run_program
+from experiments._frame.report import Check, Claim, Report, largest
+from experiments._frame.run import Run
+
+__all__ = [
+    "Check",
+    "Claim",
+    "Flags",
+    "Report",
+    "Run",
+    "check_at_least",
+    "check_seeds",
+    "experiment",
+    "figure",
+    "largest",
+    "program",
+    "table",
+]
+
+
+def experiment(
+    presets: Mapping[str, Any], flags: Flags | None = None
+) -> Callable[[Callable[..., Report]], Callable[..., dict]]:
+    """Marks ``main(config, run)``, which returns a report, as an experiment.
+
+    The marked function takes the words of a command line and returns what it wrote to
+    ``result.json``. With ``flags`` it is ``main(config, run, flags)``.
+    """
+
+    def mark(body: Callable[..., Report]) -> Callable[..., dict]:
+        @functools.wraps(body)
+        def main(argv: list[str] | None = None) -> dict:
+            launch = parse(presets, argv, flags=flags)
+            run = Run.begin(launch, _first_line(body))
+            more = () if flags is None else (launch.flags,)
+            return run.finish(body(launch.config, run, *more))
+
+        return main
+
+    return mark
+
+
+def program(name: str, main: Callable[[], Any]) -> None:
+    """Runs the experiment where its file is the program."""
+    if name == "__main__":
+        run_program(main)
+
+
+def table(
+    rows: Iterable[Mapping[str, Any]],
+    columns: Mapping[str, str],
+    title: str = "",
+    caption: str = "",
+) -> Table:
+    """A table of rows, each column a head and a format such as ``"{risk:.3f}"``."""
+    made = Table(title=title or None, caption=caption or None)
+    for place, head in enumerate(columns):
+        made.add_column(head, justify="right" if place else "left", no_wrap=not place)
+    for row in rows:
+        made.add_row(*(cell.format_map(row) for cell in columns.values()))
+    return made
+
+
+def _first_line(body: Callable) -> str:
+    return (body.__globals__["__doc__"] or "").partition("\n")[0]
