@@ -21,6 +21,8 @@ from icltheory._precision import exact_products
 
 F = TypeVar("F", bound=Callable)
 
+# The note of an error of a user's function begins so; the error is passed on as it is.
+OF_USER = "in your "
 _SHOWN = 6  # entries of an array that a repr shows
 
 
@@ -102,6 +104,8 @@ def calculator(
             else:
                 result = exact(**arrays, **constants)
         except (TypeError, ValueError) as error:
+            if any(n.startswith(OF_USER) for n in getattr(error, "__notes__", ())):
+                raise
             raise _named(error, function.__name__, given) from None
         return where_valid(result, *flags)
 
@@ -146,7 +150,7 @@ def _named(error: Exception, function: str, given: dict[str, Any]) -> Exception:
         f"{n} {np.shape(v)}" if hasattr(v, "dtype") else f"{n} = {one_line(v)}"
         for n, v in given.items()
     )
-    return ValueError(f"{function} with {', '.join(shown)}: {text[:80]}")
+    return ValueError(f"{function} with {', '.join(shown)}: {text[:200]}")
 
 
 class Record(eqx.Module):

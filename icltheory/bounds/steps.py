@@ -226,7 +226,8 @@ def noisy_steps(
         key: Key of the noisy path, on which weights and demonstrations are drawn
             jointly, as the theorem asks; without it, Theorem 1's path stands in.
         demo_updates: ``"shared"``, ``"frozen"`` or, without a key, ``"causal"``.
-        scale: Factor c on the attention sum over all N, the papers' 1/N.
+        scale: Factor c on the attention sum over all N. The papers have 1/N; with the
+            default 1 steps of gradient descent are N times as large.
         batch_size: Prompts that are held at once; all of them if not given.
         support_dims: :math:`m_1, \dots, m_L` of :func:`~icltheory.noise.support_dims`,
             computed once for many calls with the same weights. Without them, those of

@@ -16,7 +16,7 @@ from icltheory._checks import (
 from icltheory._core import Record, calculator
 from icltheory._typing import Array, PRNGKey, Scalar
 from icltheory.regression._linalg import apply_root
-from icltheory.regression.population import LinearPopulation
+from icltheory.regression.population import LinearPopulation, check_linear
 from icltheory.regression.predictors import Bayes, Predictor
 from icltheory.regression.predictors.base import NoClosedForm, predictor_of
 from icltheory.regression.prompts import PrefixPrompt, Prompt
@@ -49,6 +49,12 @@ def risk(predictor: Any, population: Any, num_examples: Any) -> Scalar:
     Source: Zhang, Wu and Bartlett (2024), Appendices B to D; Garg et al. (2022).
     """
     learner = predictor_of(predictor)
+    check_linear("population", population)
+    if isinstance(num_examples, range):
+        raise ValueError(
+            f"num_examples: expected one number, got {num_examples}: a curve is "
+            "estimate_risk(predictor, population, range(...))"
+        )
     learner.check_exact(population, num_examples)
     return _risk(learner, population, num_examples)
 
@@ -184,7 +190,7 @@ def squared_errors(
 
 def _lengths(num_examples) -> tuple[list[int], bool]:
     single = np.ndim(num_examples) == 0
-    lengths = [num_examples] if single else list(num_examples)
+    lengths = [num_examples] if single else np.asarray(num_examples).tolist()
     for length in lengths:
         check_nonnegative_int("num_examples", length)
     if not lengths:

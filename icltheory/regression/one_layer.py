@@ -8,12 +8,14 @@ the excess, the flow and the cost of finite pretraining follow from :math:`A = E
 :math:`\varphi`.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from icltheory._checks import checked, finite, is_tracer, real
 from icltheory._core import Record, calculator
@@ -31,6 +33,7 @@ from icltheory.regression.predictors.base import (
     NoClosedForm,
     Predictor,
     check_gaussian,
+    noted,
 )
 from icltheory.statistics import Estimate
 
@@ -101,8 +104,9 @@ class OneLayer(Predictor):
     Args:
         phi: Features of one example, ``phi(x, y, x_query)``, an array of any shape.
         Gamma: Weights, of the features' shape; ``None`` for the family of all.
-        degree: Of the polynomial phi, the larger of that in (x, y) and that in
-            (y, x_query); ``None`` if phi is none. The cost grows as d^(2 degree).
+        degree: Of phi as a polynomial, the larger of its degree in (x, y) jointly and
+            in (y, x_query) jointly: y x_query x' has 2, y^2 x_query has 3. ``None`` if
+            it is none. The cost grows as d^(2 degree); too small a degree is refused.
         weights: omega of the N examples; 1 / N each if ``None``.
 
     Example:
@@ -141,14 +145,24 @@ class OneLayer(Predictor):
 
     def features(self, X: Array, y: Array, x_query: Array) -> Array:
         """The sum over examples, of the shape of Gamma."""
-        found = jax.vmap(self.phi, (0, 0, None))(X, y, x_query)
+        with noted("phi", X=X, y=y, x_query=x_query):
+            found = jax.vmap(self.phi, (0, 0, None))(X, y, x_query)
         omega = 1 / max(len(y), 1) if self.weights is None else self.weights
         return jnp.tensordot(jnp.broadcast_to(omega, y.shape).astype(y.dtype), found, 1)
 
     def answer(self, X: Array, y: Array, x_query: Array) -> Array:
         """<Gamma, features>."""
         found = self.features(X, y, x_query)
-        return jnp.sum(jnp.asarray(self.Gamma, found.dtype) * found)
+        return jnp.sum(jnp.asarray(self.known_weights(), found.dtype) * found)
+
+    def known_weights(self) -> Array:
+        """Gamma; raises for a family, which has none."""
+        if self.Gamma is None:
+            raise ValueError(
+                "Gamma: expected weights, got None: optimum(layer, population, "
+                "num_examples).model has the best"
+            )
+        return self.Gamma
 
     def moments(
         self,
@@ -188,7 +202,7 @@ class OneLayer(Predictor):
         length = _length(source, num_examples, None)
         self.check_exact(source, length)
         same, pairs, targets, label = _pair_moments(source, self.phi, self.degree)
-        G = jnp.ravel(jnp.asarray(self.Gamma, source.dtype))
+        G = jnp.ravel(jnp.asarray(self.known_weights(), source.dtype))
         own = jnp.broadcast_to(einsum("p,ipq,q->i", G, same, G), (length,))
         both = einsum("p,ijpq,q->ij", G, pairs, G)
         eye = jnp.eye(length, dtype=both.dtype)
@@ -229,7 +243,7 @@ class OneLayer(Predictor):
 
     def exact_risk(self, population: Any, k: Array) -> Array:
         """C - 2 <Gamma, b> + <Gamma, A Gamma>, without the query's noise."""
-        found = self.moments(population, k).risk(self.Gamma)
+        found = self.moments(population, k).risk(self.known_weights())
         return found - population.noise_var
 
 
@@ -239,11 +253,30 @@ def _pair_moments(source, phi, degree):
     ``(n, p, p)``, ``(n, n, p, p)``, ``(n, *phi)`` and ``()``; n = 1 if all examples
     have one task.
     """
+    _check_degree(phi, degree, source.dim)
     if isinstance(source, CorrelatedTasks):
         population, R = source.population, source.correlation
     else:
         population, R = source, jnp.ones((2, 2), source.dtype)
     return _pairs(population, R, phi, degree)
+
+
+@functools.cache
+def _check_degree(phi, degree, dim):
+    """Raises unless phi is a polynomial of at most this degree, along two lines."""
+    rng = np.random.default_rng(0)
+    x, x_query, y = *rng.normal(size=(2, dim)), 1.5
+    steps = 0.6 * np.arange(degree + 2) - 1.4  # of both signs, not symmetric
+    lines = (((s * x, s * y, x_query), (x, s * y, s * x_query)) for s in steps)
+    with jax.ensure_compile_time_eval(), noted("phi", x=x, y=y, x_query=x_query):
+        found = [[phi(*map(jnp.asarray, p)) for p in pair] for pair in lines]
+    values = np.asarray(found, np.float64)
+    beyond = np.abs(np.diff(values, degree + 1, axis=0)).max()
+    if beyond > 2.0 ** (degree + 1) * 4e-6 * np.abs(values).max():
+        raise ValueError(
+            f"degree: expected at least that of phi in (x, y) and in (y, x_query), got "
+            f"{degree}; for a phi that is no polynomial leave degree out, and give key"
+        )
 
 
 @calculator(static=("phi", "degree"), compiled=False)

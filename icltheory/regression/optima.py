@@ -16,10 +16,12 @@ from icltheory.regression._block_moments import best_step, informative
 from icltheory.regression._lsa_search import best_lsa
 from icltheory.regression.blocks import LSA, LTB
 from icltheory.regression.gd_beta import GDBeta
+from icltheory.regression.measures import squared_errors
 from icltheory.regression.one_layer import OneLayer
-from icltheory.regression.population import LinearPopulation
+from icltheory.regression.population import LinearPopulation, check_linear
 from icltheory.regression.predictors import LinearStep, Steps
 from icltheory.regression.predictors.base import check_gaussian
+from icltheory.statistics import Estimate
 
 __all__ = ["Optimum", "optimum"]
 
@@ -97,6 +99,8 @@ def optimum(
     Source: Zhang, Wu and Bartlett (2024), Theorems 4.1, 5.2 and 5.3; Ahn et al. (2023),
     Theorem 1; Szego (1939), 3.1.3 (Christoffel), for several steps.
     """
+    if not isinstance(family, OneLayer):
+        check_linear("population", population)
     if family is LinearStep:
         Gamma, risk = _steps.best_matrix(population, num_examples)
         why = "closed form: Ahn et al. (2023), Theorem 1, for any second moment"
@@ -114,9 +118,12 @@ def optimum(
     if family is not LSA:
         raise ValueError(
             "family: expected LinearStep, GDBeta, LTB, LSA, Steps(L) or OneLayer(phi), "
-            f"got {getattr(family, '__name__', family)!r}"
+            f"got {getattr(family, '__name__', family)!r}; a single predictor has "
+            "risk(predictor, population, num_examples) and estimate_risk"
         )
-    model, least = best_lsa(population, num_examples, _given(key), num_starts)
+    model, least = best_lsa(
+        population, num_examples, _given(key, "for a search"), num_starts
+    )
     return Optimum(model, least, f"the best end of BFGS from {num_starts} starts")
 
 
@@ -134,19 +141,21 @@ def _best_block(population, num_examples, as_ltb):
 
 
 def _best_layer(family, source, num_examples, key, num_prompts) -> Optimum:
-    if family.degree is not None and key is None:
+    if family.degree is not None:
         moments = family.moments(source, num_examples)
-        why, judged = "exact moments of the features", moments
-    else:
-        halves = jax.random.split(_given(key))
-        sizes = {"num_prompts": num_prompts // 2}
-        moments, judged = (
-            family.moments(source, num_examples, key=half, **sizes) for half in halves
-        )
-        why = f"least squares on {num_prompts // 2} prompts, judged on as many others"
-    Gamma = moments.optimum()
-    model = dataclasses.replace(family, Gamma=Gamma)
-    return Optimum(model, judged.risk(Gamma), why)
+        Gamma = moments.optimum()
+        why, least = "exact moments of the features", moments.risk(Gamma)
+        return Optimum(dataclasses.replace(family, Gamma=Gamma), least, why)
+    halves = jax.random.split(_given(key, "to sample phi, or a degree of phi"))
+    size = num_prompts // 2
+    moments = family.moments(source, num_examples, key=halves[0], num_prompts=size)
+    model = dataclasses.replace(family, Gamma=moments.optimum())
+    errors = squared_errors(
+        model, source, num_examples, key=halves[1], num_prompts=size
+    )
+    risk = Estimate.of(errors)
+    why = f"least squares on {size} prompts, judged on as many others"
+    return Optimum(model, risk.mean, why, risk.standard_error)
 
 
 def _best_steps(family, population, num_examples, key, num_prompts) -> Optimum:
@@ -161,7 +170,8 @@ def _best_steps(family, population, num_examples, key, num_prompts) -> Optimum:
         least, sizes = _steps.exact_steps(population, num_examples, steps)
         why = "exact moments of the spectrum"
         return Optimum(_with_sizes(sizes), jnp.asarray(least), why)
-    key = _given(key)
+    what = "to sample the inputs of a population that is not isotropic"
+    key = _given(key, what)
     if num_prompts < 4:
         raise ValueError(f"num_prompts: expected at least 4, got {num_prompts}")
     sizes = num_examples, steps
@@ -176,7 +186,7 @@ def _with_sizes(sizes: np.ndarray) -> Steps:
     return eqx.tree_at(lambda rule: rule.step_sizes, rule, jnp.asarray(sizes))
 
 
-def _given(key: PRNGKey | None) -> PRNGKey:
+def _given(key: PRNGKey | None, what: str) -> PRNGKey:
     if key is None:
-        raise ValueError("key: expected a key for a search, got None")
+        raise ValueError(f"key: expected one {what}, got None")
     return key

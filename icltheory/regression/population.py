@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory._checks import (
+    check_choice,
     check_positive_int,
     check_shape,
     checked,
@@ -49,8 +50,8 @@ class LinearPopulation(NoisyLinear):
 
     Args:
         input_cov: Input covariance H, ``(d, d)``.
-        task_mean: Prior mean beta*, ``(d,)``.
-        task_cov: Prior covariance Psi, ``(d, d)``.
+        task_mean: Prior mean beta*, ``(d,)``; 0 if ``None``.
+        task_cov: Prior covariance Psi, ``(d, d)``; I if ``None``.
         noise_var: Noise variance sigma^2.
         fourth_moment: Of inputs that are not Gaussian: E x_i x_j x_k x_l, ``(d, d, d,
             d)``, or the kurtosis E x_i^4 / H_ii^2 of independent coordinates, a number
@@ -80,12 +81,17 @@ class LinearPopulation(NoisyLinear):
     def __init__(
         self,
         input_cov: Matrix,
-        task_mean: Vector,
-        task_cov: Matrix,
-        noise_var: Number,
+        task_mean: Vector | None = None,
+        task_cov: Matrix | None = None,
+        noise_var: Number = 0.0,
         *,
         fourth_moment: Any = None,
     ):
+        input_cov = real("input_cov", input_cov)
+        check_shape("input_cov", input_cov, ("d", "d"))
+        dim, kind = np.shape(input_cov)[0], jnp.result_type(input_cov)
+        task_mean = jnp.zeros(dim, kind) if task_mean is None else task_mean
+        task_cov = jnp.eye(dim, dtype=kind) if task_cov is None else task_cov
         given = {"input_cov": input_cov, "task_mean": task_mean}
         given |= {"task_cov": task_cov, "noise_var": noise_var}
         self.noiseless = is_zero(noise_var)  # also in jit, which traces what it makes
@@ -126,6 +132,8 @@ class LinearPopulation(NoisyLinear):
     def with_(self, **changes: Any) -> "LinearPopulation":
         """The population with some of its moments changed."""
         names = ("input_cov", "task_mean", "task_cov", "noise_var", "fourth_moment")
+        for name in changes:
+            check_choice("with_", name, names)
         return LinearPopulation(**{n: getattr(self, n) for n in names} | changes)
 
     @property
@@ -170,6 +178,15 @@ class LinearPopulation(NoisyLinear):
         """Draws weights from N(beta*, Psi); ``active_dims`` is ignored."""
         z = jax.random.normal(key, (num_prompts, self.dim), self.dtype)
         return jnp.asarray(self.task_mean)[None] + apply_root(self.task_root, z)
+
+
+def check_linear(name: str, population: Any) -> None:
+    """Raises unless the exact theory knows the source."""
+    if not isinstance(population, LinearPopulation | CorrelatedTasks):
+        raise ValueError(
+            f"{name}: expected a LinearPopulation, got {type(population).__name__}: "
+            "other sources have estimate_risk(predictor, source, num_examples, key=...)"
+        )
 
 
 class CorrelatedTasks(NoisyLinear):

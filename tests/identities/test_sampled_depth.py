@@ -110,7 +110,7 @@ def test_without_signal_or_inputs_there_are_no_steps():
         ({"family": Steps(0)}, "steps: expected"),
         ({"num_examples": 0}, "num_examples: expected"),
         ({"num_prompts": 3}, "num_prompts: expected at least 4, got 3"),
-        ({"key": None}, "key: expected a key for a search, got None"),
+        ({"key": None}, "key: expected one to sample the inputs"),
     ],
 )
 def test_bad_input(change, message):

@@ -245,3 +245,42 @@ def test_optima_of_families_are_ordered():
         optimum(predictors.Ridge, MEAN, 3)
     with pytest.raises(ValueError, match="step_sizes: expected numbers, got a family"):
         Steps(2).predict(jnp.ones((2, 5)), jnp.ones(2), jnp.ones(5))
+
+
+def test_an_error_of_a_users_function_is_its_own_with_a_note():
+    for wrong, kind in ((lambda X, y, x: X @ y @ x, TypeError), (_of_float, TypeError)):
+        with pytest.raises(kind) as caught:
+            estimate_risk(wrong, MEAN, 3, key=KEY)
+        (note,) = (n for n in caught.value.__notes__ if n.startswith("in your "))
+        assert "predictor, called with X (3, 5), y (3,), x_query (5,)" in note
+
+
+def _of_float(X, y, x):
+    return float(y[0])
+
+
+def test_sources_without_exact_theory_are_told_what_they_have():
+    sparse = SparseLinearRegression(5)
+    for asked in (
+        lambda: risk(predictors.Zero(), shifts.Shift("skewed", 5), 3),
+        lambda: optimum(LinearStep, sparse, 3),
+        lambda: predictors.Bayes(sparse),
+    ):
+        with pytest.raises(ValueError, match="population: expected a LinearPopulation"):
+            asked()
+    for wrong, hint in ((predictors.LeastSquares, "make one"), (sparse, "function")):
+        with pytest.raises(ValueError, match=f"^predictor: expected .*{hint}"):
+            risk(wrong, MEAN, 3)
+    with pytest.raises(ValueError, match="num_examples: expected one number"):
+        risk(predictors.Zero(), MEAN, range(3))
+
+
+def test_a_population_of_ones_own_covariance_has_standard_tasks():
+    H = jnp.diag(jnp.array([2.0, 1.0]))
+    whole = LinearPopulation(H, jnp.zeros(2), jnp.eye(2), 0.1)
+    assert LinearPopulation(H, noise_var=0.1) == whole
+    assert whole.with_(noise_var=0.0) == LinearPopulation(H)
+    with pytest.raises(ValueError, match="with_: expected one of 'input_cov'"):
+        whole.with_(H=H)
+    lengths = estimate_risk(predictors.Zero(), whole, jnp.arange(3))
+    assert lengths.mean.shape == (3,)

@@ -147,6 +147,38 @@ def test_the_flow_is_that_of_the_gradient():
     np.testing.assert_allclose(velocity, -jax.grad(moments.risk)(path[1]), rtol=1e-10)
 
 
+@pytest.mark.parametrize(
+    ("phi", "degree"),
+    [
+        (label_features, 2),
+        (lambda x, y, x_query: y * x_query * jnp.sum(x * x), 2),
+        (lambda x, y, x_query: y * x_query * jnp.sum(x_query**2), 3),
+        (lambda x, y, x_query: jnp.tanh(y) * x_query, 8),
+        (lambda x, y, x_query: abs(y) * x_query, 3),
+    ],
+)
+def test_a_degree_that_is_too_small_is_refused(phi, degree):
+    for dim in (1, 3):
+        with pytest.raises(ValueError, match=f"degree: expected .*, got {degree}"):
+            optimum(OneLayer(phi, degree=degree), population(dim), 4)
+
+
+def test_a_sampled_optimum_says_how_sure_its_risk_is():
+    tasks, layer = population(2), OneLayer(step_features)
+    exact = optimum(OneLayer(step_features, degree=2), tasks, 6, key=KEY)
+    assert (exact.certificate, exact.standard_error) == (
+        "exact moments of the features",
+        0,
+    )
+    found = optimum(layer, tasks, 6, key=KEY, num_prompts=20_000)
+    assert 0 < found.standard_error < 0.05 * found.risk
+    assert abs(found.risk - exact.risk) < 4 * found.standard_error
+    with pytest.raises(ValueError, match="key: expected one to sample phi"):
+        optimum(layer, tasks, 6)
+    with pytest.raises(ValueError, match="Gamma: expected weights, got None"):
+        risk(OneLayer(step_features, degree=2), tasks, 6)
+
+
 def test_what_is_not_known_is_refused():
     drift = CorrelatedTasks(population(2), np.eye(4))
     layer = OneLayer(step_features, jnp.eye(2), degree=2)

@@ -1,7 +1,8 @@
 """What a predictor is: a value that maps labelled examples and a query to an answer."""
 
 import abc
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import equinox as eqx
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory._checks import check_shape
-from icltheory._core import Record, calculator
+from icltheory._core import OF_USER, Record, calculator
 from icltheory._typing import Array, Float
 from icltheory.regression._linalg import as_floats, dot, einsum
 
@@ -125,6 +126,20 @@ class LinearInLabels(LinearPredictor):
         return jnp.stack(found)
 
 
+@contextlib.contextmanager
+def noted(name: str, **arrays: Any) -> Iterator[None]:
+    """Adds to an error of a user's function what it was called with."""
+    try:
+        yield
+    except Exception as error:
+        shapes = ", ".join(f"{n} {np.shape(v)}" for n, v in arrays.items())
+        error.add_note(
+            f"{OF_USER}{name}, called with {shapes}: it is traced and batched by JAX, "
+            "with jax.numpy in place of NumPy and no float() or if on values"
+        )
+        raise
+
+
 class Function(Predictor):
     """A function of one prompt, ``function(X, y, x_query)``, as a predictor."""
 
@@ -132,7 +147,8 @@ class Function(Predictor):
 
     def answer(self, X: Array, y: Array, x_query: Array) -> Array:
         """What the function returns."""
-        found = self.function(X, y, x_query)
+        with noted("predictor", X=X, y=y, x_query=x_query):
+            found = self.function(X, y, x_query)
         check_shape("what the predictor returns", found, ())
         return jnp.asarray(found, y.dtype)
 
@@ -151,9 +167,14 @@ def predictor_of(predictor: Any) -> Predictor:
     if isinstance(predictor, Predictor):
         return predictor
     if not callable(predictor) or isinstance(predictor, type):
+        hint = ""
+        if isinstance(predictor, type):
+            hint = f": make one, {predictor.__name__}(...)"
+        elif hasattr(predictor, "predict"):
+            hint = ": pass its method predict"
         raise ValueError(
             "predictor: expected a predictor or a function of (X, y, x_query), got "
-            f"{predictor!r}"
+            f"{predictor!r}{hint}"
         )
     return Function(predictor)
 

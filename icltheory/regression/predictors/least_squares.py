@@ -25,7 +25,7 @@ from icltheory.regression._linalg import (
     is_zero,
     symmetric_root,
 )
-from icltheory.regression.population import LinearPopulation
+from icltheory.regression.population import LinearPopulation, check_linear
 from icltheory.regression.predictors._recursive import (
     least_squares_path,
     posterior_path,
@@ -225,6 +225,9 @@ class Bayes(LinearInLabels):
     """
 
     population: LinearPopulation
+
+    def __check_init__(self):
+        check_linear("population", self.population)
 
     def weights(self, X: Array, y: Array) -> Array:
         """The posterior mean."""
