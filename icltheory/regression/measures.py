@@ -68,7 +68,7 @@ def _risk(predictor, population, num_examples):
 def estimate_risk(
     predictor: Any,
     source: Any,
-    num_examples: int | Sequence[int],
+    num_examples: int | Sequence[int] | np.ndarray | Array,
     *,
     key: PRNGKey | None = None,
     num_prompts: int = 4096,

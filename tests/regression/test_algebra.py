@@ -259,7 +259,7 @@ def _of_float(X, y, x):
     return float(y[0])
 
 
-def test_sources_without_exact_theory_are_told_what_they_have():
+def test_sources_without_exact_theory_are_told_what_they_have(as_for_a_user):
     sparse = SparseLinearRegression(5)
     for asked in (
         lambda: risk(predictors.Zero(), shifts.Shift("skewed", 5), 3),
