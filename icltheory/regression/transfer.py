@@ -149,7 +149,7 @@ def length_transfer_rate(
     Example:
         >>> population = LinearPopulation.isotropic(3, 4.0)
         >>> round(float(length_transfer_rate(population, 4, 8)), 6)
-        1.875
+        2.25
 
     Source: Wu, Zou, Chen, Braverman, Gu and Bartlett (2024), Section 5.
     """
