@@ -37,6 +37,11 @@ PARTS = {
         **dict.fromkeys(("votes", "one_layer", "layers"), MODULE),
         "levels": (),
     },
+    "ltb_gap": {
+        "settings": [],
+        **dict.fromkeys(("train", "theory"), None),
+        **dict.fromkeys(("phases", "hills"), {}),
+    },
     "pattern_icl": {"measure": ()},
     "pattern_layers": {"train_layers": (), "measure": ()},
     "pattern_pruning": {
@@ -68,6 +73,7 @@ OPTIONS = {
     "mechanisms": ("gpt2.steps", "2000", 2000),
     "position": ("gpt2.steps", "2000", 2000),
     "li_figures": ("fresh-prompts", "300", 300),
+    "ltb_gap": ("steps", "200", 200),
     "pattern_icl": ("prompts", "7", 7),
     "pattern_layers": ("layers.num-neurons", "8", 8),
     "pattern_pruning": ("ensemble.seeds", "4 5", (4, 5)),

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from experiments import ltb_gap
 from experiments.garg_linear.drawing import (
     attention_along_depth,
     error_against_examples,
@@ -20,7 +21,6 @@ from experiments.gradient_flow.drawing import (
     flow_rates,
 )
 from experiments.implicit_noise.drawing import error_sources, noise_against_shots
-from experiments.ltb_gap.drawing import excess_hills
 from experiments.ltb_gpt2.drawing import Table1Setting, models_between_lines
 from icltheory.plotting import Curve
 from icltheory.regression import shifts
@@ -130,7 +130,9 @@ STARTS = FlowStarts(
         lambda: fates_of_starts([STARTS], "title"),
         lambda: noise_against_shots([1, 2, 5], {"panel": CURVES}, "title"),
         lambda: error_sources({1: ONE}, CURVES, {1: ONE}, 1, "title"),
-        lambda: excess_hills({float(i): MEAN for i in range(9)}, "title"),
+        lambda: ltb_gap.draw_hills(
+            ltb_gap.Config(), dict.fromkeys(map(float, range(9)), MEAN)
+        ),
         lambda: recipes_beside_baseline(
             {k: (MEAN, Curve(v, v, v)) for k, v in MANY.items()}, {}, "title"
         ),
