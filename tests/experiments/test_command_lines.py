@@ -30,7 +30,7 @@ PARTS = {
     "gradient_flow": {
         "measure_paths": (),
         "measure_descents": (),
-        "measure_starts": SimpleNamespace(counts=Counter()),
+        "measure_starts": {"counts": Counter()},
     },
     "implicit_noise": {"train": TRAINED, "measure_gpt2": (), "measure_stack": ()},
     "li_figures": {

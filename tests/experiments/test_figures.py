@@ -13,13 +13,6 @@ from experiments.garg_linear.drawing import (
 )
 from experiments.garg_linear.report import curve_title, setting_title
 from experiments.garg_recipe.drawing import Ratio, recipes_beside_baseline
-from experiments.gradient_flow.drawing import (
-    FlowPanel,
-    FlowStarts,
-    descents_beside_flow,
-    fates_of_starts,
-    flow_rates,
-)
 from experiments.implicit_noise.drawing import error_sources, noise_against_shots
 from experiments.ltb_gpt2.drawing import Table1Setting, models_between_lines
 from icltheory.plotting import Curve
@@ -112,22 +105,12 @@ def test_recipes_are_curves_and_dots_and_one_that_diverged_has_no_dot():
 MANY = {f"line {i}": MEAN + i for i in range(9)}
 CURVES = {label: Curve(mean) for label, mean in MANY.items()}
 ONE = Curve(MEAN)
-PATHS = {label: (MEAN, mean) for label, mean in MANY.items()}
-FLOW = FlowPanel(MEAN, MEAN, MEAN, 0, 0, {"excess": (MEAN, MANY)})
-STARTS = FlowStarts(
-    "label", MEAN, MEAN[None], 1.0, True, dict.fromkeys(MANY, [True]), (0.1, 0.2)
-)
 
 
 @pytest.mark.parametrize(
     "draw",
     [
         lambda: errors_by_setting({"panel": CURVES}, "title"),
-        lambda: flow_rates({"panel": FLOW}, "title"),
-        lambda: descents_beside_flow(
-            (MEAN, MEAN), PATHS, MEAN, {k: v[None] for k, v in MANY.items()}, "title"
-        ),
-        lambda: fates_of_starts([STARTS], "title"),
         lambda: noise_against_shots([1, 2, 5], {"panel": CURVES}, "title"),
         lambda: error_sources({1: ONE}, CURVES, {1: ONE}, 1, "title"),
         lambda: ltb_gap.draw_hills(

@@ -6,32 +6,25 @@ import numpy as np
 import pytest
 
 from experiments import gradient_flow
-from experiments.gradient_flow import drawing as plotting
-from experiments.gradient_flow import starts
+from icltheory import regression as reg
 
-TINY = [
-    *("--preset", "cpu", "--dim", "3", "--null-dim", "1", "--points", "5"),
-    *("--condition", "2", "--num-examples", "3", "--descent-dim", "2"),
-    *("--sgd-steps", "40", "--seeds", "2", "--batch-sizes", "2", "64"),
-    *("--step-shares", "0.1", "0.9", "--dims", "2", "--lengths", "2"),
-    *("--num-starts", "8", "--end-time", "200"),
-]
+TINY = """
+    --preset cpu --dim 3 --null-dim 1 --points 5 --condition 2 --num-examples 3
+    --descent-dim 2 --sgd-steps 40 --seeds 2 --batch-sizes 2 64 --step-shares 0.1 0.9
+    --dims 2 --lengths 2 --num-starts 8 --end-time 200
+"""
+CONFIG = gradient_flow.Config()
+FATES = list(gradient_flow.FATES)
 
 
 @pytest.mark.slow
 def test_a_small_run_writes_everything_it_promises(tmp_path):
-    result = gradient_flow.main([*TINY, "--output", str(tmp_path)])
+    result = gradient_flow.main([*TINY.split(), "--output", str(tmp_path)])
     (folder,) = (tmp_path / "gradient_flow").iterdir()
-    names = {path.name for path in folder.iterdir() if path.suffix != ".svg"}
-    figures = {"paths.png", "rates.png", "descents.png", "starts.png"}
-    assert names == figures | {
-        "config.json",
-        "metrics.jsonl",
-        "result.json",
-        "report.html",
-        "timing.json",
-    }
+    pictures = {path.name for path in folder.glob("*.png")}
+    assert pictures == {"paths.png", "rates.png", "descents.png", "starts.png"}
     assert json.loads((folder / "result.json").read_text()) == result
+    assert len((folder / "metrics.jsonl").read_text().splitlines()) == 2
     verdicts = {check["name"]: check["passed"] for check in result["checks"]}
     for name in ("regular H", "singular H"):
         assert verdicts[f"{name}: excess at the end"]
@@ -56,16 +49,25 @@ def test_fates_are_told_apart():
             [1.0, 0.6, np.nan],
         ]
     )
-    last, moving = starts.last_finite(excess)
+    last, moving = gradient_flow.last_finite(excess)
     np.testing.assert_allclose(last, [1e-9, 0.5, 0.7, 0.6, 0.5, 0.6], atol=1e-4)
-    fate = starts.fates(last, moving, levels, 1.0)
-    found = [
-        next(name for name in starts.FATES if fate[name][i]) for i in range(len(last))
-    ]
-    arrived, caught, other, rest, still = starts.FATES
-    assert found == [arrived, caught, other, rest, still, still]
-    assert starts.commonest(np.array([0.58, 0.5801, 0.3])) == (0.58, 2)
-    assert starts.commonest(np.zeros(0)) == (None, 0)
+    fate = gradient_flow.fates(last, moving, levels, 1.0)
+    found = [next(name for name in FATES if fate[name][i]) for i in range(len(last))]
+    assert found == [*FATES, "still moving"]
+    found = gradient_flow.commonest(np.array([0.58, 0.5801, 0.3]))
+    assert found == {"excess": 0.58, "count": 2}
+    assert gradient_flow.commonest(np.zeros(0)) == {"excess": None, "count": 0}
+
+
+def test_the_stationary_levels_begin_with_the_spurious_minimum():
+    cov = np.diag([1.0, 0.4])
+    population = reg.LinearPopulation(np.eye(2), np.ones(2), cov, 0.25)
+    levels = gradient_flow.stationary_levels(population, 2)
+    angles = np.array([0.0, np.pi / 2])
+    first, last = reg.landscape.excess_profile(population, 2, angles)
+    assert levels[0] == pytest.approx(float(first), rel=1e-6)
+    assert levels[0] < levels[1]
+    assert float(last) == pytest.approx(0.0, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -75,6 +77,8 @@ def test_fates_are_told_apart():
         (["--dims", "2"], "lengths: expected one for each of 1 dims, got 4"),
         (["--dims", "1", "2", "2", "2"], "dims: expected at least 2, got"),
         (["--seeds", "1"], "seeds: expected at least 2, got 1"),
+        (["--condition", "0.5"], "condition: expected at least 1, got 0.5"),
+        (["--batch-sizes"], "batch_sizes: expected at least one value, got none"),
         (["--sgd-steps", "30"], "sgd_steps: expected a multiple of 40, got 30"),
         (["--preset", "big"], "preset: expected one of cpu, gpu, paper, got big"),
     ],
@@ -83,38 +87,64 @@ def test_mistakes_are_named_and_nothing_is_written(change, message, refused):
     refused(gradient_flow.main, change, message)
 
 
-def test_figures_draw_what_they_are_given():
-    t = np.array([0.0, 0.1, 1.0])
-    values = np.array([1.0, 0.5, 0.1])
-    curves = {"distance": (values, {"bound": 2 * values}), "excess": (values, {"b": t})}
-    panel = plotting.FlowPanel(
-        t, np.ones((3, 2)), np.ones((3, 2, 2)), np.ones(2), np.ones((2, 2)), curves
-    )
-    figure = plotting.flow_paths({"a": panel, "b": panel}, "title")
-    beta, *maps = [axes for axes in figure.axes[:6]]
+T, VALUES = np.array([0.0, 0.1, 1.0]), np.array([1.0, 0.5, 0.1])
+
+
+def flow_of(values):
+    """A flow in two dimensions, as it is measured, and its limit."""
+    curves = {
+        "start": (values, {"bound": 2 * values}),
+        "preconditioner": (values, {f"bound {i}": values + i for i in range(9)}),
+        "excess": (values, {"bound": T}),
+    }
+    limit = reg.GDBeta(np.ones(2), np.ones((2, 2)))
+    arrays = {"times": T, "beta": np.ones((3, 2)), "Gamma": np.ones((3, 2, 2))}
+    return {**arrays, "limit": limit, "curves": curves}
+
+
+def test_paths_and_bounds_are_drawn_as_given():
+    paths = {"a": flow_of(VALUES), "b": flow_of(VALUES)}
+    beta, *maps = gradient_flow.draw_paths(CONFIG, paths).axes[:6]
     assert len(beta.get_lines()) == 4
     assert [axes.get_title() for axes in maps][::4] == ["start", "limit"]
     np.testing.assert_array_equal(maps[2].get_images()[0].get_array(), np.ones((2, 2)))
-    figure = plotting.flow_rates({"a": panel}, "title")
-    (flow, bound) = figure.axes[0].get_lines()
-    np.testing.assert_array_equal(flow.get_ydata(), values[1:])
-    np.testing.assert_array_equal(bound.get_ydata(), 2 * values[1:])
+    first, second, *_ = gradient_flow.draw_rates(CONFIG, paths).axes
+    flow, bound = first.get_lines()
+    np.testing.assert_array_equal(flow.get_ydata(), VALUES[1:])
+    np.testing.assert_array_equal(bound.get_ydata(), 2 * VALUES[1:])
     assert bound.get_linestyle() == "--"
-    figure = plotting.descents_beside_flow(
-        (t, values), {"step": (t, values)}, t, {"batch": np.ones((2, 3))}, "title"
-    )
-    assert len(figure.axes[0].get_lines()) == len(figure.axes[1].get_lines()) == 2
-    setting = plotting.FlowStarts(
-        "LTB",
-        t,
-        np.array([[4.0, 4, 1], [4, 4, 2], [4, 4, 3], [4, 4, 4]]),
-        0.5,
-        True,
-        {"a": np.arange(4) < 3, "b": np.arange(4) == 3, "c": np.zeros(4, bool)},
-        (0.3, 0.95),
-    )
-    figure = plotting.fates_of_starts([setting, setting], "title")
-    drawn = [axes for axes in figure.axes if axes.get_title() == "LTB"]
+    # More bounds than colours are all drawn.
+    assert len(second.get_lines()) == 10
+
+
+def test_descents_are_drawn_beside_the_flow():
+    descents = {
+        "flow": (T, VALUES),
+        "steps": {share / 10: (T, VALUES) for share in range(9)},
+        "sampled_times": T,
+        "sampled": {batch: np.ones((2, 3)) for batch in range(9)},
+    }
+    for axes in gradient_flow.draw_descents(CONFIG, descents).axes:
+        assert len(axes.get_lines()) == 10
+
+
+def test_starts_are_drawn_by_their_fates():
+    ends = dict.fromkeys(FATES, np.zeros(4, bool))
+    ends |= {FATES[0]: np.arange(4) < 3, FATES[1]: np.arange(4) == 3}
+    row = {
+        "model": "LTB",
+        "dim": 2,
+        "num_examples": 3,
+        "times": T,
+        "path": np.array([[4.0, 4, 1], [4, 4, 2], [4, 4, 3], [4, 4, 4]]),
+        "spurious_excess": 0.5,
+        "spurious_is_minimum": True,
+        "fates": ends,
+        "least_risk_interval": (0.3, 0.95),
+    }
+    figure = gradient_flow.draw_starts(CONFIG, [row, row])
+    drawn = [axes for axes in figure.axes if axes.get_title().startswith("LTB")]
+    assert len(drawn) == 2
     for axes in drawn:
         first, second, level = axes.get_lines()
         np.testing.assert_array_equal(first.get_ydata(), [4, 2])  # the median
