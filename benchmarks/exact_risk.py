@@ -70,7 +70,7 @@ def against(dim: int, M: int) -> BenchmarkRow:
     @jax.jit
     def simulate(key):
         prompt = task.sample(key, M, PROMPTS)
-        answers = model.predict(prompt.X, prompt.y, prompt.x_query)
+        answers = jax.vmap(model.predict)(prompt.X, prompt.y, prompt.x_query)
         losses = (answers - prompt.y_query) ** 2
         return jnp.mean(losses), jnp.std(losses)
 
