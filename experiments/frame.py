@@ -13,7 +13,7 @@ from typing import Any
 from rich.table import Table
 
 from experiments._frame.command_line import parse
-from experiments._frame.fields import check_at_least, check_seeds
+from experiments._frame.fields import check_at_least, check_seeds, expect
 from experiments._frame.looks import page as figure
 from experiments._frame.options import Flags
 from experiments._frame.program import run_program
@@ -28,6 +28,7 @@ __all__ = [
     "Run",
     "check_at_least",
     "check_seeds",
+    "expect",
     "experiment",
     "figure",
     "largest",

@@ -57,11 +57,7 @@ PARTS = {
         "regression": MODULE,
         "MechanismFindings": (),
     },
-    "position": {
-        "train": TRAINED,
-        "regression": MODULE,
-        "shapes": {},
-    },
+    "position": {"train": TRAINED, "measure": (), "label_weights": {}},
     "prune_icl": {"train": TRAINED, "subject": (), "measure": ()},
     "trajectories": {"train": TRAINED, "stacks": {}, "prompts": (), "measure": ()},
 }

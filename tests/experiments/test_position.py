@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from experiments import position
-from experiments.position.shape import shapes
 
 SMALL = """
     --preset cpu --gpt2.dim 2 --gpt2.num-points 7 --gpt2.num-layers 1 --gpt2.width 8
@@ -32,16 +31,16 @@ def test_the_name_of_a_curve_is_that_of_its_influence(curve, relevant, wrong):
     jitter = 1e-4 * np.random.default_rng(1).standard_normal((50, 6))
     flat = max(curve) - min(curve) < 1e-6
     errors = np.array(curve, float) + noise + (0 if flat else jitter)
-    found = shapes({("a", "relevant"): errors, ("a", "wrong"): errors}, 0.95)
-    assert found["a", "relevant"].word == relevant
-    assert found["a", "wrong"].word == wrong
+    rows = [{"kind": kind, "errors": errors} for kind in position.KINDS]
+    found = position.shapes(rows, 0.95)
+    assert [row["shape"] for row in found] == [relevant, wrong]
 
 
 def test_noise_has_no_shape():
     errors = np.random.default_rng(2).random((200, 9))
-    found = shapes({("a", "wrong"): errors}, 0.95)["a", "wrong"]
-    assert found.word == "no effect found"
-    np.testing.assert_allclose(found.by_place.mean, errors.mean(axis=0))
+    (found,) = position.shapes([{"kind": "wrong", "errors": errors}], 0.95)
+    assert found["shape"] == "no effect found"
+    np.testing.assert_allclose(found["by_place"].mean, errors.mean(axis=0))
 
 
 @pytest.mark.slow
@@ -73,3 +72,24 @@ def test_impossible_configs_are_refused_before_anything_is_written(
     change, message, refused
 ):
     refused(position.main, change, message)
+
+
+def test_figures_draw_what_they_are_given():
+    config = position.PRESETS["cpu"]
+    rng, models = np.random.default_rng(3), ("2 layers", "GPT-2, seed 0")
+    rows: list[dict] = [
+        {"model": model, "kind": kind, "errors": rng.random((9, 10))}
+        for model in models
+        for kind in position.KINDS
+    ]
+    rows[0]["exact"] = np.ones((9, 10))
+    figure = position.draw_errors(config, position.shapes(rows, 0.95))
+    for axes, row in zip(
+        figure.axes, (rows[0], rows[2], rows[1], rows[3]), strict=True
+    ):
+        lines = [line.get_ydata().tolist() for line in axes.get_lines()]
+        assert row["errors"].mean(axis=0).tolist() in lines
+        assert (np.ones(10).tolist() in lines) == ("exact" in row)
+    weights = {2: {"measured": np.full(20, 2.0), "limit": np.full(20, 4.0)}}
+    (axes,) = position.draw_weights(config, weights).axes
+    assert {line.get_ydata()[0] for line in axes.get_lines()} == {0.0, 1.0, 2.0}
