@@ -13,7 +13,6 @@ from experiments.garg_linear.drawing import (
 )
 from experiments.garg_linear.report import curve_title, setting_title
 from experiments.garg_recipe.drawing import Ratio, recipes_beside_baseline
-from experiments.implicit_noise.drawing import error_sources, noise_against_shots
 from experiments.ltb_gpt2.drawing import Table1Setting, models_between_lines
 from icltheory.plotting import Curve
 from icltheory.regression import shifts
@@ -104,15 +103,12 @@ def test_recipes_are_curves_and_dots_and_one_that_diverged_has_no_dot():
 
 MANY = {f"line {i}": MEAN + i for i in range(9)}
 CURVES = {label: Curve(mean) for label, mean in MANY.items()}
-ONE = Curve(MEAN)
 
 
 @pytest.mark.parametrize(
     "draw",
     [
         lambda: errors_by_setting({"panel": CURVES}, "title"),
-        lambda: noise_against_shots([1, 2, 5], {"panel": CURVES}, "title"),
-        lambda: error_sources({1: ONE}, CURVES, {1: ONE}, 1, "title"),
         lambda: ltb_gap.draw_hills(
             ltb_gap.Config(), dict.fromkeys(map(float, range(9)), MEAN)
         ),

@@ -3,7 +3,6 @@
 import functools
 import itertools
 import json
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -11,15 +10,13 @@ import numpy as np
 import pytest
 
 from experiments import implicit_noise
-from experiments.implicit_noise.drawing import error_sources, noise_against_shots
-from experiments.implicit_noise.implied import (
+from experiments.implicit_noise import (
     answers,
     least_squares_weights,
     query_design,
     split,
+    subset_noise,
 )
-from experiments.implicit_noise.subsets import subset_noise
-from icltheory import plotting
 from icltheory.attention import LinearAttentionStack
 from icltheory.constructions import gradient_descent
 from icltheory.regression import LinearPopulation
@@ -67,15 +64,15 @@ def test_a_linear_model_is_its_implied_weight_and_the_rest_is_curvature(key):
     values = np.einsum("bpd,bqd->bpq", w_hat, X)
     parts = split(values, X, w_ls, w)
     expected = ((w_hat - w[:, None]) ** 2).sum(axis=2) / 3
-    np.testing.assert_allclose(parts.total, expected, rtol=1e-5)
-    np.testing.assert_allclose(parts.curvature, 0, atol=1e-10)
-    together = parts.shots + parts.training + parts.curvature + parts.cross
-    np.testing.assert_allclose(together, parts.total, rtol=1e-5)
+    np.testing.assert_allclose(parts["total"], expected, rtol=1e-5)
+    np.testing.assert_allclose(parts["curvature"], 0, atol=1e-10)
+    together = parts["shots"] + parts["training"] + parts["curvature"] + parts["cross"]
+    np.testing.assert_allclose(together, parts["total"], rtol=1e-5)
     # an even function of the query is no weight at all
     square = split(values + (X**2).sum(axis=2)[:, None], X, w_ls, w)
-    np.testing.assert_allclose(square.training, parts.training, rtol=1e-5)
+    np.testing.assert_allclose(square["training"], parts["training"], rtol=1e-5)
     bent = ((X**2).sum(axis=2) ** 2).mean(axis=1)[:, None] / 3
-    np.testing.assert_allclose(square.curvature, np.tile(bent, 6), rtol=1e-5)
+    np.testing.assert_allclose(square["curvature"], np.tile(bent, 6), rtol=1e-5)
 
 
 def test_least_squares_is_the_pseudo_inverse_and_ends_at_the_weight(key):
@@ -91,23 +88,18 @@ def test_least_squares_is_the_pseudo_inverse_and_ends_at_the_weight(key):
 
 @pytest.mark.slow
 def test_answers_are_those_of_each_query_and_prefix(key):
-    def apply(variables, X, y, asked):
-        seen = jnp.cumsum(y, axis=1) - y
-        return variables["params"] * seen + jnp.sum(asked, axis=2)
+    class Module:
+        @staticmethod
+        def apply(variables, X, y, asked):
+            seen = jnp.cumsum(y, axis=1) - y
+            return variables["params"] * seen + jnp.sum(asked, axis=2)
 
-    module = SimpleHashable(apply=apply)
     prompt = LinearPopulation.isotropic(2, dtype=jnp.float32).sample(key, 3, 2)
     X = query_design(key, 2, 4, 2)
-    got = answers(module, jnp.float32(2.0), prompt.prefixes(), X)
+    got = answers(Module, jnp.float32(2.0), prompt.prefixes(), X)
     assert got.shape == (2, 4, 4)
     expected = 2 * prompt.y[1, :2].sum() + X[1, 3].sum()
     np.testing.assert_allclose(got[1, 2, 3], expected, rtol=1e-5)
-
-
-class SimpleHashable(SimpleNamespace):
-    """A static argument of a jitted function."""
-
-    __hash__ = object.__hash__
 
 
 # --- subsets
@@ -132,14 +124,14 @@ def test_noise_of_layer_1_is_tr_C_over_all_subsets(key):
     prompt = Prompt(*map(jnp.asarray, one))
     noise = subset_noise(key, stack, prompt, (b, N), 4000)
     exact = np.mean(deviations, axis=0)
-    np.testing.assert_allclose(noise.formula[0, 0, 0], exact[0], rtol=1e-4)
-    np.testing.assert_allclose(noise.shots[0, 0], exact, rtol=0.1)
-    np.testing.assert_allclose(noise.missed[0, 0], np.mean(missed), atol=1e-6)
+    np.testing.assert_allclose(noise["formula"][0, 0, 0], exact[0], rtol=1e-4)
+    np.testing.assert_allclose(noise["shots"][0, 0], exact, rtol=0.1)
+    np.testing.assert_allclose(noise["missed"][0, 0], np.mean(missed), atol=1e-6)
     for name in ("shots", "fresh", "gaussian", "formula"):
-        np.testing.assert_allclose(getattr(noise, name)[1], 0, atol=1e-9)
+        np.testing.assert_allclose(noise[name][1], 0, atol=1e-9)
     # in the first layer all learners have the same covariance
     for name in ("fresh", "gaussian"):
-        np.testing.assert_allclose(getattr(noise, name)[0, 0, 0], exact[0], rtol=0.1)
+        np.testing.assert_allclose(noise[name][0, 0, 0], exact[0], rtol=0.1)
 
 
 @pytest.mark.slow
@@ -149,7 +141,7 @@ def test_a_step_of_gradient_descent_is_the_implied_weight_of_a_stack(key):
     noise = subset_noise(key, stack, prompt, (6,), 2)
     w_1 = 0.3 * np.einsum("bnd,bn->bd", prompt.X, prompt.y) / 6
     off = ((w_1 - prompt.w) ** 2).mean(axis=1)
-    np.testing.assert_allclose(noise.off[0], off, rtol=1e-3)
+    np.testing.assert_allclose(noise["off"][0], off, rtol=1e-3)
 
 
 # --- the run
@@ -206,20 +198,24 @@ def test_mistakes_are_named_and_nothing_is_written(change, message, refused):
 
 
 def test_figures_draw_what_they_are_given():
-    curve = plotting.Curve(np.array([1.0, 0.5, 0.1]), np.zeros(3) + 0.05, np.ones(3))
-    figure = error_sources(
-        {0: curve, 100: curve}, {"ols": curve}, {0: curve, 100: curve}, 2, "a title"
-    )
-    left, middle, right = figure.axes
-    for axes, lines in ((left, 2), (middle, 1), (right, 2)):
-        drawn = [x for x in axes.get_lines() if len(x.get_xdata()) == 3]
-        assert len(drawn) == lines
-        np.testing.assert_array_equal(drawn[0].get_ydata(), curve.mean)
-    assert right.get_yscale() == "log"
-    exact = plotting.Curve(np.array([1.0, 0.5, 0.1]), exact=True)
-    panels = {"layer 1": {"prompt": curve, "formula": exact}, "layer 2": {"a": curve}}
-    figure = noise_against_shots([1, 2, 5], panels, "a title")
+    config, rng = implicit_noise.PRESETS["cpu"], np.random.default_rng(1)
+    names = ("total", "shots", "training", "curvature")
+    splits = {step: {name: rng.random((4, 11)) for name in names} for step in (0, 100)}
+    bayes, last = np.linspace(1, 0.1, 11), splits[100]
+    figure = implicit_noise.draw_sources(config, splits, bayes)
+    left = (last["training"] + last["curvature"]).mean(axis=0)
+    expected = (last["total"].mean(axis=0), bayes, left)
+    for axes, curve in zip(figure.axes, expected, strict=True):
+        lines = [line.get_ydata() for line in axes.get_lines()]
+        assert any(np.allclose(y, curve) for y in lines if len(y) == 11)
+        assert axes.get_yscale() == "log"
+    names = implicit_noise.DEVIATIONS
+    noises = {7: {name: rng.random((10, 4, 2)) for name in names}}
+    figure = implicit_noise.draw_noise(config, noises)
     assert [axes.get_title() for axes in figure.axes] == ["layer 1", "layer 2"]
-    formula = figure.axes[0].get_lines()[1]
-    assert formula.get_linestyle() == "--"
-    np.testing.assert_array_equal(formula.get_xdata(), [1, 2, 5])
+    lines = figure.axes[1].get_lines()
+    assert [line.get_linestyle() for line in lines] == ["-", "-", "-", "--"]
+    for line, name in zip(lines, names, strict=True):
+        np.testing.assert_array_equal(line.get_xdata(), config.shots[:-1])
+        middle = np.median(noises[7][name][:-1, :, 1], axis=1)
+        np.testing.assert_allclose(line.get_ydata(), middle)
