@@ -1,0 +1,504 @@
+"""The limit of depth: trained linear attention beside exact bounds of L layers.
+
+Trains L = 1 to 6 layers of linear attention in three classes, from several starts:
+gradient descent with learned steps, GD++ (which also moves the inputs), and all weights
+free (L = 2 and 3). Their risks on other prompts stand beside two exact lines: the best
+L gradient steps and a lower bound for L layers, which holds for the first two classes.
+Then, without training, how many steps an error takes as N / d varies. Risks are divided
+by d; without noise, inputs and tasks are isotropic.
+"""
+
+import dataclasses
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from experiments.frame import Check, Report, check_at_least, experiment, program, table
+from icltheory import constructions
+from icltheory import regression as reg
+from icltheory.plotting import COLOURS, METHODS, STYLE, name_ends
+from icltheory.plotting.grid import axes_in_rows
+from icltheory.regression.depth import depth_floor
+from icltheory.statistics import Estimate
+
+STEPS, PLUS = "gradient steps", "GD++"
+RANDOM, CONTINUED = "free, random start", "free, from GD++"
+KINDS = (STEPS, PLUS, RANDOM, CONTINUED)
+LINES = {"steps": "best gradient steps", "floor": "lower bound for linear layers"}
+# Floors of more layers are too small to resolve with these prompts, and their moments
+# are slow to compute.
+FLOOR_LAYERS = 3
+PART = 4096  # prompts that are evaluated together
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Sizes of the stacks, and how they are trained."""
+
+    dims: tuple[int, ...] = (5, 5, 10)  # dimension d of each setting
+    lengths: tuple[int, ...] = (20, 10, 20)  # examples N of each setting
+    max_layers: int = 6  # layers L of gradient steps and GD++, from 1 on
+    free_layers: tuple[int, ...] = (2, 3)  # layers L of stacks of free weights
+    draws: int = 1024  # random draws of the steps of both, for each depth
+    starts: int = 16  # those of least risk, from which training starts
+    steps: int = 3000  # training steps of gradient steps and GD++
+    batch_size: int = 512  # inputs of a step
+    rate: float = 0.02  # largest learning rate of Adam; it falls like a cosine
+    free_starts: int = 3  # random starts of free weights, and as many from GD++
+    free_steps: int = 2000  # their training steps
+    free_batch: int = 256  # prompts of a step
+    free_rate: float = 4e-3  # their largest learning rate
+    free_scale: float = 0.2  # standard deviation of the entries of a random start
+    eval_prompts: int = 65_536  # other prompts on which all are compared
+    phase_dim: int = 20  # dimension d of the figure of depth against examples
+    phase_layers: int = 16  # its largest number of layers
+    phase_errors: tuple[float, ...] = (0.3, 0.1, 0.03, 0.01)  # its errors
+    seed: int = 0  # seed of all draws
+
+    def __post_init__(self):
+        dims, lengths = len(self.dims), len(self.lengths)
+        if dims != lengths:
+            raise ValueError(
+                f"lengths: expected one for each of {dims} dims, got {lengths}"
+            )
+        check_at_least(self, 1, "max_layers", "starts", "steps", "batch_size")
+        check_at_least(self, 1, "free_starts", "free_steps", "free_batch")
+        check_at_least(self, 1, "phase_dim", "phase_layers")
+        check_at_least(self, 2, "eval_prompts")
+        check_at_least(self, self.starts, "draws")
+        free, most = self.free_layers, self.max_layers
+        if not free or min(free) < 1:
+            raise ValueError(f"free_layers: expected at least 1 each, got {free}")
+        if max(free) > most:
+            raise ValueError(
+                f"free_layers: expected at most max_layers = {most}, whose GD++ they "
+                f"start from, got {free}"
+            )
+
+
+PRESETS = {"cpu": Config()}
+TIMES = {"cpu": "8 to 13 min, 2 cores"}
+
+
+# --- what is trained: all runs of a class in one program
+
+
+def descend(loss, draw, start, optimizer, steps: int, key) -> Any:
+    """Minimises the mean of ``loss(parameters, draw(key))``, a sum over the runs."""
+
+    def step(state, i):
+        now, memory = state
+        gradient = jax.grad(loss)(now, draw(jax.random.fold_in(key, i)))
+        updates, memory = optimizer.update(gradient, memory)
+        return (optax.apply_updates(now, updates), memory), None
+
+    @jax.jit
+    def run(start):
+        state = (start, optimizer.init(start))
+        return jax.lax.scan(step, state, jnp.arange(steps))[0][0]
+
+    return run(start)
+
+
+def spectra(key, batch: int, dim: int, N: int) -> jax.Array:
+    """Eigenvalues of X^T X / N for a batch of inputs, (batch, d)."""
+    X = jax.random.normal(key, (batch, N, dim))
+    return jnp.linalg.eigvalsh(jnp.einsum("bni,bnj->bij", X, X) / N)
+
+
+def class_risks(steps, values) -> jax.Array:
+    """Risk / d of each run with steps eta and gamma, ``(runs, L)`` both.
+
+    It is the mean of p^2 over the eigenvalues s, as the error is p(S) w. Layer by layer
+    p <- p (1 - eta s f^2) and f <- f (1 - gamma s f^2), from 1.
+    """
+
+    def layer(state, sizes):
+        f, p = state
+        eta, gamma = (size[:, None, None] for size in sizes)
+        a = values[None] * f**2
+        return (f * (1 - gamma * a), p * (1 - eta * a)), None
+
+    ones = jnp.ones((len(steps[0]), *values.shape), values.dtype)
+    p = jax.lax.scan(layer, (ones, ones), (steps[0].T, steps[1].T))[0][1]
+    return jnp.mean(p**2, axis=(1, 2))
+
+
+def train_classes(config: Config, dim: int, N: int) -> dict[str, jax.Array]:
+    """Steps eta and gamma by class, ``(2, max_layers, starts, max_layers)`` each.
+
+    The loss is the logarithm of the risk, exact in task and query. A layer that a run
+    does not have has steps of zero.
+    """
+    key = jax.random.fold_in(jax.random.key(config.seed), dim * 1000 + N)
+    L, starts = config.max_layers, config.starts
+    shape = (L, config.draws, L)  # depth, draw, layer
+    has = jnp.tri(L)[None, :, None]
+    own = jnp.repeat(has[0], starts, axis=1).reshape(-1, L)
+    schedule = optax.cosine_decay_schedule(config.rate, config.steps)
+    # Clipping limits the effect of steps on rare inputs; runs share no parameters.
+    optimizer = optax.chain(optax.clip(1.0), optax.adam(schedule))
+    draw, found = partial(spectra, batch=config.batch_size, dim=dim, N=N), {}
+    # Inputs that shrink from layer to layer require larger steps for the labels.
+    for name, most_eta, most_gamma in ((STEPS, 1.2, 0.0), (PLUS, 4.0, 0.6)):
+        kind = jax.random.fold_in(key, len(name))
+        eta = jax.random.uniform(kind, shape, minval=0.3, maxval=most_eta)
+        gamma = jax.random.uniform(jax.random.fold_in(kind, 1), shape) * most_gamma
+        drawn, values = has * jnp.stack([eta, gamma]), draw(jax.random.fold_in(kind, 2))
+        # The risk has several local minima, and few random draws are near the best one.
+        risks = [class_risks(drawn[:, depth], values) for depth in range(L)]
+        best = np.argsort(np.nan_to_num(risks, nan=np.inf), 1, "stable")[:, :starts]
+        start = jnp.take_along_axis(drawn, best[None, :, :, None], axis=2)
+        start, free = tuple(start.reshape(2, -1, L)), (own, own * (most_gamma > 0))
+
+        def loss(now, values, free=free):
+            masked = jax.tree.map(jnp.multiply, now, free)
+            return jnp.sum(jnp.log(class_risks(masked, values)))
+
+        end = descend(loss, draw, start, optimizer, config.steps, kind)
+        found[name] = jnp.stack(end).reshape(2, L, starts, L)
+    return found
+
+
+def stacks_of(steps, dim: int) -> jax.Array:
+    """Weights of GD++ with steps (2, starts, L), (3, starts, L, d + 1, d + 1)."""
+
+    def weights(labels, inputs):
+        stack = constructions.gd_plus_plus(labels, inputs, dim)
+        return jnp.stack([stack.W_V, stack.W_K, stack.W_Q])
+
+    return jax.vmap(weights, out_axes=1)(*jnp.asarray(steps))
+
+
+def prompts(key, dim: int, N: int, count: int) -> tuple[jax.Array, ...]:
+    """Tokens (d + 1, N, B), queries (d, B) and their labels (B,), without noise.
+
+    The batch is the last axis, which vectorises small products.
+    """
+    inputs, tasks = jax.random.split(key)
+    X = jax.random.normal(inputs, (dim, N + 1, count))
+    w = jax.random.normal(tasks, (dim, 1, count))
+    y = jnp.sum(w * X, axis=0)
+    return jnp.concatenate([X, y[None]])[:, :-1], X[:, -1], y[-1]
+
+
+def predict(weights, H, x) -> jax.Array:
+    """Minus the label slot of the query after all layers, (B,).
+
+    It is ``LinearAttentionStack(*weights).apply`` with ``scale=1 / N`` on every prompt.
+    """
+
+    def layer(state, weights):
+        (H, h), (W_V, W_K, W_Q) = state, weights
+        values, keys = jnp.tensordot(W_V, H, 1), jnp.tensordot(W_K, H, 1)
+        A = jnp.sum(values[:, None] * keys[None], axis=2) / H.shape[1]
+        queries, query = jnp.tensordot(W_Q, H, 1), jnp.tensordot(W_Q, h, 1)
+        moved = jnp.sum(A[:, :, None] * queries[None], axis=1)
+        return (H + moved, h + jnp.sum(A * query[None], axis=1)), None
+
+    h = jnp.concatenate([x, jnp.zeros_like(x[:1])])
+    return -jax.lax.scan(layer, (H, h), weights)[0][1][-1]
+
+
+def errors_of(stacks, drawn) -> jax.Array:
+    """Squared errors / d of stacks (3, starts, ...) on prompts, (starts, B)."""
+    H, x, y = drawn
+    return jax.vmap(lambda *W: jnp.square(predict(W, H, x) - y) / len(x))(*stacks)
+
+
+def train_free(config: Config, dim: int, N: int, plus) -> dict[tuple, jax.Array]:
+    """Weights by kind of start and depth, ``(3, starts, L, d + 1, d + 1)`` each."""
+    key = jax.random.fold_in(jax.random.key(config.seed + 1), dim * 1000 + N)
+    steps, count = config.free_steps, config.free_starts
+    schedule = optax.warmup_cosine_decay_schedule(
+        0.0, config.free_rate, steps // 20, steps
+    )
+    optimizer = optax.chain(optax.clip(0.5), optax.adam(schedule))
+
+    def loss(stacks, drawn):
+        return jnp.sum(jnp.log(jnp.mean(errors_of(stacks, drawn), axis=1)))
+
+    draw, found = partial(prompts, dim=dim, N=N, count=config.free_batch), {}
+    for L in config.free_layers:
+        own, every = jax.random.fold_in(key, L), plus[:, L - 1, :, :L]
+        noise = jax.random.normal(own, (3, count, L, dim + 1, dim + 1))
+        # Weights continue the GD++ of this depth that is best on other inputs.
+        best = int(np.nanargmin(class_risks(every, spectra(own, 8192, dim, N))))
+        near = stacks_of(every[:, best : best + 1], dim) + 0.02 * noise
+        start = jnp.concatenate([config.free_scale * noise, near], axis=1)
+        end = jnp.stack(descend(loss, draw, tuple(start), optimizer, steps, own))
+        found[RANDOM, L], found[CONTINUED, L] = end[:, :count], end[:, count:]
+    return found
+
+
+# --- what is measured
+
+
+def measure(config: Config, dim: int, N: int) -> dict[str, Any]:
+    """Exact risks / d by layer, and those of trained stacks by class and layers.
+
+    The start that is best on one half of the prompts is measured on the other half.
+    """
+    classes, depths = train_classes(config, dim, N), range(1, config.max_layers + 1)
+    stacks = {
+        (kind, L): stacks_of(steps[:, L - 1, :, :L], dim)
+        for kind, steps in classes.items()
+        for L in depths
+    }
+    stacks |= train_free(config, dim, N, classes[PLUS])
+    key = jax.random.fold_in(jax.random.key(config.seed + 2), dim * 1000 + N)
+
+    @jax.jit
+    def evaluate(stacks):
+        def part(i):
+            return errors_of(stacks, prompts(jax.random.fold_in(key, i), dim, N, PART))
+
+        return jax.lax.map(part, jnp.arange(-(-config.eval_prompts // PART)))
+
+    trained: dict = {kind: {} for kind in KINDS}
+    for (kind, L), weights in stacks.items():
+        errors = np.concatenate(np.asarray(evaluate(weights), np.float64), axis=1)
+        choice, rest = np.array_split(errors, 2, axis=1)
+        best = int(np.nanargmin(choice.mean(axis=1)))
+        trained[kind][L] = {
+            "risk": Estimate.of(rest[best]),
+            "starts": rest.mean(axis=1).tolist(),
+        }
+    task = reg.LinearPopulation.isotropic(dim)
+    floors = [depth_floor(L, task, N) for L in depths if L <= FLOOR_LAYERS]
+    return {
+        "title": f"d = {dim}, N = {N}",
+        "steps": [best_steps(dim, N, L) for L in depths],
+        "floor": [float(floor.risk) / dim for floor in floors],
+        "trained": trained,
+    }
+
+
+def best_steps(dim: int, N: int, steps: int) -> float:
+    """Exact risk / d of the best gradient steps."""
+    task = reg.LinearPopulation.isotropic(dim)
+    return float(reg.optimum(reg.Steps(steps), task, N).risk) / dim
+
+
+def phase_depths(config: Config) -> dict[float, tuple[list, list]]:
+    """By error: N / d, and the fewest best gradient steps L that reach the error.
+
+    Settings that need more than ``phase_layers`` are left out.
+    """
+    found: dict = {error: ([], []) for error in config.phase_errors}
+    d = config.phase_dim
+    for N in np.unique((np.geomspace(0.5, 20, 40) * d).round().clip(1)).astype(int):
+        curve: list[float] = []
+        while len(curve) < config.phase_layers:
+            curve.append(best_steps(d, int(N), len(curve) + 1))
+            if curve[-1] <= min(config.phase_errors):
+                break
+        for error, (ratios, depths) in found.items():
+            below = [L for L, value in enumerate(curve, 1) if value <= error]
+            if below:
+                ratios.append(float(N / d))
+                depths.append(below[0])
+    return found
+
+
+def limit_depth(error: float, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """N / d, and the steps L that reach an error for large prompts, with L real.
+
+    With c = d / N the risk of L steps is (1 - c) c^L / (1 - c^(L + 1)), which has an
+    error e at c^L = e / (1 - c + e c).
+    """
+    ratios = np.geomspace(0.5, 20, 400)
+    with np.errstate(all="ignore"):
+        depths = -np.log(error / (1 - 1 / ratios + error / ratios)) / np.log(ratios)
+    fine = (depths <= most) & (depths > 0)  # neither holds of NaN
+    return ratios[fine], depths[fine]
+
+
+# --- what is reported
+
+
+def unresolved(risk: Estimate) -> bool:
+    """Whether the mean is too uncertain, since rare prompts dominate it."""
+    return not 2 * float(risk.half_width(0.95)) < float(risk.mean)
+
+
+def checks(one: dict) -> list[Check]:
+    """Learned steps of up to three layers have the exact optimal risk."""
+    title = "{title}, L = {L}: learned gradient steps against the exact risk"
+    return [
+        Check(
+            title.format(L=L, **one),
+            row["risk"].mean,
+            one["steps"][L - 1],
+            "within",
+            5 * row["risk"].standard_error,
+        )
+        for L, row in one["trained"][STEPS].items()
+        if L <= 3
+    ]
+
+
+def findings(one: dict) -> list[str]:
+    """Whether free weights fall below the lower bound."""
+    trained, found = one["trained"], []
+    for L, floor in enumerate(one["floor"], 1):
+        if L not in trained[RANDOM]:
+            continue
+        free = [trained[kind][L]["risk"] for kind in (RANDOM, CONTINUED)]
+        best = min(free, key=lambda risk: risk.mean)
+        low, high = best.interval(0.95)
+        place = "no farther than chance from"
+        if unresolved(best):
+            place = "not measured well enough to be compared with"
+        elif high < floor or low > floor:
+            place = "below" if high < floor else "above"
+        found.append(
+            f"{one['title']}, L = {L}: the best free weights have {best.mean:.3g} "
+            f"[{low:.3g}, {high:.3g}], {place} the lower bound {floor:.3g}; GD++ has "
+            f"{trained[PLUS][L]['risk'].mean:.3g}, the best gradient steps "
+            f"{one['steps'][L - 1]:.3g}."
+        )
+    return found
+
+
+def risk_table(config: Config, one: dict) -> Any:
+    """Exact and trained risks by layer."""
+    rows = []
+    for L, steps in enumerate(one["steps"], 1):
+        floor = f"{one['floor'][L - 1]:.3g}" if len(one["floor"]) >= L else "-"
+        row = {"L": L, "steps": steps, "floor": floor, **dict.fromkeys(KINDS, "-")}
+        for kind, own in one["trained"].items():
+            if L in own:
+                row[kind] = "{:.3g} +- {:.1g}".format(*own[L]["risk"])
+        rows.append(row)
+    columns = {"L": "{L}", LINES["steps"]: "{steps:.4g}", LINES["floor"]: "{floor}"}
+    return table(
+        rows,
+        columns | {kind: f"{{{kind}}}" for kind in KINDS},
+        f"risk / d, {one['title']}; trained: best of {config.starts} starts "
+        f"(free: {config.free_starts}) +- standard error",
+    )
+
+
+def draw_layers(settings: list[dict], title: str) -> Any:
+    """Exact lines and the risks of trained stacks, one panel per setting."""
+    import matplotlib.pyplot as plt
+
+    looks = dict(zip(KINDS, zip("oDs^", (6, 3, 0, 2), strict=True), strict=True))
+    lowest = 1.0
+    with plt.rc_context({**STYLE, "font.size": 9}):
+        figure, grid = axes_in_rows(len(settings), len(settings), (3.4, 3.9))
+        for axes, one in zip(grid[0], settings, strict=True):
+            layers = range(1, len(one["steps"]) + 1)
+            for line, name in LINES.items():
+                look = {"color": METHODS[name], "label": f"{name} (exact)"}
+                axes.plot(layers[: len(one[line])], one[line], "--", **look)
+                lowest = min([lowest, *one[line]])
+            for kind, (marker, colour) in looks.items():
+                risks = {L: row["risk"] for L, row in one["trained"][kind].items()}
+                risks = {L: risk for L, risk in risks.items() if not unresolved(risk)}
+                means = [risk.mean for risk in risks.values()]
+                bars = [risk.half_width(0.95) for risk in risks.values()]
+                look = {"color": COLOURS[colour], "markersize": 4.5, "linewidth": 1.0}
+                look |= {"fmt": marker, "label": f"{kind}, trained"}
+                axes.errorbar(list(risks), means, bars, **look)
+                lowest = min([lowest, *means])
+            axes.set(yscale="log", xlabel="layers L", title=one["title"], xticks=layers)
+        for axes in grid[0]:
+            # The range ignores intervals: one that reaches zero has no logarithm.
+            axes.set_ylim(lowest / 3, 1.5)
+        grid[0][0].set_ylabel("risk / d")
+        handles = grid[0][0].get_legend_handles_labels()
+        figure.legend(*handles, loc="outside lower center", ncols=3, fontsize=8)
+        figure.suptitle(title, fontsize=10)
+    return figure
+
+
+def draw_phase(exact: dict, limit: dict, title: str) -> Any:
+    """Gradient steps that an error needs, against examples per dimension."""
+    import matplotlib.pyplot as plt
+
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(figsize=(6.8, 4.2))
+        ends = []
+        for (error, curve), colour in zip(exact.items(), COLOURS[1:], strict=False):
+            axes.plot(*curve, color=colour, drawstyle="steps-post")
+            axes.plot(*limit[error], "--", color=colour, linewidth=1.0)
+            ends += [(float(L), f"error {error:g}", colour) for L in curve[1][-1:]]
+        axes.axvline(1, color="grey", linewidth=0.8, linestyle=":", zorder=0)
+        place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+        axes.annotate("N = d", (1, 1), (3, -10), color="0.35", fontsize=8, **place)
+        axes.set(xscale="log", yscale="log", xlabel="examples per dimension N / d")
+        axes.set_ylabel("gradient steps L")
+        ticks = [0.5, 1, 2, 5, 10, 20]
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.set_yticks(ticks[1:], [f"{tick:g}" for tick in ticks[1:]])
+        axes.minorticks_off()
+        name_ends(axes, ends)
+        axes.set_title(title, fontsize=10)
+    return figure
+
+
+def numbers(one: dict) -> dict[str, Any]:
+    """What is stored of a setting."""
+    names = ("risk", "standard error", "starts")
+    trained = {
+        f"{kind}, L = {L}": dict(
+            zip(names, (*map(float, row["risk"]), row["starts"]), strict=True)
+        )
+        for kind, own in one["trained"].items()
+        for L, row in own.items()
+    }
+    return {"steps": one["steps"], "floor": one["floor"], "trained": trained}
+
+
+def report(config: Config, settings: list[dict]) -> Report:
+    """Numbers, checks, findings, tables and figures of the run."""
+    exact = phase_depths(config)
+    return Report(
+        {
+            "draws": config.draws,
+            "settings": {one["title"]: numbers(one) for one in settings},
+            "phase": {
+                f"{error:g}": {"examples per dimension": ratios, "layers": depths}
+                for error, (ratios, depths) in exact.items()
+            },
+        },
+        checks=[check for one in settings for check in checks(one)],
+        findings=[line for one in settings for line in findings(one)],
+        tables=[risk_table(config, one) for one in settings],
+        figures={
+            "layers.png": draw_layers(
+                settings,
+                f"Linear attention against depth, best of {config.starts} starts, seed "
+                f"{config.seed}\nbars: 95 % intervals; "
+                "without points whose interval is wider than their mean",
+            ),
+            "phase.png": draw_phase(
+                exact,
+                {error: limit_depth(error, config.phase_layers) for error in exact},
+                f"Gradient steps that an error takes, d = {config.phase_dim}\n"
+                "dashed: the limit of large prompts",
+            ),
+        },
+        interval_level=0.95,
+        axes={"settings.*.steps": ["layers L, from 1"]},
+    )
+
+
+@experiment(PRESETS)
+def main(config, run):
+    """Trains and measures the stacks of every setting, and reports."""
+    settings = list(zip(config.dims, config.lengths, strict=True))
+    with run.phase("training"):
+        each = run.track(settings, "training", unit="settings")
+        found = [measure(config, dim, N) for dim, N in each]
+    with run.phase("exact lines"):
+        return report(config, found)
+
+
+program(__name__, main)
