@@ -9,7 +9,7 @@ import numpy as np
 import optax
 
 from experiments._frame.fields import check_at_least
-from experiments.pattern_layers.train import Layers
+from experiments.pattern_layers import Layers
 from icltheory.patterns import neuron_parts, scores, train
 
 _DATA, _START, _PROMPTS, _TRAINING = range(4)

@@ -28,7 +28,7 @@ from experiments.li_figures.published import (
 )
 from experiments.li_figures.report import report
 from experiments.li_figures.votes import Task, VoteGrid, Votes, row_of, search
-from experiments.pattern_layers.train import Layers
+from experiments.pattern_layers import Layers
 from icltheory.chain_of_thought import vote_error
 
 GRID = VoteGrid(

@@ -1,8 +1,6 @@
 """The experiment on several layers: its training, a small run, its pictures."""
 
 import json
-import sys
-from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -10,13 +8,7 @@ import pytest
 
 from experiments import pattern_layers
 from experiments._frame.stored import read_config
-from experiments.pattern_layers.drawing import (
-    attention_by_layer,
-    errors_against_sum,
-    labels_by_layer,
-)
-from experiments.pattern_layers.summary import estimate, growth, jump, turned
-from experiments.pattern_layers.train import Layers
+from experiments.pattern_layers import Layers
 from icltheory.layered import forward
 
 CONFIG = pattern_layers.Config(
@@ -52,15 +44,14 @@ SMALL = """
 def ran(tmp_path_factory):
     """One small run: its folder, its result, what it trained and what it measured."""
     folder, parts = tmp_path_factory.mktemp("runs"), []
-    main = sys.modules["experiments.pattern_layers.main"]
-    measure = main.measure
+    measure = pattern_layers.measure
 
     def watched(config, trained):
         parts.append((trained, measure(config, trained)))
         return parts[-1][1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(main, "measure", watched)
+        patch.setattr(pattern_layers, "measure", watched)
         result = pattern_layers.main([*SMALL.split(), "--output", str(folder)])
     (run,) = (folder / "pattern_layers").iterdir()
     return run, result, parts
@@ -86,7 +77,7 @@ def test_a_small_run_writes_its_numbers_and_pictures(ran):
 @pytest.mark.slow
 def test_what_is_followed_is_the_model_along_training(ran):
     trained, found = ran[2][0]
-    assert found.steps == [0, 3, 6]
+    assert found["steps"] == [0, 3, 6]
     start = trained.ensemble.start(trained.tasks)
     for name, leaf in start.items():
         np.testing.assert_array_equal(trained.path.params[name][:, 0], leaf)
@@ -95,11 +86,11 @@ def test_what_is_followed_is_the_model_along_training(ran):
     rows = np.asarray(params["W_O"][1], float) @ np.asarray(params["W_V"][1], float)
     label = rows[:, task.dim :]
     size = np.linalg.norm(label, axis=1)
-    np.testing.assert_allclose(found.label_norm[1, -1, 1], size, rtol=1e-5)
+    np.testing.assert_allclose(found["label norm"][1, -1, 1], size, rtol=1e-5)
     cosine = abs(label @ np.asarray(task.label_embedding)) / size
     angle = np.arccos(cosine) / np.pi
-    np.testing.assert_allclose(found.label_angle[1, -1, 1], angle, atol=1e-4)
-    assert (found.label_angle <= 0.5).all()
+    np.testing.assert_allclose(found["label angle"][1, -1, 1], angle, atol=1e-4)
+    assert (found["label angle"] <= 0.5).all()
 
 
 @pytest.mark.slow
@@ -110,25 +101,26 @@ def test_attention_is_of_the_query_in_every_layer(ran):
     prompt = jax.jit(lambda task: task.sample(key, 8, 16))(task)
     weights = trained.model.attention(params, prompt)
     mass = np.where(prompt.same, weights, 0).sum(-1).mean(-1)
-    np.testing.assert_allclose(found.attention[0, -1], mass, atol=1e-5)
+    np.testing.assert_allclose(found["attention"][0, -1], mass, atol=1e-5)
     margins = np.asarray(prompt.z * forward(trained.model, params, prompt))
     expected = np.maximum(1 - margins, 0).mean()
-    np.testing.assert_allclose(found.hinge[0, -1], expected, atol=1e-5)
+    np.testing.assert_allclose(found["hinge"][0, -1], expected, atol=1e-5)
 
 
 def test_summaries_are_those_of_their_definition():
     rng = np.random.default_rng(0)
-    found = estimate(rng.normal(size=(3, 400)))
-    assert found.error == pytest.approx((1 / 1200) ** 0.5, rel=0.1)
-    norms = np.array([[[[1.0]], [[3.0]]]])  # one seed, two steps, one layer, one neuron
-    angles = np.array([[[[0.5]], [[0.2]]]])
-    attention = np.array([[[0.1, 0.1], [0.9, 0.2], [0.1, 0.3]]])
-    made = SimpleNamespace(
-        steps=[0, 3, 6], label_norm=norms, label_angle=angles, attention=attention
-    )
-    assert growth(made).tolist() == [[3.0]]
-    np.testing.assert_allclose(turned(made), [[0.3]])
-    np.testing.assert_array_equal(jump(made), [[3.0, np.nan]])
+    _, error, _ = pattern_layers.estimate(rng.normal(size=(3, 400)))
+    assert error == pytest.approx((1 / 1200) ** 0.5, rel=0.1)
+    # One seed, two steps, one layer, one neuron.
+    found = {
+        "label norm": np.array([[[[1.0]], [[3.0]]]]),
+        "label angle": np.array([[[[0.5]], [[0.2]]]]),
+        "attention": np.array([[[0.1, 0.1], [0.9, 0.2], [0.1, 0.3]]]),
+    }
+    summary = pattern_layers.summary([0, 3, 6], found)
+    assert summary["growth"].tolist() == [[3.0]]
+    np.testing.assert_allclose(summary["turned"], [[0.3]])
+    np.testing.assert_array_equal(summary["jump"], [[3.0, np.nan]])
 
 
 @pytest.mark.parametrize(
@@ -155,15 +147,21 @@ def test_impossible_configs_are_refused_before_anything_is_written(
 
 
 def test_pictures_show_their_numbers():
-    masses = np.array([[[0.4, 0.5], [0.8, 0.9]]])
-    figure = attention_by_layer({"one": masses}, [0, 5], "title")
-    (axes,) = figure.axes
+    found = {
+        "steps": [0, 5],
+        "attention": np.array([[[0.4, 0.5], [0.8, 0.9]]]),
+        "label norm": np.full((1, 2, 2, 3), 0.3),
+        "label angle": np.full((1, 2, 2, 3), 0.25),
+        # One seed, two sums (1.1 and .5), two draws.
+        "outside": dict.fromkeys(
+            ("error", "hinge"), np.array([[[0.0, 0.2], [0.2, 0.2]]])
+        ),
+    }
+    (axes,) = pattern_layers.draw_attention({"one": found}, "title").axes
     np.testing.assert_array_equal(axes.get_lines()[-1].get_ydata(), [0.5, 0.9])
     assert {text.get_text() for text in axes.texts} == {"layer 1", "layer 2"}
-    norms, angles = np.full((2, 2, 3), 0.3), np.full((2, 2, 3), 0.25)
-    figure = labels_by_layer(norms, angles, [0, 5], "title")
-    assert [axes.get_title() for axes in figure.axes] == ["layer 1", "layer 2"]
-    np.testing.assert_array_equal(figure.axes[1].get_lines()[1].get_ydata(), [0.3] * 3)
-    line = (np.array([0.2, 0.1]), np.array([0.01, 0.01]), np.array([[0.2, 0.1]]))
-    figure = errors_against_sum([0.5, 1.1], {"hinge": {"a": line}}, "title")
-    np.testing.assert_array_equal(figure.axes[0].get_lines()[0].get_ydata(), [0.2, 0.1])
+    first, second = pattern_layers.draw_labels(found, "title").axes
+    assert [axes.get_title() for axes in (first, second)] == ["layer 1", "layer 2"]
+    np.testing.assert_array_equal(second.get_lines()[1].get_ydata(), [0.3] * 3)
+    axes, _ = pattern_layers.draw_sums(CONFIG, {"one": found}, "title").axes
+    np.testing.assert_allclose(axes.get_lines()[0].get_ydata(), [0.2, 0.1])
