@@ -166,7 +166,8 @@ def measure(config: Config, compared: dict[str, Any], asked: Any) -> list[dict]:
 
                     return jax.vmap(one)(H)
 
-                row = {"stack": name, "matrix": kind, "rank": rank, "plain": plain}
+                row: dict[str, Any] = {"stack": name, "matrix": kind, "rank": rank}
+                row["plain"] = plain
                 measured = norms(stack, asked[0]).to_dict()
                 row |= {key: np.asarray(value) for key, value in measured.items()}
                 for which in ("delta_W", "G"):

@@ -14,7 +14,7 @@ def experiment_of(config: Any) -> tuple[str, str]:
     module = type(config).__module__
     name, where = ".".join(module.split(".")[:2]), module
     if module == "__main__":  # an experiment of one file, as a program
-        name = sys.modules[module].__spec__.name
+        name = getattr(sys.modules[module].__spec__, "name", module)
     else:
         where = name
     text = getattr(sys.modules.get(where), "__doc__", None) or ""
