@@ -16,15 +16,18 @@ ROOT = Path(__file__).parents[2]
 NAMES = [one.name for one in experiments()]
 # Prints the page of an experiment, made with stand-ins or without, and what was loaded.
 PAGE = """
-import contextlib, importlib, io, json, sys
+import contextlib, importlib.util, io, json, sys
 from experiments._frame import standins
 if sys.argv[1] == "standins":
     standins.install()
 pages = {}
 for name in sys.argv[2:]:
     page = io.StringIO()
+    module = f"experiments.{name}"
+    if importlib.util.find_spec(module).submodule_search_locations:
+        module += ".main"
     with contextlib.redirect_stdout(page), contextlib.suppress(SystemExit):
-        importlib.import_module(f"experiments.{name}.main").main(["--help"])
+        importlib.import_module(module).main(["--help"])
     pages[name] = page.getvalue()
 loaded = [n for n in ("jax", "scipy") if hasattr(sys.modules.get(n), "__version__")]
 print(json.dumps([pages, loaded]))
