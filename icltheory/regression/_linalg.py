@@ -90,6 +90,13 @@ def seen_eigenvalues(cov: Array) -> tuple[Array, Array]:
     return jnp.where(values > cutoff, values, 0), vectors
 
 
+def seen_inverse(cov: Array) -> Array:
+    """Moore-Penrose inverse, of eigenvalues above rounding."""
+    values, V = seen_eigenvalues(cov)
+    inverses = jnp.where(values > 0, 1 / jnp.where(values > 0, values, 1), 0)
+    return einsum("ij,j,kj->ik", V, inverses, V)
+
+
 def covariance_root(cov: Array) -> Array:
     """Root of a covariance; a (d,) diagonal if the matrix is known to be diagonal."""
     known = concrete(cov)
@@ -108,9 +115,3 @@ def apply_root(root: Array, z: Array) -> Array:
 def root_matrix(root: Array) -> Array:
     """A covariance root as a matrix."""
     return jnp.diag(root) if root.ndim == 1 else root
-
-
-def spread_root(R: Array) -> Array:
-    """A root of a positive semi-definite matrix, which may be singular."""
-    values, V = jnp.linalg.eigh(R)
-    return einsum("ij,j->ij", V, jnp.sqrt(jnp.maximum(values, 0)))

@@ -20,7 +20,7 @@ from icltheory._precision import exact_products
 from icltheory._typing import Array, PRNGKey
 from icltheory.linalg._orthogonal import Recurrence, recurrence_of_moments
 from icltheory.linalg.wishart import exact_moments
-from icltheory.regression._linalg import einsum, is_isotropic, seen_eigenvalues
+from icltheory.regression._linalg import einsum, is_isotropic, seen_inverse
 from icltheory.regression._moments import label_moment
 from icltheory.regression.population import LinearPopulation
 from icltheory.statistics import Estimate
@@ -42,9 +42,8 @@ def best_matrix(population: LinearPopulation, num_examples: Any) -> tuple[Array,
         system = (k + 1) * HM + tau * jnp.eye(len(H), dtype=H.dtype)
         Gamma = k * jnp.linalg.solve(system.T, M).T
     else:
-        values, V = seen_eigenvalues(label_moment(population, M, k))
-        inverses = jnp.where(values > 0, 1 / jnp.where(values > 0, values, 1), 0)
-        Gamma = k * einsum("ji,jk,k,lk->il", HM, V, inverses, V)
+        inverse = seen_inverse(label_moment(population, M, k))
+        Gamma = k * einsum("ji,jk->ik", HM, inverse)
     risk = population.signal - einsum("ij,jk,ki->", H, Gamma, HM)
     return _known(population, (Gamma, risk + population.noise_var))
 

@@ -1,4 +1,4 @@
-"""What depth can achieve: the floor of L layers, and gradient steps in the limit."""
+"""A lower bound on the risk of L layers, and gradient steps for large d and N."""
 
 from typing import Any
 

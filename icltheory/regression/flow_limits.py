@@ -234,9 +234,9 @@ def _of_attention(start, population, N, t) -> AttentionBounds:
     at, V = Scales.of(population, N)
     s2, root = start.u**2, jnp.sqrt(jnp.asarray(population.dim, t.dtype))
     U = einsum("ji,jk,kl->il", V, start.U, V)
-    room = 2 - root * s2 * at.g[-1]
+    margin = 2 - root * s2 * at.g[-1]
     # |Lambda Theta|_F^2 = tr(Lambda Theta Theta' Lambda)
-    K_1 = jnp.sum(at.values**2 * jnp.diagonal(U)) / start.u * room
+    K_1 = jnp.sum(at.values**2 * jnp.diagonal(U)) / start.u * margin
     lam, largest = at.values, at.values[-1]
     K_2 = root * largest**2 * jnp.sum(1 / (at.g * lam)) * jnp.sum(1 / lam)
     rate, floor = 2 * s2 * K_1 / K_2, s2 * K_1 / (2 * root * largest**2)
@@ -247,7 +247,7 @@ def _of_attention(start, population, N, t) -> AttentionBounds:
         excess=jnp.exp(-rate * t) * excess,
         rate=rate,
         scale_floor=jnp.sqrt(jnp.maximum(floor, 0)),
-        holds=(room > 0) & _is_small(start) & (population.noise_var == 0),
+        holds=(margin > 0) & _is_small(start) & (population.noise_var == 0),
     )
 
 

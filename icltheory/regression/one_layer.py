@@ -25,7 +25,8 @@ from icltheory.regression._linalg import (
     einsum,
     root_matrix,
     seen_eigenvalues,
-    spread_root,
+    seen_inverse,
+    symmetric_root,
 )
 from icltheory.regression._moments import gaussian_mean
 from icltheory.regression.population import CorrelatedTasks, LinearPopulation
@@ -72,9 +73,7 @@ class FeatureMoments(Record):
 
     def optimum(self) -> Array:
         """A^+ b, the least minimiser."""
-        values, V = seen_eigenvalues(self.A)
-        inverses = jnp.where(values > 0, 1 / jnp.where(values > 0, values, 1), 0)
-        G = einsum("ij,j,kj,k->i", V, inverses, V, jnp.ravel(self.b))
+        G = einsum("ij,j->i", seen_inverse(self.A), jnp.ravel(self.b))
         return jnp.reshape(G, jnp.shape(self.b))
 
     def excess(self, Gamma: Any) -> Scalar:
@@ -255,13 +254,11 @@ def _pair_moments(source, phi, degree):
     """
     _check_degree(phi, degree, source.dim)
     if isinstance(source, CorrelatedTasks):
-        population, R = source.population, source.correlation
-    else:
-        population, R = source, jnp.ones((2, 2), source.dtype)
-    return _pairs(population, R, phi, degree)
+        return _pairs(source.population, phi, degree, source.correlation)
+    return _pairs(source, phi, degree)
 
 
-@functools.cache
+@functools.lru_cache(128)
 def _check_degree(phi, degree, dim):
     """Raises unless phi is a polynomial of at most this degree, along two lines."""
     rng = np.random.default_rng(0)
@@ -280,24 +277,24 @@ def _check_degree(phi, degree, dim):
 
 
 @calculator(static=("phi", "degree"), compiled=False)
-def _pairs(population, correlation, phi, degree):
-    run = jax.jit(_pairs_of, static_argnums=(2, 3))
-    return run(population, correlation, phi, degree)
+def _pairs(population, phi, degree, correlation=None):
+    return _pairs_of(population, correlation, phi, degree)
 
 
+@functools.partial(jax.jit, static_argnums=(2, 3))
 def _pairs_of(population, R, phi, degree):
     d, dtype, mean = population.dim, population.dtype, population.task_mean
-    inputs, tasks = (
-        root_matrix(population.input_root),
-        root_matrix(population.task_root),
-    )
+    roots = population.input_root, population.task_root
+    inputs, tasks = map(root_matrix, roots)
     noise = jnp.sqrt(population.noise_var)
-    drawn = 1 if len(R) == 2 else 3  # independent parts of the tasks of i, j and query
+    drawn = 1 if R is None else 3  # independent parts of the tasks of i, j and query
 
     def over_tasks(f, i, j, degree):
         """Mean of f(w_i, w_j, w_query, x_query)."""
-        pick = jnp.array([i, j, -1])
-        root = spread_root(R[pick[:, None], pick])[:, -drawn:]
+        root = jnp.ones((3, 1), dtype)
+        if R is not None:
+            pick = jnp.array([i, j, -1])
+            root = symmetric_root(R[pick[:, None], pick])
 
         def at(z):
             free = jnp.reshape(z[d:], (drawn, d))
@@ -315,9 +312,13 @@ def _pairs_of(population, R, phi, degree):
 
         return gaussian_mean(at, d + 1, degree, dtype)
 
+    def square(*example):
+        found = phi(*example)
+        return jnp.outer(found, found)
+
     def of_one(i):
         def own(w, _, __, x_query):
-            return over_example(lambda *p: _outer(phi(*p)), w, x_query, 2 * degree)
+            return over_example(square, w, x_query, 2 * degree)
 
         def target(w, _, w_query, x_query):
             found = over_example(phi, w, x_query, degree)
@@ -329,21 +330,17 @@ def _pairs_of(population, R, phi, degree):
     def of_two(i, j):
         def product(w, other, _, x_query):
             pair = (over_example(phi, a, x_query, degree) for a in (w, other))
-            return _outer(*pair)
+            return jnp.outer(*pair)
 
         return over_tasks(product, i, j, 2 * degree)
 
-    n = jnp.arange(len(R) - 1)
+    n = jnp.arange(1 if R is None else len(R) - 1)
     own, target = jax.lax.map(of_one, n)
     pairs = jax.lax.map(lambda i: jax.lax.map(lambda j: of_two(i, j), n), n)
-    spread = R[-1, -1] * population.task_cov + jnp.outer(mean, mean)
+    spread = population.task_cov if R is None else R[-1, -1] * population.task_cov
+    spread = spread + jnp.outer(mean, mean)
     label = einsum("ij,ji->", population.input_cov, spread) + population.noise_var
     return own, pairs, target, label
-
-
-def _outer(one: Array, other: Array | None = None) -> Array:
-    """Products of all entries of two arrays, as a matrix."""
-    return jnp.outer(one, one if other is None else other)
 
 
 def _sampled(layer, source, key, num_examples, num_prompts):
@@ -361,10 +358,7 @@ def _costs(layer, source, moments, key, num_examples, num_prompts):
     found = jax.vmap(layer.features)(prompts.X, prompts.y, prompts.x_query)
     flat = jnp.reshape(found, (num_prompts, -1))
     missed = prompts.y_query - einsum("sp,p->s", flat, jnp.ravel(moments.optimum()))
-    values, V = seen_eigenvalues(moments.A)
-    inverses = jnp.where(values > 0, 1 / jnp.where(values > 0, values, 1), 0)
-    turned = einsum("sp,pq->sq", flat, V)
-    return missed**2 * einsum("sq,q->s", turned**2, inverses)
+    return missed**2 * einsum("sp,pq,sq->s", flat, seen_inverse(moments.A), flat)
 
 
 def _length(source: Any, num_examples: Any, weights: Any) -> Any:

@@ -29,7 +29,7 @@ from icltheory.regression._linalg import (
     einsum,
     is_zero,
     root_matrix,
-    spread_root,
+    symmetric_root,
 )
 from icltheory.regression._moments import checked_fourth_moment
 from icltheory.regression.sources import NoisyLinear, float_type
@@ -248,7 +248,7 @@ class CorrelatedTasks(NoisyLinear):
         """Draws the weights of all points; ``active_dims`` is ignored."""
         shape = (num_prompts, len(self.correlation), self.dim)
         z = jax.random.normal(key, shape, self.dtype)
-        z = einsum("ij,bjd->bid", spread_root(self.correlation), z)
+        z = einsum("ij,bjd->bid", symmetric_root(self.correlation), z)
         return self.population.task_mean[None, None] + einsum(
             "bid,de->bie", z, root_matrix(self.population.task_root)
         )

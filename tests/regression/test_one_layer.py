@@ -54,8 +54,9 @@ def test_the_features_of_a_step_have_the_optimum_of_linear_attention(N):
     np.testing.assert_allclose(excess, wanted - best.risk, rtol=1e-10, atol=1e-14)
 
 
-def test_the_risk_of_weighted_correlated_examples_is_its_formula():
-    d, N = 2, 3
+@pytest.mark.parametrize("N", [1, 3])
+def test_the_risk_of_weighted_correlated_examples_is_its_formula(N):
+    d = 2
     tasks, rng = population(d), np.random.default_rng(2)
     Sigma, Psi = np.asarray(tasks.input_cov), np.asarray(tasks.task_cov)
     G, omega, C = rng.normal(size=(d, d)), rng.random(N), 0.8 ** age(N + 1)
