@@ -329,8 +329,8 @@ def _pairs_of(population, R, phi, degree):
 
     def of_two(i, j):
         def product(w, other, _, x_query):
-            pair = (over_example(phi, a, x_query, degree) for a in (w, other))
-            return jnp.outer(*pair)
+            one, two = (over_example(phi, a, x_query, degree) for a in (w, other))
+            return jnp.outer(one, two)
 
         return over_tasks(product, i, j, 2 * degree)
 
