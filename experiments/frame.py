@@ -6,19 +6,22 @@ config and, by the comments beside the fields, its command line; ``PRESETS`` and
 returns a :class:`Report`. The last line is ``program(__name__, main)``.
 """
 
+import contextlib
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from rich.table import Table
 
 from experiments._frame.command_line import parse
 from experiments._frame.fields import check_at_least, check_seeds, expect
+from experiments._frame.looks import layer_marker, name_ends, rates_axis
 from experiments._frame.looks import page as figure
 from experiments._frame.options import Flags
 from experiments._frame.program import run_program
 from experiments._frame.report import Check, Claim, Report, largest
 from experiments._frame.run import Run
+from icltheory.plotting import STYLE
 
 __all__ = [
     "Check",
@@ -32,7 +35,11 @@ __all__ = [
     "experiment",
     "figure",
     "largest",
+    "layer_marker",
+    "name_ends",
+    "panels",
     "program",
+    "rates_axis",
     "table",
 ]
 
@@ -78,6 +85,23 @@ def table(
     for row in rows:
         made.add_row(*(cell.format_map(row) for cell in columns.values()))
     return made
+
+
+@contextlib.contextmanager
+def panels(
+    rows: int = 1, columns: int = 1, title: str = "", **subplots: Any
+) -> Iterator[tuple[Any, Any]]:
+    """A figure in the common style and its axes, with a title once they are drawn.
+
+    ``subplots`` are further options of ``matplotlib.pyplot.subplots``.
+    """
+    import matplotlib.pyplot as plt
+
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(rows, columns, **subplots)
+        yield figure, axes
+        if title:
+            figure.suptitle(title, fontsize=10)
 
 
 def _first_line(body: Callable) -> str:

@@ -150,7 +150,8 @@ def _named(error: Exception, function: str, given: dict[str, Any]) -> Exception:
         f"{n} {np.shape(v)}" if hasattr(v, "dtype") else f"{n} = {one_line(v)}"
         for n, v in given.items()
     )
-    return ValueError(f"{function} with {', '.join(shown)}: {text[:200]}")
+    told = f"{function} with {', '.join(shown)}: "
+    return ValueError(told + text[: max(80, 240 - len(told))])
 
 
 class Record(eqx.Module):

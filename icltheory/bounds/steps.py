@@ -198,6 +198,7 @@ def _finite_weights(name, stack, given):
     stack=_finite_weights,
     H=finite,
     shots=shots_of("H"),
+    scale=scalar,
 )
 def noisy_steps(
     stack: LinearAttentionStack,
