@@ -39,10 +39,10 @@ def to_dict(record: Any) -> dict[str, Any]:
 def to_columns(records: Any) -> dict[str, list[Any]]:
     """Converts the fields of records to columns of one length.
 
-    Of several records each is a row, and an array in it is one cell, a list. Of one
-    record each entry along the leading axis, which all its arrays share, is a row;
-    numbers and names are repeated. Records within records become columns with a dot in
-    their names, such as ``comparison.p_value``.
+    Of several records each is a row, ``None`` where it lacks a field of another, and an
+    array in it is one cell, a list. Of one record each entry along the leading axis,
+    which all its arrays share, is a row; numbers and names are repeated. Records within
+    records become columns with a dot in their names, such as ``comparison.p_value``.
 
     Example:
         >>> from icltheory.statistics import Estimate
@@ -57,12 +57,8 @@ def to_columns(records: Any) -> dict[str, list[Any]]:
     if not isinstance(records, Iterable):
         raise ValueError(f"records: expected records, got {type(records).__name__}")
     rows = [_flat(record) for record in records]
-    names = list(rows[0]) if rows else []
-    for row in rows:
-        if set(row) != set(names):
-            expected, got = ", ".join(names), ", ".join(row)
-            raise ValueError(f"records: expected the fields {expected}, got {got}")
-    return {name: [_plain(row[name]) for row in rows] for name in names}
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [_plain(row.get(name)) for row in rows] for name in names}
 
 
 def to_frame(records: Any, library: str | None = None) -> Any:

@@ -13,7 +13,7 @@ from icltheory import frames
 from icltheory.bounds.records import Assumption, Bound
 from icltheory.bridge.records import Records
 from icltheory.frames import to_columns, to_dict, to_frame
-from icltheory.regression import LinearPopulation, LinearStep, optimum
+from icltheory.regression import GDBeta, LinearPopulation, LinearStep, optimum
 from icltheory.statistics import Estimate, Interval, compare
 from icltheory.strict_json import plain
 
@@ -141,12 +141,20 @@ def test_cells_of_several_kinds_make_a_data_frame(library):
     assert to_frame([], library).shape == (0, 0)
 
 
+def test_records_of_unlike_fields_are_rows_of_one_table():
+    pop = LinearPopulation.isotropic(2)
+    best = [optimum(family, pop, 4) for family in (LinearStep, GDBeta)]
+    columns = to_columns(best)
+    assert columns["model.Gamma"][0] == best[0].model.Gamma.tolist()
+    assert columns["model.beta"] == [None, best[1].model.beta.tolist()]
+    assert columns["risk"] == [float(one.risk) for one in best]
+
+
 @pytest.mark.parametrize(
     ("records", "message"),
     [
         (3, "records: expected records, got int"),
         ([1.0], "records: expected dataclasses or mappings, got float"),
-        ([{"a": 1}, {"b": 1}], "records: expected the fields a, got b"),
         (
             {"a": np.ones(2), "b": [1, 2, 3]},
             "records: expected arrays of one leading size, or a list of records, "

@@ -64,10 +64,13 @@ class Curve(NamedTuple):
         return cls(values.mean, low, high)
 
 
-def _as_curve(given: Any) -> Curve:
+def _as_curve(given: Any, places: Any = None) -> Curve:
     """Converts a curve, or an array of values, to a curve of NumPy arrays."""
     curve = Curve.of(given, exact=False)
-    x = range(len(curve.mean)) if curve.x is None else curve.x
+    x = places if curve.x is None else curve.x
+    x = range(len(curve.mean)) if x is None else x
+    if len(x) != len(curve.mean):
+        raise ValueError(f"x: expected {len(curve.mean)} places, got {len(x)}")
     found = {"mean": curve.mean, "low": curve.low, "high": curve.high, "x": x}
     arrays: dict[str, Any] = {
         name: np.asarray(values, float)
@@ -93,6 +96,7 @@ def draw_curve(axes, curve: Any, label: str, colour, **kwargs) -> None:
 def error_curves(
     curves: Mapping[str, Any],
     *,
+    x: Any = None,
     ax: Any = None,
     xlabel: str = "in-context examples k",
     ylabel: str = "squared error",
@@ -105,13 +109,14 @@ def error_curves(
 
     Each method has the same colour and marker in every figure
     (:func:`icltheory.plotting.method_colours`). Its name is written to the right of the
-    end of its curve, in place of a legend. Over other places, such as the steps of a
-    training run, give curves with ``x``.
+    end of its curve, in place of a legend.
 
     Args:
         curves: The curves by the names of their methods: :class:`Curve`, an estimate
             such as that of ``estimate_risk``, which is drawn with its interval, or
-            an array of means over k = 0, 1, ...
+            an array of means.
+        x: Places of all curves that have none of their own, such as numbers of examples
+            or the steps of a training run; 0, 1, ... when left out.
         ax: Axes of matplotlib, which are returned; those of a new figure when left out.
         xlabel: Name of the x axis.
         ylabel: Name of the y axis.
@@ -125,7 +130,7 @@ def error_curves(
 
     Source: Garg et al. (2022), Figure 2.
     """
-    drawn = {name: _as_curve(given) for name, given in curves.items()}
+    drawn = {name: _as_curve(given, x) for name, given in curves.items()}
     means = np.concatenate([curve.mean for curve in drawn.values()])
     shown = means[np.isfinite(means) & ((means > 0) if log else True)]
     if not shown.size:
@@ -146,8 +151,8 @@ def error_curves(
     if log:
         plain_log_axis(ax.yaxis, high / low)
     if log_x:
-        x = np.concatenate([curve.x for curve in drawn.values()])
-        shown = x[x > 0]
+        at = np.concatenate([curve.x for curve in drawn.values()])
+        shown = at[at > 0]
         plain_log_axis(ax.xaxis, shown.max() / shown.min() if shown.size else 1.0)
     else:
         ax.xaxis.get_major_locator().set_params(integer=True)

@@ -55,6 +55,13 @@ def test_error_curves_are_drawn_with_their_names_at_their_ends():
     assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
 
 
+def test_error_curves_are_drawn_over_given_places():
+    axes = plotting.error_curves({"mine": [3.0, 2.0, 1.0]}, x=[0, 10, 20])
+    np.testing.assert_array_equal(axes.lines[0].get_xdata(), [0, 10, 20])
+    with pytest.raises(ValueError, match="^x: expected 3 places, got 2$"):
+        plotting.error_curves({"mine": [3.0, 2.0, 1.0]}, x=[0, 10])
+
+
 def test_error_curves_may_be_linear_on_given_axes():
     import matplotlib.pyplot as plt
 
