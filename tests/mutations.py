@@ -4,13 +4,14 @@
 function at a time and runs the test files that use the function most; where these
 pass, the quick tests of its package, the identities that use it, and the examples of
 its docstrings. It reports which changes no test noticed. It is no part of the test
-command; 120 changes take about half an hour on two cores.
+command; 60 changes take about half an hour on two cores.
 """
 
 import argparse
 import ast
 import concurrent.futures
 import functools
+import itertools
 import os
 import queue
 import random
@@ -27,24 +28,16 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "icltheory"
-THEORY = ("linalg", "attention", "trajectory", "noise", "constructions", "bounds") + (
-    "pruning",
-    "regression",
-    "patterns",
-    "induction",
-    "chain_of_thought",
-)
-# Test files that are run for a change.
-FILES = 4
-OPERATORS = {
+THEORY = ["linalg", "attention", "trajectory", "noise", "constructions", "bounds"]
+THEORY += ["pruning", "regression", "patterns", "induction", "chain_of_thought"]
+FILES = 4  # test files that are run first
+CHANGES = {
     ast.Add: ("+", "-"),
     ast.Sub: ("-", "+"),
     ast.Mult: ("*", "/"),
     ast.Div: ("/", "*"),
     ast.Pow: ("**", "*"),
     ast.FloorDiv: ("//", "*"),
-}
-COMPARISONS = {
     ast.Lt: ("<", ">="),
     ast.LtE: ("<=", ">"),
     ast.Gt: (">", "<="),
@@ -52,39 +45,33 @@ COMPARISONS = {
     ast.Eq: ("==", "!="),
     ast.NotEq: ("!=", "=="),
 }
-# What a changed program may take before it counts as noticed: it hangs.
-TIMEOUT = 900
-# What pytest returns where no test failed, and where none was chosen.
-PASSED = (0, 5)
+TIMEOUT = 900  # a changed program that takes longer hangs, which counts as noticed
+PASSED = (0, 5)  # what pytest returns where no test failed, and where none was chosen
+COMMAND = "-m pytest -x -q --tb=line --numprocesses=0 -p no:cacheprovider"
 
 
 class Mutation(NamedTuple):
-    """A change: its file, function and line, the positions it replaces and by what.
-
-    ``context`` is the changed line before and after, ``tests`` are the files to run.
-    """
+    """A change of a file: the bytes it replaces and by what, and the tests to run."""
 
     path: str
     function: str
-    line: int
     start: int
     end: int
-    text: str
-    context: tuple[str, str]
+    text: bytes
     tests: tuple[str, ...]
 
-    def apply(self, source: str) -> str:
+    def apply(self, source: bytes) -> bytes:
         """The source with the change."""
         return source[: self.start] + self.text + source[self.end :]
 
-
-class Outcome(NamedTuple):
-    """Whether the tests noticed a change, which did, and how long it took."""
-
-    mutation: Mutation
-    noticed: bool
-    detail: str
-    seconds: float
+    def __str__(self) -> str:
+        source = (ROOT / self.path).read_bytes()
+        line = source.count(b"\n", 0, self.start)
+        before, after = (
+            text.splitlines()[line].decode().strip()
+            for text in (source, self.apply(source))
+        )
+        return f"{self.path}:{line + 1} {self.function}: {before} -> {after}"
 
 
 # --- where a program can be changed
@@ -93,66 +80,54 @@ class Outcome(NamedTuple):
 class Sites(ast.NodeVisitor):
     """Collects the changes of one function; messages and checks are left alone."""
 
-    def __init__(self, source: str):
-        self.source = source
-        lines = source.splitlines(keepends=True)
-        self.starts = [0]
-        for line in lines:
-            self.starts.append(self.starts[-1] + len(line))
-        self.lines = [line.encode() for line in lines]
-        self.found: list[tuple[int, int, int, str]] = []
-
-    def offset(self, line: int, column: int) -> int:
-        """Position in the text; the parser counts columns in bytes."""
-        return self.starts[line - 1] + len(self.lines[line - 1][:column].decode())
+    def __init__(self, source: bytes):
+        self.source, self.found = source, []
+        lines = map(len, source.splitlines(keepends=True))
+        self.starts = [0, *itertools.accumulate(lines)]
 
     def span(self, node) -> tuple[int, int]:
+        """Where a node begins and ends."""
         return (
-            self.offset(node.lineno, node.col_offset),
-            self.offset(node.end_lineno, node.end_col_offset),
+            self.starts[node.lineno - 1] + node.col_offset,
+            self.starts[node.end_lineno - 1] + node.end_col_offset,
         )
 
-    def add(self, node, start, end, text):
-        self.found.append((node.lineno, start, end, text))
-
-    def between(self, node, left, right, old, new):
-        start, end = self.span(left)[1], self.span(right)[0]
-        at = self.source.find(old, start, end)
+    def between(self, left, operator, right):
+        """Changes the operator between two nodes."""
+        old, new = (text.encode() for text in CHANGES.get(type(operator), ("\0", "")))
+        at = self.source.find(old, self.span(left)[1], self.span(right)[0])
         if at >= 0:
-            self.add(left, at, at + len(old), new)
+            self.found.append((at, at + len(old), new))
 
     def visit_BinOp(self, node):
-        pair = OPERATORS.get(type(node.op))
-        if pair is not None and not isinstance(node.left, ast.JoinedStr):
-            self.between(node, node.left, node.right, *pair)
+        if not isinstance(node.left, ast.JoinedStr):
+            self.between(node.left, node.op, node.right)
         self.generic_visit(node)
 
     def visit_Compare(self, node):
-        pair = COMPARISONS.get(type(node.ops[0]))
-        if pair is not None and len(node.ops) == 1:
-            self.between(node, node.left, node.comparators[0], *pair)
+        if len(node.ops) == 1:
+            self.between(node.left, node.ops[0], node.comparators[0])
         self.generic_visit(node)
 
     def visit_UnaryOp(self, node):
-        start, _ = self.span(node)
         if isinstance(node.op, ast.USub):
-            self.add(node, start, start + 1, "")
+            start, _ = self.span(node)
+            self.found.append((start, start + 1, b""))
             if isinstance(node.operand, ast.Constant):
                 return
         self.generic_visit(node)
 
     def visit_Constant(self, node):
-        if type(node.value) is int:
-            self.add(node, *self.span(node), str(node.value + 1))
-        elif type(node.value) is float:
-            self.add(node, *self.span(node), repr(2 * node.value or 1.0))
+        value = node.value
+        if type(value) in (int, float):
+            new = value + 1 if type(value) is int else 2 * value or 1.0
+            self.found.append((*self.span(node), repr(new).encode()))
 
     # What follows is no formula.
 
     def visit_If(self, node):
-        if isinstance(node.body[-1], ast.Raise) and not node.orelse:
-            return
-        self.generic_visit(node)
+        if not isinstance(node.body[-1], ast.Raise) or node.orelse:
+            self.generic_visit(node)
 
     def visit_Call(self, node):
         name = getattr(node.func, "id", getattr(node.func, "attr", ""))
@@ -180,6 +155,37 @@ def functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
                     yield f"{node.name}.{part.name}", part
 
 
+def mutations_of(path: Path) -> dict[str, list[Mutation]]:
+    """All changes of a file, by function."""
+    source, found = path.read_bytes(), {}
+    for name, node in functions(ast.parse(source)):
+        sites, tests = Sites(source), tests_of(path, name)
+        sites.visit(node)
+        if sites.found and tests:
+            where = path.relative_to(ROOT).as_posix()
+            found[name] = [Mutation(where, name, *one, tests) for one in sites.found]
+    return found
+
+
+def draw(count: int, seed: int, packages: Sequence[str] = THEORY) -> list[Mutation]:
+    """Changes of different functions, at least five a package, fixed by the seed."""
+    rng, pools = random.Random(seed), []
+    for package in packages:
+        root = PACKAGE / package
+        paths = sorted(root.rglob("*.py")) or [root.with_suffix(".py")]
+        pools.append([own for path in paths for own in mutations_of(path).values()])
+        rng.shuffle(pools[-1])
+    total = sum(map(len, pools))
+    return [
+        rng.choice(changes)
+        for pool in pools
+        for changes in pool[: max(5, round(count * len(pool) / total))]
+    ]
+
+
+# --- which tests use it
+
+
 @functools.cache
 def _texts() -> dict[str, str]:
     """Texts of all test files."""
@@ -187,23 +193,21 @@ def _texts() -> dict[str, str]:
     return {f.relative_to(ROOT).as_posix(): f.read_text() for f in files}
 
 
-def _mentions(names: Iterable[str], least: int = 1) -> Counter[str]:
+def _mentions(names: Iterable[str]) -> Counter[str]:
     """Counts how often each test file uses any of these names."""
-    word = re.compile(rf"\b(?:{'|'.join(map(re.escape, names))})\b")
-    found = {file: len(word.findall(text)) for file, text in _texts().items()}
-    return Counter({file: count for file, count in found.items() if count >= least})
+    word = re.compile(rf"\b(?:{'|'.join(map(re.escape, names)) or '$^'})\b")
+    return Counter({file: len(word.findall(text)) for file, text in _texts().items()})
 
 
 @functools.cache
 def _public_names(path: Path) -> tuple[str, ...]:
     """Public names of a module, or of the modules that import a private one."""
-    own = re.findall(r"^(?:def|class) ([A-Za-z]\w*)", path.read_text(), re.MULTILINE)
     if not path.name.startswith("_"):
-        return tuple(own)
-    name = path.stem
-    users = [p for p in sorted(path.parent.rglob("*.py")) if p != path]
-    users = [p for p in users if re.search(rf"\b{name}\b", p.read_text())]
-    return tuple(n for p in users if p.name[0] != "_" for n in _public_names(p))
+        found = re.findall(r"^(?:def|class) ([A-Za-z]\w*)", path.read_text(), re.M)
+        return tuple(found)
+    users = [p for p in sorted(path.parent.rglob("[!_]*.py"))]
+    users = [p for p in users if re.search(rf"\b{path.stem}\b", p.read_text())]
+    return tuple(name for p in users for name in _public_names(p))
 
 
 @functools.cache
@@ -211,8 +215,8 @@ def tests_of(path: Path, function: str) -> tuple[str, ...]:
     """The test files that use a function most, or its module's public names."""
     name = function.split(".")[0]
     found = _mentions([name]) if name[0] != "_" else Counter()
-    if len(found) < FILES:
-        found += _mentions(_public_names(path)) if _public_names(path) else Counter()
+    if len(+found) < FILES:
+        found += _mentions(_public_names(path))
     parts = path.relative_to(PACKAGE).with_suffix("").parts
     named = {f"test_{part.lstrip('_')}.py" for part in parts}
     for file in _texts():
@@ -221,79 +225,27 @@ def tests_of(path: Path, function: str) -> tuple[str, ...]:
 
 
 def further_tests(path: str) -> tuple[tuple[str, ...], ...]:
-    """What runs where those pass: the package's tests, and the module's examples."""
+    """What runs where those pass: the module's examples, and the package's tests."""
     parts = Path(path).with_suffix("").parts
-    package = re.compile(rf"\b{parts[1]}\b")
     of_package = (f"tests/{parts[1]}/", f"tests/test_{parts[1]}")
     others = ("tests/identities/", "tests/test_jax_modes.py", "tests/test_precision")
     files = [
         name
         for name, text in _texts().items()
         if name.startswith(of_package)
-        or (name.startswith(others) and package.search(text))
+        or (name.startswith(others) and re.search(rf"\b{parts[1]}\b", text))
     ]
     examples = ("tests/test_docs.py", "-k", f"docstrings and {'.'.join(parts)}")
     return examples, tuple(files)
-
-
-def mutations_of(path: Path) -> dict[str, list[Mutation]]:
-    """All changes of a file, by function."""
-    source = path.read_text()
-    lines = source.splitlines()
-    found: dict[str, list[Mutation]] = {}
-    for name, node in functions(ast.parse(source)):
-        tests = tests_of(path, name)
-        sites = Sites(source)
-        sites.visit(node)
-        for line, start, end, new in sites.found:
-            # A change may begin in a later line than the expression it belongs to.
-            line = source.count("\n", 0, start) + 1
-            changed = (source[:start] + new + source[end:]).splitlines()
-            context = lines[line - 1].strip(), changed[line - 1].strip()
-            where = path.relative_to(ROOT).as_posix()
-            found.setdefault(name, []).append(
-                Mutation(where, name, line, start, end, new, context, tests)
-            )
-    return {name: changes for name, changes in found.items() if changes[0].tests}
-
-
-def draw(count: int, seed: int, packages: Sequence[str] = THEORY) -> list[Mutation]:
-    """Changes of different functions, at least five a package, fixed by the seed."""
-    rng = random.Random(seed)
-    pools = {}
-    for package in packages:
-        root = PACKAGE / package
-        paths = (
-            sorted(root.rglob("*.py")) if root.is_dir() else [root.with_suffix(".py")]
-        )
-        pool = [group for path in paths for group in mutations_of(path).values()]
-        rng.shuffle(pool)
-        pools[package] = pool
-    total = sum(map(len, pools.values()))
-    chosen = []
-    for pool in pools.values():
-        share = max(5, round(count * len(pool) / total))
-        chosen += [rng.choice(changes) for changes in pool[:share]]
-    return chosen
 
 
 # --- what the tests make of it
 
 
 def _run(tree: Path, tests: Sequence[str]) -> tuple[int, str]:
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-x",
-        "-q",
-        "--tb=line",
-        "--numprocesses=0",
-    ]
-    command += ["-p", "no:cacheprovider", "--durations=0", "--durations-min=1e9"]
     try:
         done = subprocess.run(
-            [*command, *tests],
+            [sys.executable, *COMMAND.split(), *tests],
             cwd=tree,
             env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
             stdout=subprocess.PIPE,
@@ -307,91 +259,80 @@ def _run(tree: Path, tests: Sequence[str]) -> tuple[int, str]:
     return done.returncode, failed[0] if failed else done.stdout[-400:]
 
 
-def examine(mutation: Mutation, tree: Path) -> Outcome:
-    """Runs the quick tests of a changed function in a copy."""
-    start = time.perf_counter()
+def examine(mutation: Mutation, tree: Path) -> str:
+    """Runs the quick tests of a changed function in a copy; what noticed it, or ''."""
     path = tree / mutation.path
-    source = path.read_text()
+    source = path.read_bytes()
     try:
-        path.write_text(mutation.apply(source))
+        path.write_bytes(mutation.apply(source))
         for tests in (mutation.tests, *further_tests(mutation.path)):
             code, detail = _run(tree, tests)
+            if code in (1, 2):
+                return detail
             if code not in PASSED:
-                break
+                raise RuntimeError(f"{mutation}: {detail}")
     finally:
-        path.write_text(source)
-    if code not in PASSED + (1, 2):
-        raise RuntimeError(f"{mutation.path}:{mutation.line}: {detail}")
-    seen = code not in PASSED
-    seconds = time.perf_counter() - start
-    return Outcome(mutation, seen, detail if seen else "", seconds)
+        path.write_bytes(source)
+    return ""
 
 
 def _copy(folder: Path, number: int) -> Path:
     tree = folder / f"tree_{number}"
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        check=True,
-        text=True,
-    )
-    for name in filter(None, listed.stdout.split("\0")):
+    listing = ["git", "ls-files", "-z", "-co", "--exclude-standard"]
+    listed = subprocess.run(listing, cwd=ROOT, capture_output=True, check=True)
+    for name in filter(None, listed.stdout.decode().split("\0")):
         if (ROOT / name).is_file():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, tree / name)
     return tree
 
 
-def check_all(chosen: Sequence[Mutation], jobs: int) -> Iterator[Outcome]:
-    """Outcomes as they come; refuses to start where the unchanged tests fail."""
+def check_all(chosen: Sequence[Mutation], jobs: int) -> Iterator[tuple[Mutation, str]]:
+    """What noticed each; refuses to start where the unchanged tests fail."""
     with tempfile.TemporaryDirectory(prefix="mutations-") as folder:
         trees: queue.Queue[Path] = queue.Queue()
         for number in range(jobs):
             trees.put(_copy(Path(folder), number))
 
-        def one(task):
+        def lent(task, *given):
             tree = trees.get()
             try:
-                return task(tree)
+                return *given, task(*given, tree)
             finally:
                 trees.put(tree)
 
-        def plain(test):
-            return lambda tree: (test, *_run(tree, [test]))
-
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-            tests = dict.fromkeys(t for m in chosen for t in m.tests)
-            for test, code, detail in pool.map(one, map(plain, tests)):
+            files = {file for mutation in chosen for file in mutation.tests}
+            plain = [
+                pool.submit(lent, lambda file, tree: _run(tree, [file]), file)
+                for file in sorted(files)
+            ]
+            for done in plain:
+                file, (code, detail) = done.result()
                 if code not in PASSED:
-                    raise RuntimeError(f"{test} fails without any change: {detail}")
-            tasks = [lambda tree, m=m: examine(m, tree) for m in chosen]
-            waiting = [pool.submit(one, task) for task in tasks]
+                    raise RuntimeError(f"{file} fails without any change: {detail}")
+            waiting = [pool.submit(lent, examine, mutation) for mutation in chosen]
             for done in concurrent.futures.as_completed(waiting):
                 yield done.result()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Draws, runs and reports; 0 where at least 95 % were noticed."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.mutations", description=__doc__
-    )
-    add = parser.add_argument
-    add("--count", type=int, default=120, help="how many changes (120)")
-    add("--seed", type=int, default=0, help="fixes which (0)")
-    add("--jobs", type=int, default=2, help="how many at a time (2)")
-    add("--packages", nargs="+", default=THEORY, help="packages or modules to change")
+    about = "python -m tests.mutations"
+    parser = argparse.ArgumentParser(prog=about, description=__doc__)
+    parser.add_argument("--count", type=int, default=60, help="how many changes (60)")
+    parser.add_argument("--seed", type=int, default=0, help="fixes which (0)")
+    parser.add_argument("--jobs", type=int, default=2, help="how many at a time (2)")
+    parser.add_argument("--packages", nargs="+", default=THEORY, help="what to change")
     options = parser.parse_args(argv)
     chosen = draw(options.count, options.seed, options.packages)
-    survived = []
-    for number, outcome in enumerate(check_all(chosen, options.jobs), 1):
-        m = outcome.mutation
-        verdict = "noticed" if outcome.noticed else "SURVIVED"
-        place = f"{m.path}:{m.line} {m.function}: {' -> '.join(m.context)}"
-        took = f"{outcome.seconds:.0f} s"
-        print(f"[{number}/{len(chosen)}] {verdict}, {took}: {place}", flush=True)
-        print(f"    {outcome.detail or ' '.join(m.tests)}", flush=True)
-        survived += [] if outcome.noticed else [place]
+    survived, begun = [], time.perf_counter()
+    for number, (mutation, seen) in enumerate(check_all(chosen, options.jobs), 1):
+        verdict = "noticed" if seen else "SURVIVED"
+        took = f"{time.perf_counter() - begun:.0f} s"
+        print(f"[{number}/{len(chosen)}] {verdict}, {took}: {mutation}", flush=True)
+        print(f"    {seen or ' '.join(mutation.tests)}", flush=True)
+        survived += [] if seen else [str(mutation)]
     noticed = len(chosen) - len(survived)
     print(f"\n{noticed} of {len(chosen)} noticed; the others, to be read:", *survived)
     return int(len(survived) > 0.05 * len(chosen))
