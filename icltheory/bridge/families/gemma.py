@@ -10,7 +10,8 @@ from typing import Any
 
 from icltheory.bridge._config import Config
 from icltheory.bridge.architecture import Architecture
-from icltheory.bridge.families._gated import (
+from icltheory.bridge.families.declare import Family, Stored
+from icltheory.bridge.families.llama import (
     MODULES,
     NAMES,
     POST_NORMS,
@@ -19,7 +20,6 @@ from icltheory.bridge.families._gated import (
     check_whole,
     gated,
 )
-from icltheory.bridge.families.declare import Family, Stored
 from icltheory.bridge.rope import read_rotary
 
 __all__ = ["GEMMA", "GEMMA2", "GEMMA3"]

@@ -5,47 +5,15 @@ from typing import Any
 
 from icltheory.bridge._config import Config
 from icltheory.bridge.architecture import Architecture
-from icltheory.bridge.families import (
-    gemma,
-    gpt2,
-    gpt_neox,
-    gptj,
-    llama,
-    mixtures,
-    olmo,
-    opt,
-    phi,
-    qwen,
-    stablelm,
-    starcoder2,
-)
+from icltheory.bridge.families import gemma, gpt, llama
 from icltheory.bridge.families.declare import Family
 
 __all__ = ["FAMILIES", "family_of", "read_architecture"]
 
 FAMILIES: dict[str, Family] = {
     family.name: family
-    for family in (
-        gptj.GPTJ,
-        gpt2.GPT2,
-        llama.LLAMA,
-        llama.MISTRAL,
-        llama.MINISTRAL,
-        mixtures.MIXTRAL,
-        mixtures.QWEN3_MOE,
-        qwen.QWEN2,
-        qwen.QWEN3,
-        phi.PHI,
-        phi.PHI3,
-        gpt_neox.GPT_NEOX,
-        gemma.GEMMA,
-        gemma.GEMMA2,
-        gemma.GEMMA3,
-        opt.OPT,
-        olmo.OLMO2,
-        stablelm.STABLELM,
-        starcoder2.STARCODER2,
-    )
+    for module in (gpt, llama, gemma)
+    for family in (getattr(module, name) for name in module.__all__)
 }
 
 
