@@ -46,7 +46,6 @@ from icltheory.bridge.tasks.differences import (
     differences_table,
     profile_differences,
 )
-from icltheory.bridge.tasks.harness_task import read_harness_task
 from icltheory.bridge.tasks.lint import Finding, check_prompt, enforce, label_tokens
 from icltheory.bridge.tasks.load import load_task, task_spec
 from icltheory.bridge.tasks.scores import Denominator, denominator_of
@@ -76,7 +75,6 @@ __all__ = [
     "label_tokens",
     "load_task",
     "profile_differences",
-    "read_harness_task",
     "read_task_spec",
     "task_spec",
 ]

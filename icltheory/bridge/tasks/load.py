@@ -12,7 +12,6 @@ from icltheory.bridge.tasks.declaration_file import (
     read_task_spec,
 )
 from icltheory.bridge.tasks.declare import TaskRecipe, TaskSpec
-from icltheory.bridge.tasks.harness_task import is_of_harness, read_harness_task
 from icltheory.bridge.tasks.rows import SourceRow, SourceTable
 from icltheory.bridge.tasks.sources import hub_source, local_source
 from icltheory.bridge.tasks.splits import draw
@@ -35,9 +34,7 @@ def load_task(
     Args:
         name: ``"sst2"``, ``"agnews"``, ``"emoc"``, ``"mrpc"``, ``"rte"``, ``"cb"`` or
             ``"copa"``, a declaration of one's own, or the YAML file of one
-            (:func:`~icltheory.bridge.tasks.read_task_spec`, and
-            :func:`~icltheory.bridge.tasks.read_harness_task` for those of
-            lm-evaluation-harness).
+            (:func:`~icltheory.bridge.tasks.read_task_spec`).
         path: Folder of local files. If ``None``, that of the declaration; without one
             the rows come from the hub.
         profile: ``"paper"`` for what the paper says, ``"authors_code"`` for what the
@@ -95,8 +92,7 @@ def task_spec(name: str | os.PathLike | TaskSpec) -> TaskSpec:
     """Returns the declaration of a task, by name or by file.
 
     Args:
-        name: Name of a task of the library, a declaration, or the path of a YAML file:
-            of a declaration, or of a multiple-choice task of lm-evaluation-harness.
+        name: Name of a task of the library, a declaration, or the path of its file.
 
     Returns:
         The declaration.
@@ -108,7 +104,7 @@ def task_spec(name: str | os.PathLike | TaskSpec) -> TaskSpec:
     if isinstance(name, TaskSpec):
         return name
     if is_declaration_file(name):
-        return read_harness_task(name) if is_of_harness(name) else read_task_spec(name)
+        return read_task_spec(name)
     if name not in TASKS:
         raise ValueError(
             f"name: expected one of {', '.join(TASKS)}, or a declaration file "
