@@ -17,7 +17,6 @@ from icltheory.bridge.decoder import KV, Decoder, Stream, Tokens
 from icltheory.bridge.evaluation import (
     Evaluation,
     evaluate,
-    evaluate_generation,
     evaluate_grid,
     evaluate_naive,
     evaluate_rates,
@@ -59,7 +58,6 @@ __all__ = [
     "clip_modules",
     "condition_numbers",
     "evaluate",
-    "evaluate_generation",
     "evaluate_grid",
     "evaluate_naive",
     "evaluate_rates",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from icltheory.bridge.evaluation import generate, generate_text
-from icltheory.bridge.evaluation.generation import continuations, prefix_cache
+from icltheory.bridge.evaluation.generation import continuations
 from tests.bridge.evaluation_tasks import FAMILIES, Letters, tiny
 from tests.bridge.test_evaluation import with_nan, with_rows
 from tests.bridge.tiers import quick
@@ -30,22 +30,6 @@ def test_a_cache_writes_what_reading_anew_does(family):
     assert found == [plain(model, prompt, 9) for prompt in prompts]
     stopped = generate(model, prompts, 9, ended=lambda i, new: i == 1 and len(new) > 3)
     assert stopped == [found[0], found[1][:4], found[2]]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", ["gpt2", "groups", "mixed"])
-def test_a_beginning_that_all_prompts_share_runs_once(family):
-    model = tiny(family)
-    shared = np.random.default_rng(2).integers(2, 128, 41).tolist()
-    prompts = [[*shared, *rest] for rest in ([5, 77, 9, 14, 3], [4, 4, 90], [31])]
-    prefix = prefix_cache(model, prompts)
-    assert (prefix.size, prefix.length) == (41, 64)
-    written, lost = continuations(model, prompts, 9, None, 60, prefix)
-    assert written == generate(model, prompts, 9)
-    assert not lost.any()
-    assert prefix_cache(model, [prompt[20:] for prompt in prompts]) is None
-    # Something has to be left behind it.
-    assert prefix_cache(model, [prompts[0], prompts[0]]).size == 45
 
 
 class Spoken(Letters):

@@ -7,8 +7,8 @@ all rates, and all rates are one compiled program. ``evaluate_naive`` does the s
 prompt at a time and is what the others are tested against.
 
 Beside tasks there are ``log_likelihoods`` of rows of tokens, the ``perplexity`` of a
-text, and greedy ``generate_text`` with a cache of keys and values, of which
-``evaluate_generation`` makes exact match and F1.
+text, and greedy ``generate_text`` with a cache of keys and values. Tasks whose answers
+are free texts run in lm-evaluation-harness (:mod:`icltheory.bridge.harness`).
 
 A ``Grid`` hands out scores batch by batch, to be recorded as they come.
 """
@@ -23,13 +23,6 @@ from icltheory.bridge.evaluation.cached import (
     evaluate,
     evaluate_grid,
     evaluate_rates,
-)
-from icltheory.bridge.evaluation.free_answers import (
-    GenerationEvaluation,
-    evaluate_generation,
-    exact_match,
-    normalise_answer,
-    token_f1,
 )
 from icltheory.bridge.evaluation.generation import generate, generate_text
 from icltheory.bridge.evaluation.grid import Grid, GridChunk
@@ -47,25 +40,20 @@ __all__ = [
     "Batch",
     "Batches",
     "Evaluation",
-    "GenerationEvaluation",
     "Grid",
     "GridChunk",
     "Likelihoods",
     "Prompts",
     "evaluate",
-    "evaluate_generation",
     "evaluate_grid",
     "evaluate_naive",
     "evaluate_rates",
     "evaluation_of",
-    "exact_match",
     "generate",
     "generate_text",
     "log_likelihoods",
-    "normalise_answer",
     "padded_lengths",
     "perplexity",
     "predict",
-    "token_f1",
     "tokenize",
 ]

@@ -140,20 +140,14 @@ def row_likelihoods(decoder, ends, stream, answers):
         return jax.lax.map(at, (stream.h, answers))
 
 
-@functools.partial(jax.jit, static_argnums=2)
-def lengthened(prefix, cache, tokens):
-    """Extends a cache after a shared prefix to hold ``tokens`` more tokens."""
-
-    def behind(front, leaf):
-        every = jnp.broadcast_to(front, (len(leaf), *front.shape[1:]))
-        return jnp.concatenate([every, leaf], axis=1)
+@functools.partial(jax.jit, static_argnums=1)
+def lengthened(cache, tokens):
+    """Extends a cache to hold ``tokens`` more tokens."""
 
     def more(leaf):
         width = [(0, 0), (0, tokens)] + [(0, 0)] * (leaf.ndim - 2)
         return jnp.pad(leaf, width)
 
-    if prefix is not None:
-        cache = jax.tree.map(behind, prefix, cache)
     return jax.tree.map(more, cache)
 
 

@@ -1,7 +1,7 @@
 """Greedy generation with a cache of keys and values."""
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -9,15 +9,11 @@ from icltheory._checks import check_positive_int, check_sequence
 from icltheory.bridge._arrays import replicated
 from icltheory.bridge._vocabulary import read_rows
 from icltheory.bridge.evaluation import _programs as programs
-from icltheory.bridge.evaluation._branches import prefix_tokens
 from icltheory.bridge.evaluation.batches import rounded_up
-from icltheory.bridge.evaluation.prompts import common_beginning
 from icltheory.bridge.model import check_weights
-from icltheory.bridge.streams import KV, Tokens, padded_tokens
+from icltheory.bridge.streams import Tokens, padded_tokens
 
 __all__ = ["generate", "generate_text"]
-
-_LEAST_PREFIX = 32  # A shorter prefix does not justify extra programs.
 
 
 def generate(
@@ -58,65 +54,24 @@ def generate(
     return written
 
 
-class PrefixCache(NamedTuple):
-    """The shared beginning of prompts, computed once.
-
-    Attributes:
-        size: Its number of tokens.
-        length: The same with padding.
-        caches: Keys and values of each layer, of one row.
-    """
-
-    size: int
-    length: int
-    caches: tuple[KV, ...]
-
-
-def prefix_cache(model: Any, prompts: Sequence[Sequence[int]]) -> PrefixCache | None:
-    """Returns a cache of the prompts' common beginning; None if it is short."""
-    rows = [list(prompt) for prompt in prompts]
-    size = common_beginning(rows, min(map(len, rows)) - 1)
-    if size < _LEAST_PREFIX:
-        return None
-    decoder, params, caches = model.decoder, model.params, []
-    tokens = prefix_tokens(rows[0][:size], decoder.arch.max_positions)
-    stream = programs.embed(decoder, params["embed"], tokens, np.int32(0))
-    for number, layer in enumerate(params["layers"]):
-        block = decoder.of_layer(number)
-        stream, cache = programs.block(block, False, layer, stream, None)
-        caches.append(cache)
-    return PrefixCache(size, np.shape(tokens.ids)[1], tuple(caches))
-
-
 def continuations(
     model: Any,
     prompts: Sequence[Sequence[int]],
     max_tokens: int,
     ended: Callable[[int, list[int]], bool] | None,
-    length: int = 0,
-    prefix: PrefixCache | None = None,
 ) -> tuple[list[list[int]], np.ndarray]:
-    """Returns the new tokens of each prompt, and which prompts met a NaN logit.
-
-    Prompts are padded to ``length`` if it is more than theirs. Those that begin with a
-    prefix run from its cache.
-    """
-    rows = checked_prompts(model, prompts, max_tokens)
-    front = 0 if prefix is None else prefix.size
-    tails = [row[front:] for row in rows]
-    longest = rounded_up(max(*map(len, tails), length - front))
-    tokens = padded_tokens(tails, longest, left=True)  # so that all end at one position
+    """Returns the new tokens of each prompt, and which prompts met a NaN logit."""
+    rows = _checked_prompts(model, prompts, max_tokens)
+    longest = rounded_up(max(map(len, rows)))
+    tokens = padded_tokens(rows, longest, left=True)  # so that all end at one position
     decoder, params = model.decoder, model.params
     ends = {name: leaf for name, leaf in params.items() if name != "layers"}
-    stream = programs.embed(decoder, params["embed"], tokens, np.int32(front))
+    stream = programs.embed(decoder, params["embed"], tokens, np.int32(0))
     caches = []
     for number, layer in enumerate(params["layers"]):
-        block, before = decoder.of_layer(number), None
-        if prefix is not None:
-            before = prefix.caches[number]
-        stream, cache = programs.block(block, False, layer, stream, before)
-        caches.append(programs.lengthened(before, cache, max_tokens))
-    place = longest if prefix is None else longest + prefix.length
+        block = decoder.of_layer(number)
+        stream, cache = programs.block(block, False, layer, stream, None)
+        caches.append(programs.lengthened(cache, max_tokens))
     written: list[list[int]] = [[] for _ in rows]
     running, lost = np.ones(len(rows), bool), np.zeros(len(rows), bool)
     lengths = np.array([len(row) for row in rows], np.int32)
@@ -138,7 +93,7 @@ def continuations(
                 layer,
                 stream,
                 caches[number],
-                np.int32(place + step),
+                np.int32(longest + step),
             )
     if lost.any():
         check_weights(model, tokens=False)
@@ -166,23 +121,9 @@ def generate_text(
         The continuations.
     """
     check_texts("prompts", prompts)
-    encoded = [begun(model.tokenizer, model.tokenizer.encode(p)) for p in prompts]
-    texts, lost = written_texts(model, encoded, max_tokens, until)
-    _refuse_lost(lost)
-    return texts
-
-
-def written_texts(
-    model: Any,
-    encoded: Sequence[Sequence[int]],
-    max_tokens: int,
-    until: Sequence[str],
-    length: int = 0,
-    prefix: PrefixCache | None = None,
-) -> tuple[list[str], np.ndarray]:
-    """Returns texts generated after token prompts, and which met a NaN logit."""
     check_texts("until", until)
     tokenizer, stops = model.tokenizer, [stop for stop in until if stop]
+    encoded = [begun(tokenizer, tokenizer.encode(prompt)) for prompt in prompts]
     ends = end_tokens(tokenizer)
 
     def text(number, tokens):
@@ -194,12 +135,10 @@ def written_texts(
     def ended(number, tokens):
         return tokens[-1] in ends or any(stop in text(number, tokens) for stop in stops)
 
-    written, lost = continuations(model, encoded, max_tokens, ended, length, prefix)
-    texts = []
-    for number, tokens in enumerate(written):
-        kept = tokens[:-1] if tokens and tokens[-1] in ends else tokens
-        texts.append(cut_before(text(number, kept), stops))
-    return texts, lost
+    written, lost = continuations(model, encoded, max_tokens, ended)
+    _refuse_lost(lost)
+    kept = [ids[:-1] if ids and ids[-1] in ends else ids for ids in written]
+    return [cut_before(text(number, ids), stops) for number, ids in enumerate(kept)]
 
 
 def end_tokens(tokenizer: Any) -> Collection[int | None]:
@@ -234,7 +173,7 @@ def _refuse_lost(lost: np.ndarray) -> None:
         )
 
 
-def checked_prompts(
+def _checked_prompts(
     model: Any, prompts: Sequence[Sequence[int]], max_tokens: int
 ) -> list[np.ndarray]:
     """Returns the prompts as arrays; raises if new tokens would not fit."""

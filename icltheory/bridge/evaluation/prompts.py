@@ -143,11 +143,6 @@ def tokenize(
     examples = task.examples(split)
     if not examples:
         raise ValueError(f"{task.name} {split}: expected examples, got none")
-    if task.kind == "generation":
-        raise ValueError(
-            f"task: expected a classification or multiple-choice task, got the "
-            f"generation task {task.name}; use evaluate_generation"
-        )
     encode, scoring = model.tokenizer.encode, SCORINGS[task.scoring]
     reader = _PromptReader(task, split, shots, encode)
     by_token = scoring.measure == "label_token"

@@ -34,9 +34,9 @@ def read_task_spec(path: Any) -> TaskSpec:
     The file has the fields of :class:`~icltheory.bridge.TaskSpec`. Those of a
     :class:`~icltheory.bridge.tasks.TaskRecipe` stand beside them, or under ``recipes``,
     one recipe for both profiles or one for each. ``labels`` may be a mapping from a
-    column to its values; a generation has none. Without ``name`` the task has that of
-    the file. ``folder`` is relative to the folder of the file, and is that folder where
-    neither ``folder`` nor ``hub`` is given.
+    column to its values. Without ``name`` the task has that of the file. ``folder`` is
+    relative to the folder of the file, and is that folder where neither ``folder`` nor
+    ``hub`` is given.
 
     A text is what stands in the file: ``no`` and ``01`` are label words like others.
     The file is parsed and nothing in it is run: tags are refused.
@@ -89,9 +89,6 @@ def _spec(document: Any) -> TaskSpec:
         ready["recipes"] = document.read(node, form, "recipes")
     if "name" not in given:
         ready["name"] = document.path.stem
-    kind = given.get("kind")
-    if "labels" not in given and kind is not None and kind.value == "generation":
-        ready["labels"] = ()
     return document.record(document.root, given, TaskSpec, ready=ready)
 
 

@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 PROFILES = ("paper", "authors_code")
-KINDS = ("classification", "choice", "generation")
+KINDS = ("classification", "choice")
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,7 @@ class PromptTemplate:
         words: Label word of each class, as demonstrations show it; none for a choice.
         scored: Label words that are compared, if they are not those shown.
         options: Templates of the texts to choose from; empty for a classification,
-            where they are the label words behind a space. For a generation, of the
-            answers that count as right, the first of which demonstrations show.
+            where they are the label words behind a space.
         zero_shot: Question asked when there are no demonstrations; empty if it is the
             same.
 
@@ -171,8 +170,7 @@ class TaskSpec:
         labels: Pairs of a column and the values it has, in the order of the classes.
             Files may differ: the first pair that fits a row is taken.
         recipes: One recipe for both profiles, or a recipe for each.
-        kind: ``"classification"``, ``"choice"``, or ``"generation"`` of a text, which
-            has no labels.
+        kind: ``"classification"`` or ``"choice"``.
         hub: Name on the hub and, if it has one, configuration.
         files: Files with names of their own, tried in order before the usual ones.
         headerless: Columns of tsv and csv files without a header.
@@ -243,18 +241,13 @@ def _check_recipe(spec: TaskSpec, recipe: TaskRecipe) -> None:
             f"scored: expected {len(prompt.words)} words for {spec.name}, "
             f"got {prompt.scored}"
         )
-    labels = set(range(1 if spec.kind == "generation" else prompt.num_labels))
+    labels = set(range(prompt.num_labels))
     for label in recipe.merge:
         if label not in labels:
             raise ValueError(
                 f"merge: expected labels from 0 to {len(labels) - 1} for {spec.name}, "
                 f"got {label!r}"
             )
-    if spec.kind == "generation" and spec.labels:
-        raise ValueError(
-            f"labels: expected none for the generation task {spec.name}, got those of "
-            f"the column {spec.labels[0][0]!r}"
-        )
     for column, values in spec.labels:
         merged = set(recipe.merge or range(len(values)))
         if merged != labels or len(values) != len(recipe.merge or values):

@@ -63,8 +63,6 @@ def load_task(
     read = hub_source(spec) if path is None else local_source(spec, path)
     examples = _Splits(spec, recipe, read)
     words = recipe.prompt.words or _numbered(recipe.prompt.num_labels)
-    if spec.kind == "generation":
-        words = ("answer",)
     seeds = (question_seed, demonstration_seed, reserved)
     rows = examples("train") if recipe.split.uses_training_rows else ()
     parts = draw(spec.name, rows, recipe.split, words, *seeds)
@@ -169,8 +167,6 @@ def _no_text(row: SourceRow) -> str:
 
 
 def _label(spec: TaskSpec, recipe: TaskRecipe, origin: str, row: SourceRow) -> int:
-    if spec.kind == "generation":
-        return 0
     for column, values in spec.labels:
         if row.columns.get(column) in values:
             label = values.index(row.columns[column])

@@ -46,11 +46,9 @@ class LanguageTask:
     Args:
         name: Name of the task.
         profile: ``"paper"`` or ``"authors_code"``.
-        kind: ``"classification"`` (the options are label words), ``"choice"`` (each
-            example has its own) or ``"generation"`` (the options are the answers of an
-            example that count as right, and the model writes one).
-        labels: Label words that are compared; ``"1"``, ``"2"`` for a choice, and
-            ``"answer"`` for a generation.
+        kind: ``"classification"`` (the options are label words) or ``"choice"`` (each
+            example has its own).
+        labels: Label words that are compared; ``"1"``, ``"2"`` for a choice.
         demonstrations: In the order of the prompt.
         validation: Examples for the search.
         test: Examples for the one look at the end.
@@ -131,12 +129,8 @@ class LanguageTask:
 
         Returns:
             Texts that follow the question: the label words, each behind a space, or
-            the example's own options. For a generation the answers that count as right;
-            those that are empty for this example are left out, but for the first.
+            the example's own options.
         """
-        if self.kind == "generation":
-            first, *more = (fill(t, example.fields) for t in self.template.options)
-            return (first, *(text for text in more if text.strip()))
         if self.kind == "choice":
             return tuple(fill(t, example.fields) for t in self.template.options)
         return tuple(f" {word}" for word in self.labels)
@@ -210,7 +204,6 @@ class LanguageTask:
         examples, prefix = self.examples(split), self.prefix(shots)
         found: list[Finding] = []
         by_token = SCORINGS[self.scoring].measure == "label_token"
-        by_token = by_token and self.kind != "generation"
         if encode is not None and examples and by_token:
             found += check_labels(encode, self.options(examples[0]), self.name)
         prefix_tokens = None if encode is None else len(encode(prefix))
