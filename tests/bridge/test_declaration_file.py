@@ -213,7 +213,7 @@ def test_the_package_that_reads_yaml_is_an_extra(folder, monkeypatch):
 
 
 def test_the_example_of_the_page_prints_what_is_shown(tmp_path, monkeypatch, capsys):
-    page, _ = PAGE.read_text().split("## Answers in free text")
+    page, _ = PAGE.read_text().split("## Tasks of lm-evaluation-harness")
     blocks = re.findall(r"```(\w+)\n(.*?)```", page, re.DOTALL)
     files = [text for kind, text in blocks if kind in ("yaml", "json")]
     names = ("weather.yaml", "train.jsonl", "test.jsonl")
