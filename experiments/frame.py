@@ -15,31 +15,38 @@ from rich.table import Table
 
 from experiments._frame.command_line import parse
 from experiments._frame.fields import check_at_least, check_seeds, expect
-from experiments._frame.looks import layer_marker, name_ends, rates_axis
+from experiments._frame.looks import key, layer_marker, name_ends, rates_axis
 from experiments._frame.looks import page as figure
 from experiments._frame.options import Flags
-from experiments._frame.program import run_program
+from experiments._frame.program import continue_with, run_program
+from experiments._frame.progress import Activity, Display
 from experiments._frame.report import Check, Claim, Report, largest
 from experiments._frame.run import Run
+from experiments._frame.tyro_line import read_line
 from icltheory.plotting import STYLE
 
 __all__ = [
+    "Activity",
     "Check",
     "Claim",
+    "Display",
     "Flags",
     "Report",
     "Run",
     "check_at_least",
     "check_seeds",
+    "continue_with",
     "expect",
     "experiment",
     "figure",
+    "key",
     "largest",
     "layer_marker",
     "name_ends",
     "panels",
     "program",
     "rates_axis",
+    "read_line",
     "table",
 ]
 

@@ -9,9 +9,8 @@ from jax import Array
 
 from experiments.mechanisms.circuit import blocks, on_cpu
 from experiments.mechanisms.config import Heads
-from experiments.small_lm import vocabulary as v
-from experiments.small_lm.language import Documents, Language, documents
-from experiments.small_lm.model import logits
+from experiments.shared import language as v
+from experiments.shared.language import Documents, Language, documents, logits
 from icltheory import induction
 from icltheory.bridge import LanguageModel, Tokens
 from icltheory.layered import attention_patterns

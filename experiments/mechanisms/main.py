@@ -9,7 +9,7 @@ from experiments.mechanisms import circuit, features, kernels, language, regress
 from experiments.mechanisms.config import PRESETS
 from experiments.mechanisms.found import MechanismFindings
 from experiments.mechanisms.report import report
-from experiments.small_lm.model import load
+from experiments.shared.language import load
 
 
 def main(argv: list[str] | None = None) -> dict:

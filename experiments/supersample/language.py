@@ -8,15 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments._frame.looks import plain_words
-from experiments.small_lm import vocabulary as v
-from experiments.small_lm.language import (
+from experiments.shared import language as v
+from experiments.shared.language import (
     Language,
     compose,
+    logits,
     meant_labels,
     nonce_labels,
     sentences,
 )
-from experiments.small_lm.model import logits
 from experiments.supersample.config import TASKS, Config
 from experiments.supersample.measure import Case, judge
 from icltheory.bridge import LanguageModel

@@ -4,7 +4,7 @@ from experiments._frame.command_line import parse
 from experiments._frame.run import Run
 from experiments._patterns import train_ensemble
 from experiments._trained import train
-from experiments.small_lm.model import load
+from experiments.shared.language import load
 from experiments.supersample import learners
 from experiments.supersample.config import PRESETS
 from experiments.supersample.language import language

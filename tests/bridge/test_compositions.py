@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from experiments.small_lm.tasks import FOLDER, declaration
+from experiments.small_lm import FOLDER, declaration
 from icltheory.bridge import (
     clip_modules,
     evaluate,

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.small_lm.tasks import FOLDER, declaration
+from experiments.small_lm import FOLDER, declaration
 from icltheory.bridge import (
     Example,
     algorithm1,

@@ -13,7 +13,7 @@ import pytest
 from experiments import real_model
 from experiments.real_model.commands import COMMANDS, options, search
 from experiments.real_model.commands.options import read_options
-from experiments.small_lm.tasks import FOLDER, declaration
+from experiments.small_lm import FOLDER, declaration
 from icltheory.bridge import clip_modules, evaluate, load_checkpoint, load_task
 from icltheory.bridge.evaluation.result import evaluation_of
 from icltheory.statistics import compare, proportion_interval

@@ -10,7 +10,7 @@ import pytest
 import scipy.stats
 
 from experiments import supersample
-from experiments.small_lm.model import load
+from experiments.shared.language import load
 from experiments.supersample import language
 from experiments.supersample.measure import in_and_out, judge
 from experiments.supersample.order import orders, tau_of

@@ -13,7 +13,7 @@ import tyro
 
 from experiments._frame.fields import check_at_least
 from experiments._frame.tyro_line import read_line
-from experiments.small_lm.tasks import FOLDER, SHIPPED, declaration
+from experiments.small_lm import FOLDER, SHIPPED, declaration
 from icltheory.bridge import LanguageModel, load_checkpoint, load_task
 from icltheory.bridge.tasks import (
     SCORINGS,
