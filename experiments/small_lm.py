@@ -475,7 +475,8 @@ def informed(language: v.Language, asks: v.Sentences, place: int) -> np.ndarray:
     votes = (lists[..., None] == own).sum(axis=-2)
     odds = votes * (1 - noise - noise / (classes - 1))
     best = odds == odds.max(axis=-1, keepdims=True)
-    right = np.take_along_axis(best, asks.classes[..., place, None], -1)[..., 0]
+    truth = np.asarray(asks.classes[..., place, None])
+    right = np.take_along_axis(best, truth, -1)[..., 0]
     return (right / best.sum(axis=-1)).mean(axis=1)
 
 

@@ -13,7 +13,6 @@ from experiments.garg_linear.drawing import (
 )
 from experiments.garg_linear.report import curve_title, setting_title
 from experiments.garg_recipe.drawing import Ratio, recipes_beside_baseline
-from experiments.ltb_gpt2.drawing import Table1Setting, models_between_lines
 from icltheory.plotting import Curve
 from icltheory.regression import shifts
 
@@ -114,9 +113,6 @@ CURVES = {label: Curve(mean) for label, mean in MANY.items()}
         ),
         lambda: recipes_beside_baseline(
             {k: (MEAN, Curve(v, v, v)) for k, v in MANY.items()}, {}, "title"
-        ),
-        lambda: models_between_lines(
-            {"group": Table1Setting({}, {}, dict.fromkeys(MANY, 1.0))}, "y", "title"
         ),
     ],
 )

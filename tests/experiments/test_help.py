@@ -52,7 +52,7 @@ def pages(how, names):
     ("line", "expected"),
     [
         (["python", "-m", "experiments.cot", "--preset", "cpu", "--help"], True),
-        (["python", "-m", "experiments.ltb_gpt2.join", "-h"], True),
+        (["python", "-m", "experiments.cot", "-h"], True),
         (["python", "-m", "experiments.cot", "--preset", "cpu"], False),
         (["python", "-m", "pytest", "--help"], False),
         (["python", "script.py", "--help"], False),
