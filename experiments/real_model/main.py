@@ -1,36 +1,43 @@
-"""The command line of the experiment, and of the commands on a model of one's own."""
+"""The paper's question on a language model that people use: does SVD pruning help?"""
 
 import dataclasses
+import json
 import sys
 from pathlib import Path
 
-from experiments._frame.command_line import parse
-from experiments._frame.options import Flags
-from experiments._frame.run import Run
+from experiments.frame import Flags, experiment
 from experiments.real_model import measure
 from experiments.real_model.commands import COMMANDS
 from experiments.real_model.config import PRESETS
 from experiments.real_model.published import model_name
 from experiments.real_model.report import report
-from experiments.real_model.subject import Subject
+from icltheory.strict_json import plain
 
 
 @dataclasses.dataclass(frozen=True)
 class Switches(Flags):
-    """Switches of this experiment.
+    """Switches of this experiment."""
 
-    Attributes:
-        task_folder: Folder with one of the task's name for each, in place of the hub.
-    """
-
+    # folder with one of the task's name for each, in place of the hub
     task_folder: Path | None = None
 
 
-def main(argv: list[str] | None = None) -> dict | None:
-    """Runs the experiment and returns what it wrote to ``result.json``.
+@experiment(PRESETS, Switches())
+def run_parts(config, run, flags):
+    """Measures the parts of the run that are not stored yet, and reports."""
+    subject = measure.Subject(config, run, flags.task_folder)
+    found = {}
+    for part in measure.PARTS:
+        path = run.folder / f"{part.__name__}.json"
+        if not path.is_file():
+            with run.phase(part.__name__):
+                run.write_json(path.name, plain(part(subject, found)))
+        found[part.__name__] = json.loads(path.read_text())
+    return report(config, found, subject.about, model_name(subject.model.arch))
 
-    With the name of a command in front of the options it runs that instead.
-    """
+
+def main(argv: list[str] | None = None) -> dict | None:
+    """Runs the experiment, or the command whose name is in front of the options."""
     words = sys.argv[1:] if argv is None else argv
     if words and not words[0].startswith("-"):
         if words[0] not in COMMANDS:
@@ -44,20 +51,4 @@ def main(argv: list[str] | None = None) -> dict | None:
             f"Commands on your own model: {', '.join(COMMANDS)}, each with a help page "
             "of its own.\n"
         )
-    launch = parse(PRESETS, argv, flags=Switches())
-    config = launch.config
-    run = Run.begin(launch, f"{len(config.tasks)} tasks")
-    subject = Subject(config, run, launch.flags.task_folder)
-    found = {"prompts": measure.part(run, "prompts", lambda: measure.prompts(subject))}
-    cases = [tuple(found["prompts"][name]["chosen"]) for name in config.tasks]
-    for name, measured in (
-        ("curves", lambda: measure.curves(subject, cases)),
-        ("conditions", lambda: measure.conditions(subject)),
-        ("grid", lambda: measure.grid(subject, cases)),
-        ("searches", lambda: measure.searches(subject, cases, found["conditions"])),
-        ("together", lambda: measure.together(subject, cases, found["grid"])),
-        ("updates", lambda: measure.updates(subject, cases)),
-    ):
-        found[name] = measure.part(run, name, measured)
-    made = report(config, found, subject.about, model_name(subject.model.arch))
-    return run.finish(made)
+    return run_parts(argv)

@@ -1,15 +1,28 @@
 """Asks the model, part by part; what is stored is not asked again."""
 
 import dataclasses
-import json
+import functools
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from experiments._frame.run import Run
-from experiments.real_model.subject import Subject
+from experiments.real_model.config import (
+    PROMPTS,
+    RAREST,
+    SCORINGS,
+    Config,
+    arms_of,
+    other_template,
+)
+from experiments.real_model.fetch import fetch
+from icltheory.bridge import LanguageModel, Records, load_checkpoint, load_task
+from icltheory.bridge.answer_cache import PLACE_FIELDS, AnswerCache, facts_of
+from icltheory.bridge.cached_evaluator import CachedEvaluator, method_name
 from icltheory.bridge.clipping import clip_module
+from icltheory.bridge.evaluation import tokenize
 from icltheory.bridge.implicit_update import (
     implicit_updates,
     layer_streams,
@@ -18,18 +31,20 @@ from icltheory.bridge.implicit_update import (
     update_sizes,
 )
 from icltheory.bridge.layer_search import layer_choice
+from icltheory.bridge.model import weights_digest
 from icltheory.bridge.spectra import (
     ActivationAware,
     ConditionNumber,
     LargestEntries,
     RandomVectors,
+    SingularSystems,
     condition_numbers,
     input_moments,
 )
+from icltheory.bridge.tasks import TASKS, LanguageTask
 from icltheory.pruning import module_matrices
-from icltheory.strict_json import plain
 
-Case = tuple[str, str, str]
+KEYS = ("task", "prompt", "scoring", "shots", "draw", "method", *PLACE_FIELDS)
 # Factors of the two scalar arms, as many as Algorithm 1 has rates.
 FACTORS = {
     "scale": (0.0, 0.5, 0.7, 0.85, 1.15, 1.4, 2.0),
@@ -37,9 +52,256 @@ FACTORS = {
 }
 
 
+class Subject:
+    """A model, its tasks, the singular systems of its matrices and its answers."""
+
+    def __init__(self, config: Config, run: Any, task_folder: Path | None = None):
+        self.config, self.run, self.task_folder = config, run, task_folder
+        checkpoint = config.checkpoint or fetch()
+        self.model: LanguageModel = load_checkpoint(checkpoint, config.dtype)
+        self.systems = SingularSystems(run.folder / "singular_systems")
+        name, digest = Path(self.model.source).name, weights_digest(self.model)
+        self.about = {"source": name, "digest": digest}
+        self.records = Records(run.folder / "answers.jsonl", KEYS, config=self.about)
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """Layers of the grid."""
+        return self.config.layers or tuple(range(self.model.num_layers))
+
+    @functools.lru_cache(maxsize=64)  # noqa: B019
+    def task(self, name: str, prompt: str, scoring: str, draw: int = 0) -> LanguageTask:
+        """Returns a task with a prompt, ``"paper"`` or ``"other"`` twice by a plus."""
+        spec = TASKS[name]
+        recipe = spec.recipe("paper")
+        classes = len(spec.labels[0][1])
+        classes = len(set(recipe.merge)) if recipe.merge else classes
+        third = RAREST.get(name, sys.maxsize) // 3
+        per_class = min(-(-self.config.most_shots // classes), third)
+        split = dataclasses.replace(recipe.split, per_class=per_class, keep=None)
+        recipe = dataclasses.replace(recipe, split=split)
+        found = load_task(
+            dataclasses.replace(spec, recipes=recipe),
+            None if self.task_folder is None else Path(self.task_folder, name),
+            demonstration_seed=draw,
+            reserved=min(per_class * self.config.draws, third),
+        )
+        query, words = prompt.split("+")
+        changes = other_template(name) if query == "other" else {}
+        if words == "other":
+            changes |= {"words": PROMPTS[name][1], "scored": ()}
+        template = dataclasses.replace(found.template, **changes)
+        return dataclasses.replace(
+            found,
+            template=template,
+            labels=template.words or found.labels,
+            scoring=scoring,
+            validation=_some(found.validation, self.config.search_examples),
+            test=_some(found.test, self.config.test_examples),
+        )
+
+    def prompts(self, name: str) -> list[tuple[str, str]]:
+        """All prompts and scorings of a task that can be asked; the paper's first."""
+        words = ("paper", "other") if PROMPTS[name][1] else ("paper",)
+        prompts = [f"{query}+{word}" for query in ("paper", "other") for word in words]
+        found = []
+        for prompt in prompts:
+            for scoring in SCORINGS[TASKS[name].kind]:
+                task = self.task(name, prompt, scoring)
+                try:
+                    tokenize(self.model, task, "validation", self.shots(name))
+                except ValueError:  # label words that share their first token
+                    continue
+                found.append((prompt, scoring))
+        return found
+
+    def shots(self, name: str) -> int:
+        """Demonstrations of the paper, which searches use."""
+        recipe = TASKS[name].recipe("paper")
+        classes = len(set(recipe.merge)) or len(TASKS[name].labels[0][1])
+        own = recipe.split.per_class * classes
+        return min(recipe.split.keep or own, self.config.most_shots)
+
+    def evaluator(
+        self, case: Any, shots: int | None = None, draw: int = 0, method: Any = "svd"
+    ) -> CachedEvaluator:
+        """Returns what answers a task with a prompt and a scoring, or has answered."""
+        task = self.task(*case, draw)
+        shots = self.shots(case[0]) if shots is None else shots
+        place = dict(zip(KEYS, (*case, shots, draw, method_name(method)), strict=False))
+        return CachedEvaluator(
+            AnswerCache(facts_of(task), self.records, **place),
+            self.model,
+            task,
+            shots,
+            method=method,
+            systems=self.systems,
+            batch_size=self.config.batch_size,
+            at_least_one=True,
+        )
+
+    def unpruned(
+        self, evaluator: CachedEvaluator, split: str, most: int | None = None
+    ) -> np.ndarray:
+        """Which of the first examples the model answers correctly as it is."""
+        size = len(evaluator.task.examples(split))
+        some = range(size if most is None else min(most, size))
+        place = self.model.num_layers - 1, self.config.modules[0], (0.0,)
+        return evaluator.correct(split, *place, some)[0]
+
+
+def _some(examples: Any, most: int) -> Any:
+    if len(examples) <= most:
+        return examples
+    # In an order in which any first part is spread over the whole split.
+    places = np.linspace(0, len(examples) - 1, most).round().astype(int)
+    order = np.random.default_rng(0).permutation(most)
+    return tuple(examples[places[i]] for i in order)
+
+
+def cases_of(found: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Each task with the prompt and the scoring that were chosen."""
+    return [tuple(own["chosen"]) for own in found["prompts"].values()]
+
+
+# --- the parts of a run, each a function of the subject and the parts before it
+
+
+def prompts(subject: Subject, _: dict[str, Any]) -> dict[str, Any]:
+    """Chooses the prompt and scoring of each task that is best without pruning."""
+    config, found = subject.config, {}
+    for name in subject.run.track(config.tasks, "prompts", unit="tasks"):
+        rows = []
+        for prompt, scoring in subject.prompts(name):
+            evaluator = subject.evaluator((name, prompt, scoring))
+            right = subject.unpruned(evaluator, "validation", config.examples)
+            rows.append([prompt, scoring, right.mean()])
+        best = max(rows, key=lambda row: row[2])  # of equal ones the first
+        found[name] = {"rows": rows, "chosen": [name, *best[:2]]}
+    return found
+
+
+def curves(subject: Subject, before: dict[str, Any]) -> dict[str, Any]:
+    """Answers to the test questions behind more and more demonstrations."""
+    config, found = subject.config, {}
+    for case in subject.run.track(cases_of(before), "shots", unit="tasks"):
+        most, task = _most_that_fit(subject, case), subject.task(*case)
+        shots = [most if k == -1 else k for k in config.shots]
+        shots = sorted({k for k in shots if k <= most})
+        right = [
+            [
+                subject.unpruned(subject.evaluator(case, k, draw), "test")
+                for draw in range(config.draws)
+            ]
+            for k in shots
+        ]
+        labels = np.bincount([example.label for example in task.test])
+        found[case[0]] = {
+            "shots": shots,
+            "right": np.array(right, int),  # shots, draws, questions
+            "majority": labels.max() / labels.sum(),
+            "classes": len(task.labels),
+        }
+    return found
+
+
+def _most_that_fit(subject: Subject, case: Any) -> int:
+    task, encode = subject.task(*case), subject.model.tokenizer.encode
+    asked = (len(encode(task.query(one))) for one in task.test + task.validation)
+    left = subject.model.context_length - (max(asked) + 40)
+    most = min(len(task.demonstrations), subject.config.most_shots)
+    while most and len(encode(task.prefix(most))) > left:
+        most -= 1
+    return most
+
+
+def conditions(subject: Subject, _: dict[str, Any]) -> list[dict[str, Any]]:
+    """Condition numbers of all matrices."""
+    layers, rows = range(subject.model.num_layers), []
+    for layer in subject.run.track(layers, "condition numbers", unit="layers"):
+        rows += condition_numbers(subject.model, subject.systems, [layer])
+    kept = [name for name in ConditionNumber._fields if name != "singular_values"]
+    return [{name: getattr(row, name) for name in kept} for row in rows]
+
+
+def grid(subject: Subject, before: dict[str, Any]) -> dict[str, Any]:
+    """Right validation answers by layer, module and rate (Figures 1 and 2)."""
+    config, found, cases = subject.config, {}, cases_of(before)
+    places = [(case, layer) for case in cases for layer in subject.layers]
+    evaluators = {case: subject.evaluator(case) for case in cases}
+    for case, layer in subject.run.track(places, "grid", unit="layers"):
+        evaluator = evaluators[case]
+        some = range(min(config.examples, len(evaluator.task.validation)))
+        rates, own = config.grid_rates, found.setdefault(case[0], {})
+        evaluator.evaluate_missing("validation", [layer], config.modules, rates, some)
+        for module in config.modules:
+            right = evaluator.cache.correct("validation", layer, module, rates, some)
+            own.setdefault(module, {})[str(layer)] = right.astype(int)
+    for case in cases:
+        right = subject.unpruned(evaluators[case], "validation", config.examples)
+        found[case[0]]["unpruned"] = right.astype(int)
+    return found
+
+
+def tested(before: np.ndarray, after: np.ndarray) -> dict[str, Any]:
+    """Counts of a paired test of right answers."""
+    return {
+        "gained": int((after & ~before).sum()),
+        "lost": int((before & ~after).sum()),
+        "before": before.mean(),
+        "after": after.mean(),
+        "questions": len(after),
+    }
+
+
+def searches(subject: Subject, before: dict[str, Any]) -> list[dict[str, Any]]:
+    """Algorithm 1 and the arms beside it: choices on validation, one test each."""
+    config, rows, found = subject.config, before["conditions"], []
+    wanted = [
+        (case, draw, module, arm)
+        for case in cases_of(before)
+        for draw in range(config.draws)
+        for module in config.modules
+        for arm in arms_of(config, module, draw)
+    ]
+    unpruned: dict[Any, dict[str, np.ndarray]] = {}
+    rates = config.rates[1:]
+    for case, draw, module, arm in subject.run.track(wanted, "searches", unit="runs"):
+        layer = layer_of(config, rows, module, arm, case[0], subject.model.num_layers)
+        method = _method(subject, case, draw, layer, module, arm)
+        evaluator = subject.evaluator(case, draw=draw, method=method)
+        if (case, draw) not in unpruned:
+            plain, splits = subject.evaluator(case, draw=draw), ("validation", "test")
+            own = {split: subject.unpruned(plain, split) for split in splits}
+            unpruned[case, draw] = own
+        own = unpruned[case, draw]
+        values = evaluator.correct("validation", layer, module, rates).mean(axis=1)
+        place, start = int(np.argmax(values)), own["validation"].mean()
+        rate, after = 0.0, own["test"]
+        if values[place] > start:
+            rate, only = rates[place], {"places": [place]}
+            after = evaluator.correct("test", layer, module, rates, **only)[0]
+        names = {"task": case[0], "draw": draw, "module": module, "arm": arm}
+        chosen = {"layer": layer, "validation": [start, *values], "chosen": rate}
+        found.append(names | chosen | tested(own["test"], after))
+    return found
+
+
+def layer_of(
+    config: Config, rows: Any, module: str, arm: str, task: str, num_layers: int
+) -> int:
+    """The layer that a search prunes."""
+    if arm == "random_layer":
+        seed = [config.seed, config.modules.index(module), *task.encode()]
+        return int(np.random.default_rng(seed).integers(num_layers))
+    known = [ConditionNumber(**row, singular_values=np.empty(0)) for row in rows]
+    module = "W_K,W_V" if arm == "algorithm1_kv" else module
+    return layer_choice(known, module, config.top_k, "max").deepest
+
+
 @dataclasses.dataclass(frozen=True)
 class Scaled:
-    """Multiplies the last matrix of a module, or its queries, by a factor a place."""
+    """Multiplies the last matrix of a module, or its queries, by a factor per place."""
 
     arm: str
     rates: tuple[float, ...]
@@ -61,173 +323,8 @@ class Scaled:
         return lambda rate: factors[float(rate)] * W if place[1] in names else W
 
 
-def part(run: Run, name: str, measured: Callable[[], Any]) -> Any:
-    """Returns a part of a run that is stored, else measures and stores it."""
-    path = run.folder / f"{name}.json"
-    if not path.is_file():
-        with run.phase(name):
-            found = plain(measured())
-        run.write_json(path.name, found)
-    return json.loads(path.read_text())
-
-
-def prompts(subject: Subject) -> dict[str, Any]:
-    """Chooses the prompt and scoring of each task that is best without pruning."""
-    config, found = subject.config, {}
-    for name in subject.run.track(config.tasks, "prompts", unit="tasks"):
-        rows = []
-        for prompt, scoring in subject.prompts(name):
-            right = subject.unpruned(
-                subject.evaluator((name, prompt, scoring)),
-                "validation",
-                config.examples,
-            )
-            rows.append([prompt, scoring, right.mean()])
-        best = max(rows, key=lambda row: row[2])  # of equal ones the first
-        found[name] = {"rows": rows, "chosen": [name, *best[:2]]}
-    return found
-
-
-def curves(subject: Subject, cases: list[Case]) -> dict[str, Any]:
-    """Answers to the test questions behind more and more demonstrations."""
-    config, found = subject.config, {}
-    for case in subject.run.track(cases, "shots", unit="tasks"):
-        most = _most_that_fit(subject, case)
-        shots = [most if k == -1 else k for k in config.shots]
-        shots = sorted({k for k in shots if k <= most})
-        right = [
-            [
-                subject.unpruned(subject.evaluator(case, k, draw), "test")
-                for draw in range(config.draws)
-            ]
-            for k in shots
-        ]
-        task = subject.task(*case)
-        labels = np.bincount([example.label for example in task.test])
-        found[case[0]] = {
-            "shots": shots,
-            "right": np.array(right, int),  # shots, draws, questions
-            "majority": labels.max() / labels.sum(),
-            "classes": len(task.labels),
-        }
-    return found
-
-
-def _most_that_fit(subject: Subject, case: Case) -> int:
-    task, encode = subject.task(*case), subject.model.tokenizer.encode
-    longest = max(
-        len(encode(task.query(example))) + 40 for example in task.test + task.validation
-    )
-    most = min(len(task.demonstrations), subject.config.most_shots)
-    left = subject.model.context_length - longest
-    while most and len(encode(task.prefix(most))) > left:
-        most -= 1
-    return most
-
-
-def conditions(subject: Subject) -> list[dict[str, Any]]:
-    """Condition numbers of all matrices."""
-    rows = []
-    for layer in subject.run.track(
-        range(subject.model.num_layers), "condition numbers", unit="layers"
-    ):
-        rows += condition_numbers(subject.model, subject.systems, [layer])
-    return [
-        {k: v for k, v in row._asdict().items() if k != "singular_values"}
-        for row in rows
-    ]
-
-
-def grid(subject: Subject, cases: list[Case]) -> dict[str, Any]:
-    """Right validation answers by layer, module and rate (Figures 1 and 2)."""
-    config, found = subject.config, {}
-    places = [(case, layer) for case in cases for layer in subject.layers]
-    evaluators = {case: subject.evaluator(case) for case in cases}
-    for case, layer in subject.run.track(places, "grid", unit="layers"):
-        evaluator = evaluators[case]
-        some = range(min(config.examples, len(evaluator.task.validation)))
-        evaluator.evaluate_missing(
-            "validation", [layer], config.modules, config.grid_rates, some
-        )
-        own = found.setdefault(case[0], {m: {} for m in config.modules})
-        for module in config.modules:
-            right = evaluator.cache.correct(
-                "validation", layer, module, config.grid_rates, some
-            )
-            own[module][str(layer)] = right.astype(int)
-    for case in cases:
-        right = subject.unpruned(evaluators[case], "validation", config.examples)
-        found[case[0]]["unpruned"] = right.astype(int)
-    return found
-
-
-def searches(
-    subject: Subject, cases: list[Case], rows: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
-    """Algorithm 1 and the arms beside it: choices on validation, one test each."""
-    config = subject.config
-    wanted = [
-        (case, draw, module, arm)
-        for case in cases
-        for draw in range(config.draws)
-        for module in config.modules
-        for arm in (config.arms if draw == 0 else config.arms[:1])
-        if arm not in ("temperature", "algorithm1_kv") or module == "attn"
-    ]
-    found = []
-    unpruned: dict[Any, dict[str, np.ndarray]] = {}
-    for case, draw, module, arm in subject.run.track(wanted, "searches", unit="runs"):
-        layer = _layer(config, rows, module, arm, case[0], subject.model.num_layers)
-        method = _method(subject, case, draw, layer, module, arm)
-        evaluator = subject.evaluator(case, draw=draw, method=method)
-        if (case, draw) not in unpruned:
-            unclipped = subject.evaluator(case, draw=draw)
-            unpruned[case, draw] = {
-                split: subject.unpruned(unclipped, split)
-                for split in ("validation", "test")
-            }
-        before = unpruned[case, draw]
-        right = evaluator.correct("validation", layer, module, config.rates[1:])
-        values, start = right.mean(axis=1), before["validation"].mean()
-        place = int(np.argmax(values))
-        rate, after = 0.0, before["test"]
-        if values[place] > start:
-            rate = config.rates[1:][place]
-            after = evaluator.correct(
-                "test", layer, module, (*config.rates[1:],), places=[place]
-            )[0]
-        found.append(
-            {
-                "task": case[0],
-                "draw": draw,
-                "module": module,
-                "arm": arm,
-                "layer": layer,
-                "validation": [start, *values],
-                "chosen": rate,
-                "gained": int((after & ~before["test"]).sum()),
-                "lost": int((before["test"] & ~after).sum()),
-                "before": before["test"].mean(),
-                "after": after.mean(),
-                "questions": len(after),
-            }
-        )
-    return found
-
-
-def _layer(config, rows, module, arm, task, num_layers) -> int:
-    if arm == "random_layer":
-        seed = [config.seed, config.modules.index(module), *task.encode()]
-        return int(np.random.default_rng(seed).integers(num_layers))
-    known = [ConditionNumber(**row, singular_values=np.empty(0)) for row in rows]
-    if arm == "algorithm1_kv":
-        module = "W_K,W_V"
-    return layer_choice(known, module, config.top_k, "max").deepest
-
-
-def _method(
-    subject: Subject, case: Case, draw: int, layer: int, module: str, arm: str
-) -> Any:
+def _method(subject, case, draw, layer, module, arm):
+    """How an arm prunes."""
     if arm in FACTORS:
         return Scaled(arm, subject.config.rates)
     if arm == "activation":
@@ -237,81 +334,58 @@ def _method(
         return ActivationAware(moments, label=f"{case[0]}-{case[1]}-{draw}")
     if arm == "magnitude":
         return LargestEntries()
-    if arm == "random_vectors":
-        return RandomVectors(subject.config.seed)
-    return "svd"
+    return RandomVectors(subject.config.seed) if arm == "random_vectors" else "svd"
 
 
-def together(
-    subject: Subject, cases: list[Case], found: dict[str, Any]
-) -> list[dict[str, Any]]:
+def together(subject: Subject, before: dict[str, Any]) -> list[dict[str, Any]]:
     """One clip chosen on all tasks but one, tested on the one left out."""
-    config, rows = subject.config, []
-    if len(found) < 2:
-        return rows
+    config, rows, found = subject.config, [], before["grid"]
+    cases = cases_of(before) if len(found) > 1 else []
     places = [
         (layer, module, i)
         for layer in subject.layers
         for module in config.modules
         for i in range(len(config.grid_rates))
     ]
-    gains = {
-        name: np.array(
-            [
-                np.mean(own[m][str(l)][i]) - np.mean(own["unpruned"])
-                for l, m, i in places
-            ]
-        )
-        for name, own in found.items()
-    }
+    gains = {}
+    for name, own in found.items():
+        right = [np.mean(own[module][str(layer)][i]) for layer, module, i in places]
+        gains[name] = np.array(right) - np.mean(own["unpruned"])
     for case in subject.run.track(cases, "left out", unit="tasks"):
-        others = [gains[name] for name in gains if name != case[0]]
-        mean = np.mean(others, axis=0)
+        mean = np.mean([gains[name] for name in gains if name != case[0]], axis=0)
         layer, module, i = places[int(np.argmax(mean))]
-        evaluator = subject.evaluator(case)
-        before = subject.unpruned(evaluator, "test")
-        after = evaluator.correct("test", layer, module, (config.grid_rates[i],))[0]
-        rows.append(
-            {
-                "left_out": case[0],
-                "layer": layer,
-                "module": module,
-                "rate": config.grid_rates[i],
-                "validation_gain": mean.max(),
-                "gained": int((after & ~before).sum()),
-                "lost": int((before & ~after).sum()),
-                "before": before.mean(),
-                "after": after.mean(),
-                "questions": len(after),
-            }
-        )
+        rate, evaluator = config.grid_rates[i], subject.evaluator(case)
+        unpruned = subject.unpruned(evaluator, "test")
+        after = evaluator.correct("test", layer, module, (rate,))[0]
+        clip = {"layer": layer, "module": module, "rate": rate}
+        own = {"left_out": case[0], **clip, "validation_gain": mean.max()}
+        rows.append(own | tested(unpruned, after))
     return rows
 
 
-def updates(subject: Subject, cases: list[Case]) -> dict[str, Any]:
+def updates(subject: Subject, before: dict[str, Any]) -> dict[str, Any]:
     """Sizes of the implicit updates by layer and shots, and where a layer is pruned."""
     config, model, found = subject.config, subject.model, {}
+    encode, cases = model.tokenizer.encode, cases_of(before)
     for case in subject.run.track(cases, "implicit updates", unit="tasks"):
-        task, encode = subject.task(*case), model.tokenizer.encode
-        some = task.validation[: config.update_queries]
-        queries = [encode(task.query(example)) for example in some]
-
-        def rows(shots, some=some, task=task, encode=encode):
+        task, shown = subject.task(*case), {}
+        asked = [task.query(one) for one in task.validation[: config.update_queries]]
+        queries, size = [encode(query) for query in asked], {"batch_size": len(asked)}
+        for shots in (*config.update_shots, subject.shots(case[0])):
             front = task.prefix(shots)
-            return [encode(front + task.query(example)) for example in some]
-
-        own: dict[str, Any] = {"shots": {}}
-        for shots in config.update_shots:
-            sizes = implicit_updates(model, rows(shots), queries, batch_size=len(some))
-            own["shots"][str(shots)] = np.asarray(sizes.relative)
-        own["pruned"] = _pruned_updates(subject, rows(subject.shots(case[0])), queries)
-        found[case[0]] = own
+            shown[shots] = [encode(front + query) for query in asked]
+        sizes = {
+            str(shots): np.asarray(
+                implicit_updates(model, shown[shots], queries, **size).relative
+            )
+            for shots in config.update_shots
+        }
+        pruned = _pruned_updates(subject, shown[subject.shots(case[0])], queries)
+        found[case[0]] = {"shots": sizes, "pruned": pruned}
     return found
 
 
-def _pruned_updates(
-    subject: Subject, prompts: list[Any], queries: list[Any]
-) -> dict[str, dict[str, np.ndarray]]:
+def _pruned_updates(subject, prompts, queries) -> dict[str, dict[str, np.ndarray]]:
     """Norms by layer and module, ``(rates, queries)``, where the module is pruned."""
     config, model = subject.config, subject.model
     found: dict[str, dict[str, np.ndarray]] = {}
@@ -323,15 +397,9 @@ def _pruned_updates(
         back, back_alone = np.argsort(some), np.argsort(others)
         for module in config.modules:
             specs, norms, inputs = module_matrices(model, layer, module), [], ()
+            how = {"at_least_one": True, "systems": subject.systems}
             for rate in (0.0, *config.grid_rates):
-                pruned = clip_module(
-                    model,
-                    layer,
-                    module,
-                    rate,
-                    at_least_one=True,
-                    systems=subject.systems,
-                )
+                pruned = clip_module(model, layer, module, rate, **how)
                 # What enters the MLP does not depend on its own matrices.
                 if not inputs or any(spec.group == "attn" for spec in specs):
                     weights = pruned.params["layers"][layer]
@@ -342,3 +410,6 @@ def _pruned_updates(
                 norms.append(update_sizes(readers(pruned, layer), *inputs)[0])
             found[str(layer)][module] = np.stack(norms)
     return found
+
+
+PARTS = (prompts, curves, conditions, grid, searches, together, updates)

@@ -1,4 +1,4 @@
-"""Tables 2 to 8 of Yao et al. (2024) as data: 28 rows of Algorithm 1."""
+"""Tables 2 to 8 of Yao et al. (2024) as data, and the configs of its two models."""
 
 import json
 from pathlib import Path
@@ -13,20 +13,53 @@ MODELS = {
     ("gptj", 28, 50400, 2048): "GPT-J-6B",
     ("llama", 32, 32000, 4096): "LLAMA2-7B",
 }
+# As in their config.json files.
+CONFIGS: dict[str, dict[str, Any]] = {
+    "gptj": {
+        "architectures": ["GPTJForCausalLM"],
+        "model_type": "gptj",
+        "activation_function": "gelu_new",
+        "bos_token_id": 50256,
+        "eos_token_id": 50256,
+        "layer_norm_epsilon": 1e-5,
+        "n_embd": 4096,
+        "n_head": 16,
+        "n_inner": None,
+        "n_layer": 28,
+        "n_positions": 2048,
+        "rotary": True,
+        "rotary_dim": 64,
+        "scale_attn_weights": True,
+        "tie_word_embeddings": False,
+        "tokenizer_class": "GPT2Tokenizer",
+        "vocab_size": 50400,
+    },
+    "llama2": {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "hidden_act": "silu",
+        "hidden_size": 4096,
+        "intermediate_size": 11008,
+        "max_position_embeddings": 4096,
+        "num_attention_heads": 32,
+        "num_hidden_layers": 32,
+        "num_key_value_heads": 32,
+        "pretraining_tp": 1,
+        "rms_norm_eps": 1e-5,
+        "rope_scaling": None,
+        "tie_word_embeddings": False,
+        "torch_dtype": "float16",
+        "vocab_size": 32000,
+    },
+}
 
 
 def model_name(arch: Architecture) -> str | None:
     """Name of the paper's model that has this architecture."""
     sizes = arch.family, arch.num_layers, arch.vocab_size, arch.max_positions
     return MODELS.get(sizes)
-
-
-def published_row(model: str | None, task: str, module: str) -> dict[str, Any] | None:
-    """Row of a model, task and module; scores are text, which keeps their digits."""
-    for row in STORED["rows"]:
-        if (row["model"], row["task"], row["module"]) == (model, task, module):
-            return row
-    return None
 
 
 def denominator(task: str) -> str:
@@ -44,16 +77,24 @@ def denominator(task: str) -> str:
 
 
 def beside(model: str | None, tested: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of Algorithm 1 beside those of the paper, of the same model and module."""
+    """Rows of Algorithm 1 beside those of the paper, of the same model and module.
+
+    Published scores are text, which keeps their digits.
+    """
+    names = ("model", "task", "module")
+    printed = {tuple(row[name] for name in names): row for row in STORED["rows"]}
     rows = []
     for own in tested:
-        theirs = published_row(model, own["task"], own["module"])
+        theirs = printed.get((model, own["task"], own["module"]))
         if own["arm"] == "algorithm1" and theirs is not None:
-            ours = f"{own['before']:.3f} -> {own['after']:.3f}"
             rows.append(
-                {key: own[key] for key in ("task", "draw", "module")}
-                | {"layer": own["layer"], "rate": f"{own['chosen']:g}", "ours": ours}
-                | {"their layer": theirs["layer"], "their rate": theirs["rate"]}
-                | {"theirs": f"{theirs['before']} -> {theirs['after']}"}
+                {
+                    **{key: own[key] for key in ("task", "draw", "module", "layer")},
+                    "rate": f"{own['chosen']:g}",
+                    "ours": f"{own['before']:.3f} -> {own['after']:.3f}",
+                    "their layer": theirs["layer"],
+                    "their rate": theirs["rate"],
+                    "theirs": f"{theirs['before']} -> {theirs['after']}",
+                }
             )
     return rows

@@ -1,16 +1,16 @@
-"""Tables, figures, claims and checks of a run."""
+"""Numbers, tables, figures, claims and checks of a run."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import scipy.stats
-from rich.table import Table
 
-from experiments._frame.report import Check, Report
-from experiments.real_model import figures
-from experiments.real_model.claims import beyond_chance, claims_of, span
-from experiments.real_model.config import Config
+from experiments.frame import Check, Claim, Report, table
+from experiments.real_model.config import ARMS, Config
 from experiments.real_model.published import beside
+from icltheory import plotting
+from icltheory.plotting.style import colours
 from icltheory.statistics import (
     Estimate,
     adjust_holm,
@@ -18,17 +18,6 @@ from icltheory.statistics import (
     exact_mcnemar,
     paired_interval,
 )
-
-ARM_NAMES = {
-    "algorithm1": "Algorithm 1",
-    "algorithm1_kv": "layer by W_K, W_V",
-    "random_layer": "random layer",
-    "activation": "activation-aware",
-    "magnitude": "magnitude",
-    "random_vectors": "random vectors",
-    "scale": "scaled output",
-    "temperature": "attention temperature",
-}
 
 
 def report(
@@ -39,30 +28,20 @@ def report(
 ) -> Report:
     """Builds the report from the parts of a run.
 
-    Args:
-        config: The config of the run.
-        found: Its parts.
-        about: Which weights these are.
-        model: Name of the paper's model that has this architecture.
+    ``about`` says which weights these are, and ``model`` is the paper's model that has
+    this architecture.
     """
-    curves = _curves(config, found["curves"])
-    tested = _tested(config, found["searches"])
-    arms = _arms(config, tested)
-    left_out = _tested(config, found["together"])
-    grid = _grid(config, found["grid"])
-    growth = _growth(found["conditions"])
-    remark = _remark_4(found["grid"], found["updates"])
-    published = beside(model, tested)
-    numbers = {
+    tested = tested_rows(config, found["searches"])
+    numbers: dict[str, Any] = {
         "weights": about,
-        "curves": curves,
+        "curves": curves(config, found["curves"]),
         "searches": tested,
-        "arms": arms,
-        "together": left_out,
-        "grid": grid,
-        "growth": growth,
-        "remark_4": remark,
-        "published": published,
+        "arms": arms(config, tested),
+        "together": tested_rows(config, found["together"]),
+        "grid": grid(config, found["grid"]),
+        "growth": growth(found["conditions"]),
+        "remark_4": remark_4(found["grid"], found["updates"]),
+        "published": beside(model, tested),
         "updates": {
             name: {k: np.mean(v, axis=1).tolist() for k, v in own["shots"].items()}
             for name, own in found["updates"].items()
@@ -70,111 +49,60 @@ def report(
     }
     return Report(
         numbers,
-        checks=[_rate_0(found["updates"])],
-        tables=[
-            _table(
-                "prompts, by accuracy without pruning", _prompt_rows(found["prompts"])
-            ),
-            _table("accuracy against demonstrations (test)", _curve_rows(curves)),
-            _table("searches: chosen on validation, tested once", _test_rows(tested)),
-            _table("searches of the first draw, mean over tasks", _arm_rows(arms)),
-            _table("one clip for all other tasks", _left_out_rows(left_out)),
-            *(
-                [_table("beside Tables 2 to 8 of the paper", published)]
-                * bool(published)
-            ),
-        ],
-        claims=claims_of(config, curves, grid, growth, tested, remark),
+        checks=[rate_0(found["updates"])],
+        tables=tables(found["prompts"], numbers),
+        claims=claims(config, numbers),
         figures={
-            "grid.png": figures.grid_figure(config, found["grid"]),
-            "shots.png": figures.shots_figure(curves),
-            "condition_numbers.png": figures.conditions_figure(found["conditions"]),
-            "arms.png": figures.arms_figure(arms),
-            "updates.png": figures.updates_figure(numbers["updates"]),
+            "grid.png": draw_grid(config, found["grid"]),
+            "shots.png": draw_shots(numbers["curves"]),
+            "condition_numbers.png": draw_conditions(found["conditions"]),
+            "arms.png": draw_arms(numbers["arms"]),
+            "updates.png": draw_updates(numbers["updates"]),
         },
         interval_level=config.level,
     )
 
 
-def _table(title: str, rows: list[dict[str, Any]]) -> Table:
-    table = Table(title=title)
-    for name in rows[0] if rows else ():
-        table.add_column(name, justify="left" if name == "task" else "right")
-    for row in rows:
-        table.add_row(*map(str, row.values()))
-    return table
+# --- numbers
 
 
-def _prompt_rows(found: dict[str, Any]) -> list[dict[str, Any]]:
-    return [
-        {
-            "task": name,
-            "template + words": prompt,
-            "scoring": scoring,
-            "accuracy": f"{accuracy:.3f}",
-            "chosen": "yes" if [prompt, scoring] == own["chosen"][1:] else "",
-        }
-        for name, own in found.items()
-        for prompt, scoring, accuracy in own["rows"]
-    ]
+def interval(made: Estimate, level: float) -> dict[str, float]:
+    """A mean with the ends of its interval."""
+    low, high = made.interval(level)
+    return {"mean": float(made.mean), "low": float(low), "high": float(high)}
 
 
-def _curves(config: Config, found: dict[str, Any]) -> dict[str, Any]:
-    curves = {}
+def curves(config: Config, found: dict[str, Any]) -> dict[str, Any]:
+    """Accuracies by number of demonstrations, over draws and questions."""
+    made = {}
     for name, own in found.items():
         right = np.array(own["right"], float)
-
-        def interval(values: np.ndarray) -> dict[str, float]:
-            if len(values) > 1:
-                made = crossed_estimate(values)
-            else:
-                made = Estimate.of(values[0])
-            low, high = made.interval(config.level)
-            return {"mean": float(made.mean), "low": float(low), "high": float(high)}
-
-        curves[name] = {
-            "shots": own["shots"],
-            "points": [interval(values) for values in right],
-            "rise": interval(right[-1] - right[0]),
-            "majority": own["majority"],
-            "chance": 1 / own["classes"],
-        }
-    return curves
+        points = [
+            interval(
+                crossed_estimate(one) if len(one) > 1 else Estimate.of(one[0]),
+                config.level,
+            )
+            for one in (*right, right[-1] - right[0])
+        ]
+        chance = {"majority": own["majority"], "chance": 1 / own["classes"]}
+        both = {"points": points[:-1], "rise": points[-1]}
+        made[name] = {"shots": own["shots"], **both, **chance}
+    return made
 
 
-def _curve_rows(curves: dict[str, Any]) -> list[dict[str, Any]]:
-    rows = []
-    for name, own in curves.items():
-        points = zip(own["shots"], own["points"], strict=True)
-        cells = ", ".join(f"{k}: {p['mean']:.3f}" for k, p in points)
-        rise = own["rise"]
-        rows.append(
-            {
-                "task": name,
-                "shots: accuracy": cells,
-                "most - fewest": f"{rise['mean']:+.3f} "
-                + span(rise["low"], rise["high"], "+"),
-                "largest class": f"{own['majority']:.3f}",
-            }
-        )
-    return rows
-
-
-def _tested(config: Config, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def tested_rows(config: Config, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Adds paired differences with intervals, and p-values after Holm's correction.
 
     A search that chose no pruning tests nothing: its difference is 0.
     """
     pruned = [row for row in rows if row.get("chosen", row.get("rate"))]
     p = adjust_holm([exact_mcnemar(r["gained"], r["lost"]) for r in pruned])
-    corrected = iter(p.tolist())
-    found = []
+    corrected, found = iter(p.tolist()), []
     for row in rows:
         own = {"difference": 0.0, "low": 0.0, "high": 0.0, "holm": None}
         if row in pruned:
-            low, high = paired_interval(
-                row["gained"], row["lost"], row["questions"], level=config.level
-            )
+            counts = row["gained"], row["lost"], row["questions"]
+            low, high = paired_interval(*counts, level=config.level)
             difference = (row["gained"] - row["lost"]) / row["questions"]
             own = {"difference": difference, "low": low, "high": high}
             own["holm"] = next(corrected)
@@ -182,109 +110,43 @@ def _tested(config: Config, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def _changed(row: dict[str, Any]) -> dict[str, str]:
-    """The cells of a difference and its p-value."""
-    if row["holm"] is None:
-        return {"difference": "not pruned", "p (Holm)": ""}
-    interval = span(row["low"], row["high"], "+")
-    return {
-        "difference": f"{row['difference']:+.3f} {interval}",
-        "p (Holm)": f"{row['holm']:.2g}",
-    }
+def beyond_chance(config: Config, row: dict[str, Any]) -> int:
+    """Sign of the difference if the test rejects after Holm, else 0."""
+    rejected = row["holm"] is not None and row["holm"] < 1 - config.level
+    return int(np.sign(row["difference"])) if rejected else 0
 
 
-def _test_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [
-        {
-            "task": row["task"],
-            "draw": row["draw"],
-            "module": row["module"],
-            "search": ARM_NAMES[row["arm"]],
-            "layer": row["layer"],
-            "rate": f"{row['chosen']:g}",
-            "before": f"{row['before']:.3f}",
-            "after": f"{row['after']:.3f}",
-            **_changed(row),
-        }
-        for row in rows
-    ]
-
-
-def _arms(config: Config, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def arms(config: Config, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Mean change over the tasks of each search of the first draw, by module."""
     found = []
     for module in config.modules:
         for arm in config.arms:
-            own = [
-                row
-                for row in rows
-                if (row["module"], row["arm"], row["draw"]) == (module, arm, 0)
-            ]
-            if not own:
-                continue
-            tasks = {row["task"]: row["difference"] for row in own}
-            mean = Estimate.of(np.array(list(tasks.values())))
-            low, high = mean.interval(config.level)
-            found.append(
-                {
-                    "module": module,
-                    "search": ARM_NAMES[arm],
-                    "tasks": tasks,
-                    "mean": float(mean.mean),
-                    "low": float(low),
-                    "high": float(high),
-                    "better": sum(beyond_chance(config, r) > 0 for r in own),
-                    "worse": sum(beyond_chance(config, r) < 0 for r in own),
-                }
-            )
+            place = module, arm, 0
+            own = [r for r in rows if (r["module"], r["arm"], r["draw"]) == place]
+            if own:
+                tasks = {row["task"]: row["difference"] for row in own}
+                mean = Estimate.of(np.array(list(tasks.values())))
+                row = {"module": module, "search": ARMS[arm], "tasks": tasks}
+                signs = [beyond_chance(config, one) for one in own]
+                counts = {"better": signs.count(1), "worse": signs.count(-1)}
+                found.append(row | interval(mean, config.level) | counts)
     return found
 
 
-def _arm_rows(arms: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [
-        {
-            "module": row["module"],
-            "search": row["search"],
-            "mean difference": f"{row['mean']:+.3f} "
-            + span(row["low"], row["high"], "+"),
-            "tasks": len(row["tasks"]),
-            "better, worse (Holm)": f"{row['better']}, {row['worse']}",
-        }
-        for row in arms
-    ]
-
-
-def _left_out_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [
-        {
-            "task": row["left_out"],
-            "clip": f"{row['layer']}:{row['module']}:{row['rate']:g}",
-            "gain of the others": f"{row['validation_gain']:+.3f}",
-            "before": f"{row['before']:.3f}",
-            **_changed(row),
-        }
-        for row in rows
-    ]
-
-
-def _grid(config: Config, found: dict[str, Any]) -> dict[str, Any]:
+def grid(config: Config, found: dict[str, Any]) -> dict[str, Any]:
     """Mean change of accuracy by module, layer and rate over tasks, and trends."""
     means: dict[str, Any] = {}
     for module in config.modules:
         layers = sorted(map(int, next(iter(found.values()))[module]))
         change = np.array(
             [
-                [
-                    np.mean(own[module][str(layer)], axis=1) - np.mean(own["unpruned"])
-                    for layer in layers
-                ]
+                [np.mean(own[module][str(layer)], axis=1) for layer in layers]
                 for own in found.values()
             ]
         )  # (tasks, layers, rates)
-        trend = [
-            [float(scipy.stats.kendalltau(layers, rate).statistic) for rate in task.T]
-            for task in change
-        ]
+        unpruned = [np.mean(own["unpruned"]) for own in found.values()]
+        change -= np.array(unpruned)[:, None, None]
+        trend = [[tau(layers, rate) for rate in task.T] for task in change]
         means[module] = {
             "layers": layers,
             "change": change.mean(axis=0),
@@ -294,7 +156,13 @@ def _grid(config: Config, found: dict[str, Any]) -> dict[str, Any]:
     return means
 
 
-def _growth(rows: list[dict[str, Any]]) -> dict[str, Any]:
+def tau(x: Any, y: Any) -> float:
+    """Kendall's tau."""
+    return float(scipy.stats.kendalltau(x, y).statistic)
+
+
+def growth(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Whether the condition numbers of each matrix grow with depth."""
     found = {}
     for name in dict.fromkeys(row["matrix"] for row in rows):
         own = sorted((r for r in rows if r["matrix"] == name), key=lambda r: r["layer"])
@@ -313,31 +181,24 @@ def _growth(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _remark_4(grid: dict[str, Any], updates: dict[str, Any]) -> list[dict[str, Any]]:
+def remark_4(grid: dict[str, Any], updates: dict[str, Any]) -> list[dict[str, Any]]:
     """Within a rate, over layers: change of the update's norm against accuracy."""
     rows = []
     for name, own in updates.items():
-        modules = [m for m in grid[name] if m != "unpruned"]
-        for module in modules:
-            layers = sorted(map(int, own["pruned"]))
-            sizes = np.array(
-                [np.mean(own["pruned"][str(l)][module], axis=1) for l in layers]
-            )
-            right = np.array(
-                [np.mean(grid[name][module][str(l)], axis=1) for l in layers]
-            )
+        layers = sorted(own["pruned"], key=int)
+        for module in (m for m in grid[name] if m != "unpruned"):
+            sizes = [np.mean(own["pruned"][l][module], axis=1) for l in layers]
+            right = [np.mean(grid[name][module][l], axis=1) for l in layers]
+            sizes, right = np.array(sizes), np.array(right)
             # The first MLP of a model with parallel blocks sees no demonstrations.
             seen = sizes[:, 0] > 0
             ratio, right = sizes[seen, 1:] / sizes[seen, :1], right[seen]
-            taus = [
-                float(scipy.stats.kendalltau(a, b).statistic)
-                for a, b in zip(ratio.T, right.T, strict=True)
-            ]
+            taus = [tau(a, b) for a, b in zip(ratio.T, right.T, strict=True)]
             rows.append({"task": name, "module": module, "tau": np.nan_to_num(taus)})
     return rows
 
 
-def _rate_0(updates: dict[str, Any]) -> Check:
+def rate_0(updates: dict[str, Any]) -> Check:
     """At rate 0 the update of a pruned layer is that of the layer."""
     wrong = [
         np.ptp([np.asarray(m)[0] for m in own.values()], axis=0).max()
@@ -345,3 +206,276 @@ def _rate_0(updates: dict[str, Any]) -> Check:
         for own in task["pruned"].values()
     ]
     return Check("implicit updates at rate 0, largest difference", max(wrong), 0, "<=")
+
+
+# --- claims and tables
+
+
+def span(own: dict[str, Any], digits: int = 3) -> str:
+    """A mean and its interval as words."""
+    mean = own.get("mean", own.get("difference"))
+    return f"{mean:+.{digits}f} [{own['low']:+.3f}, {own['high']:+.3f}]"
+
+
+def claims(config: Config, found: dict[str, Any]) -> list[Claim]:
+    """Returns each claim of the paper beside what was measured."""
+    said = []
+
+    def say(claim: str, measured: str, held: Any) -> None:
+        said.append(Claim(claim=claim, measured=measured, held=held))
+
+    def mean(values: Any) -> dict[str, float]:
+        return interval(Estimate.of(np.asarray(values)), config.level)
+
+    rises = [own["rise"] for own in found["curves"].values()]
+    up = sum(rise["low"] > 0 for rise in rises)
+    say(
+        "accuracy rises with the number of demonstrations",
+        f"in {up} of {len(rises)} tasks the interval is above 0",
+        up == len(rises),
+    )
+    trend = mean(np.concatenate([own["trend"] for own in found["grid"].values()]))
+    say(
+        "deep layers can be pruned at higher rates than shallow ones",
+        f"Kendall's tau of accuracy and layer, mean {span(trend, 2)} over tasks and "
+        "modules",
+        trend["low"] > 0,
+    )
+    if len(found["grid"]) > 1:
+        mlp, attention = (found["grid"][name]["by_task"] for name in ("mlp", "attn"))
+        more = mean(mlp - attention)
+        say(
+            "the MLP can be pruned more than attention",
+            f"accuracy of pruned MLP minus pruned attention {span(more)} over tasks",
+            more["low"] > 0,
+        )
+    matrices = found["growth"].values()
+    grow = sum(own["holm"] < 1 - config.level for own in matrices)
+    say(
+        "condition numbers grow with depth",
+        f"in {grow} of {len(matrices)} matrices after Holm",
+        grow == len(matrices),
+    )
+    own = [row for row in found["searches"] if row["arm"] == "algorithm1"]
+    signs = [beyond_chance(config, row) for row in own]
+    better, worse = signs.count(1), signs.count(-1)
+    gain = np.mean([row["difference"] for row in own])
+    say(
+        "Algorithm 1 gains on the test set",
+        f"in {better} of {len(own)} searches after Holm, worse in {worse}; mean "
+        f"difference {gain:+.3f}",
+        better > 0 and worse == 0,
+    )
+    if "scale" in config.arms:
+        gains = {
+            (row["arm"], row["task"], row["module"]): row["difference"]
+            for row in found["searches"]
+            if row["draw"] == 0
+        }
+        against = mean(
+            [
+                gains["algorithm1", *place] - gain
+                for (arm, *place), gain in gains.items()
+                if arm == "scale"
+            ]
+        )
+        say(
+            "Algorithm 1 gains more than one factor on the layer's output",
+            f"mean difference of the gains {span(against)} over tasks and modules",
+            against["low"] > 0,
+        )
+    smaller = mean([np.mean(row["tau"]) for row in found["remark_4"]])
+    say(
+        "pruning that makes the implicit update smaller goes with better accuracy "
+        "(Remark 4)",
+        f"Kendall's tau within a rate, mean {span(smaller, 2)} over tasks and modules",
+        smaller["high"] < 0,
+    )
+    return said
+
+
+def tables(prompts: dict[str, Any], found: dict[str, Any]) -> list[Any]:
+    """Prompts, curves, searches, arms, left-out tasks, and published rows if any."""
+    tried = [
+        {"task": name, "prompt": prompt, "scoring": scoring, "accuracy": accuracy}
+        | {"chosen": "yes" if [prompt, scoring] == own["chosen"][1:] else ""}
+        for name, own in prompts.items()
+        for prompt, scoring, accuracy in own["rows"]
+    ]
+    rises = []
+    for name, own in found["curves"].items():
+        points = zip(own["shots"], own["points"], strict=True)
+        cells = ", ".join(f"{k}: {point['mean']:.3f}" for k, point in points)
+        row = {"task": name, "cells": cells, "rise": span(own["rise"])}
+        rises.append(row | {"majority": own["majority"]})
+    searched = [{"search": ARMS[row["arm"]]} | row for row in found["searches"]]
+    means = [
+        row | {"span": span(row), "count": len(row["tasks"])} for row in found["arms"]
+    ]
+    rows, title = found["published"], "beside Tables 2 to 8 of the paper"
+    made = [
+        listed(
+            tried,
+            "task | template + words | scoring | accuracy | chosen",
+            "{task} | {prompt} | {scoring} | {accuracy:.3f} | {chosen}",
+            "prompts, by accuracy without pruning",
+        ),
+        listed(
+            rises,
+            "task | shots: accuracy | most - fewest | largest class",
+            "{task} | {cells} | {rise} | {majority:.3f}",
+            "accuracy against demonstrations (test)",
+        ),
+        listed(
+            changed(searched),
+            "task | draw | module | search | layer | rate | before | after | "
+            "difference | p (Holm)",
+            "{task} | {draw} | {module} | {search} | {layer} | {chosen:g} | "
+            "{before:.3f} | {after:.3f} | {changed} | {p}",
+            "searches: chosen on validation, tested once",
+        ),
+        listed(
+            means,
+            "module | search | mean difference | tasks | better, worse (Holm)",
+            "{module} | {search} | {span} | {count} | {better}, {worse}",
+            "searches of the first draw, mean over tasks",
+        ),
+        listed(
+            changed(found["together"]),
+            "task | clip | gain of the others | before | difference | p (Holm)",
+            "{left_out} | {layer}:{module}:{rate:g} | {validation_gain:+.3f} | "
+            "{before:.3f} | {changed} | {p}",
+            "one clip for all other tasks",
+        ),
+    ]
+    if rows:
+        made.append(table(rows, {name: f"{{{name}}}" for name in rows[0]}, title))
+    return made
+
+
+def listed(rows: list[dict[str, Any]], heads: str, cells: str, title: str) -> Any:
+    """A table of rows, whose heads and cells are given as lines of text."""
+    return table(
+        rows, dict(zip(heads.split(" | "), cells.split(" | "), strict=True)), title
+    )
+
+
+def changed(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Adds the cells of a difference and its p-value."""
+    return [
+        row | {"changed": "not pruned", "p": ""}
+        if row["holm"] is None
+        else row | {"changed": span(row), "p": f"{row['holm']:.2g}"}
+        for row in rows
+    ]
+
+
+# --- figures
+
+
+def draw_grid(config: Config, found: dict[str, Any]) -> Any:
+    """Change of accuracy by layer and rate: a row per module, a column per task."""
+    import matplotlib.pyplot as plt
+
+    rows, columns = len(config.modules), len(found)
+    look = {"sharex": True, "sharey": True, "layout": "constrained", "squeeze": False}
+    with plt.rc_context({**plotting.STYLE, "font.size": 9}):
+        size = max(1.5 * columns + 1.5, 6.0), 3.6 * rows
+        figure, axes = plt.subplots(rows, columns, figsize=size, **look)
+        image: Any = None
+        for i, module in enumerate(config.modules):
+            for j, (name, own) in enumerate(found.items()):
+                layers = sorted(map(int, own[module]))
+                accuracy = [np.mean(own[module][str(l)], axis=1) for l in layers]
+                image = plotting.heat_map(
+                    np.array(accuracy) - np.mean(own["unpruned"]),
+                    ax=axes[i, j],
+                    rows=layers,
+                    columns=[f"{rate:g}" for rate in config.grid_rates],
+                    limit=0.3,
+                    write=None,
+                    xlabel="clipping rate" if i == rows - 1 else "",
+                    ylabel="" if j else f"layer, {module} pruned",
+                    title="" if i else name,
+                )
+                axes[i, j].tick_params(axis="x", labelrotation=90)
+                if len(layers) > 10:
+                    axes[i, j].set_yticks(range(0, len(layers), 5), layers[::5])
+        label = "change of validation accuracy"
+        figure.colorbar(image, ax=axes, shrink=0.7, extend="both", label=label)
+    return figure
+
+
+def draw_shots(curves: dict[str, Any]) -> Any:
+    """Test accuracy against demonstrations, beside the largest class and chance."""
+    panels = {}
+    for name, own in curves.items():
+        means = [point["mean"] for point in own["points"]]
+        halves = [(point["high"] - point["low"]) / 2 for point in own["points"]]
+        panels[name] = plotting.LinePanel(
+            {"accuracy": plotting.Line(own["shots"], means, error=halves)},
+            "demonstrations",
+            "test accuracy",
+            levels={"largest class": own["majority"], "chance": own["chance"]},
+            ylim=(0, 1),
+        )
+    return plotting.line_panels(panels, "Accuracy against demonstrations", 3)
+
+
+def draw_conditions(rows: list[dict[str, Any]]) -> Any:
+    """Condition numbers by layer, one panel per module (Figure 3)."""
+    panels: dict[str, Any] = {}
+    label = "condition number / random matrix"
+    for row in sorted(rows, key=lambda row: row["layer"]):
+        new = plotting.LinePanel({}, "layer", label, yscale="log")
+        lines: Any = panels.setdefault(row["module"], new).lines
+        line = lines.setdefault(row["matrix"], plotting.Line([], [], len(lines)))
+        line.x.append(row["layer"])
+        line.y.append(row["null_ratio"])
+    return plotting.line_panels(panels, "Condition numbers by layer", 2)
+
+
+def draw_arms(arms: list[dict[str, Any]]) -> Any:
+    """Test accuracy after each search minus before: tasks, and their mean."""
+    import matplotlib.pyplot as plt
+
+    modules = list(dict.fromkeys(row["module"] for row in arms))
+    tasks = dict.fromkeys(name for row in arms for name in row["tasks"])
+    shades = dict(zip(tasks, colours(1), strict=False))
+    look = {"sharex": True, "layout": "constrained", "squeeze": False}
+    with plt.rc_context({**plotting.STYLE, "font.size": 9}):
+        tall = max(sum(row["module"] == module for row in arms) for module in modules)
+        size = 4.6 * len(modules), 0.42 * tall + 1.6
+        figure, axes = plt.subplots(1, len(modules), figsize=size, **look)
+        for ax, module in zip(axes[0], modules, strict=True):
+            own = [row for row in arms if row["module"] == module]
+            for place, row in enumerate(own):
+                for step, (name, value) in enumerate(row["tasks"].items()):
+                    label = name if module == modules[0] and not place else None
+                    dot = {"ms": 4, "color": shades[name], "label": label}
+                    # Tasks stand below one another, as many have the same value.
+                    ax.plot(value, place - 0.3 + 0.07 * step, "o", **dot)
+                ends = [[row["mean"] - row["low"]], [row["high"] - row["mean"]]]
+                ax.errorbar(row["mean"], place + 0.25, xerr=ends, fmt="kD", ms=4)
+            ax.axvline(0, color="0.6", lw=1)
+            ax.set_yticks(range(len(own)), [row["search"] for row in own])
+            ax.invert_yaxis()
+            ax.set(xlabel="test accuracy, after minus before", title=f"{module} pruned")
+        figure.legend(loc="outside lower center", ncols=len(tasks), frameon=False)
+    return figure
+
+
+def draw_updates(sizes: dict[str, Any]) -> Any:
+    """Size of the implicit update over that of the matrix, by layer and shots."""
+    panels = {
+        name: plotting.LinePanel(
+            {
+                f"{shots} demonstrations": plotting.Line(range(len(mean)), mean, place)
+                for place, (shots, mean) in enumerate(own.items())
+            },
+            "layer",
+            "|dW| / |W|",
+        )
+        for name, own in sizes.items()
+    }
+    return plotting.line_panels(panels, "Implicit update of the MLP's first matrix", 3)

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.real_model.published_models import CONFIGS
+from experiments.real_model.published import CONFIGS
 from icltheory._safetensors import SafetensorsFile
 from icltheory.bridge import cost as cost_module
 from icltheory.bridge import load_checkpoint

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from experiments import real_model
-from experiments.real_model.commands import COMMANDS, options, search
-from experiments.real_model.commands.options import read_options
+from experiments.real_model import commands
+from experiments.real_model.commands import COMMANDS
 from experiments.small_lm import FOLDER, declaration
 from icltheory.bridge import clip_modules, evaluate, load_checkpoint, load_task
 from icltheory.bridge.evaluation.result import evaluation_of
@@ -99,7 +99,7 @@ def test_a_search_goes_on_from_its_records_and_says_how_to_keep_its_choice(tmp_p
 
 def test_a_search_may_be_over_ranks_alone():
     words = [*ASKED, "--layers", "2", "--modules", "attn", "--rates", "--ranks", "8"]
-    given = read_options(search.Options, words, "search", search.__doc__)
+    given = commands.read_options(commands.Search, words, "search", "")
     assert list(map(str, given.every_candidate(4))) == ["2:attn:rank=8"]
 
 
@@ -185,9 +185,9 @@ def test_a_model_whose_answers_are_all_nan_has_no_accuracy(monkeypatch, tmp_path
         scores[:, 0] = np.nan if model.arch.num_layers == 1 else 0
         return evaluation_of(scores, labels)
 
-    module, pruned = real_model.commands.evaluate, tiny("groups", num_layers=1)
-    monkeypatch.setattr(module, "evaluate", silent)
-    monkeypatch.setattr(module, "clip_modules", lambda *_, **__: pruned)
+    pruned = tiny("groups", num_layers=1)
+    monkeypatch.setattr(commands, "evaluate", silent)
+    monkeypatch.setattr(commands, "clip_modules", lambda *_, **__: pruned)
     file = tmp_path / "numbers.json"
     text = run("evaluate", *ASKED, *PRUNED[:2], "--save", file)
     assert "0:mlp:0.9: all answers are NaN, so that it has no accuracy" in text
@@ -214,7 +214,7 @@ def test_the_revision_reaches_the_loader(monkeypatch):
         asked.append((name, dtype, revision))
         raise ImportError("no hub here")
 
-    monkeypatch.setattr(options, "load_checkpoint", load)
+    monkeypatch.setattr(commands, "load_checkpoint", load)
     words = ["export", "--model", "some/name", "--prune", "0:mlp:0.5", "--to", "new"]
     for more in (["--revision", "v1", "--dtype", "bfloat16"], []):
         with pytest.raises(ValueError, match="^no hub here"):

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments.real_model import main
-from experiments.real_model.commands import cost
+from experiments.real_model import cost, main
 from experiments.real_model.config import PRESETS
-from experiments.real_model.published_models import CONFIGS
-from experiments.real_model.subject import Subject
+from experiments.real_model.measure import Subject
+from experiments.real_model.published import CONFIGS
 from icltheory.bridge.cost import device_bytes, model_cost
 from icltheory.bridge.families import read_architecture
 

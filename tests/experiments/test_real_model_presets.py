@@ -6,7 +6,7 @@ import jax
 import pytest
 
 from experiments import real_model
-from experiments.real_model.published_models import CONFIGS
+from experiments.real_model.published import CONFIGS
 from icltheory.bridge import load_checkpoint
 from icltheory.bridge.tasks import load_task
 from tests.bridge.tasks_data import WRITERS

@@ -7,13 +7,13 @@ import pytest
 
 from experiments.real_model.config import PAPER_RATES, TASKS
 from experiments.real_model.published import (
+    CONFIGS,
     MODELS,
     STORED,
     beside,
     denominator,
     model_name,
 )
-from experiments.real_model.published_models import CONFIGS
 from icltheory.bridge.families import read_architecture
 
 PAPER = Path(__file__).parents[2].parent / "shared/papers/yao2024_svd_pruning.md"

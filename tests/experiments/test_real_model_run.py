@@ -8,9 +8,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from experiments.real_model.config import PRESETS, PROMPTS, Config
 from experiments.real_model.main import main
-from experiments.real_model.measure import _layer
+from experiments.real_model.measure import Subject, layer_of
 from experiments.real_model.report import report
-from experiments.real_model.subject import Subject
 from icltheory.bridge.spectra import ConditionNumber
 from tests.bridge import tasks_data
 from tests.bridge.tiny import config_of, model_of, tensors_of, write
@@ -226,7 +225,7 @@ def test_keys_and_values_choose_a_layer_without_queries_and_outputs():
     ]
     config = Config(top_k=1)
     chosen = [
-        _layer(config, rows, "attn", arm, "cb", 4)
+        layer_of(config, rows, "attn", arm, "cb", 4)
         for arm in ("algorithm1", "algorithm1_kv")
     ]
     assert chosen == [3, 1]

@@ -20,7 +20,7 @@ from tokenizers import (
     trainers,
 )
 
-from experiments.real_model.published_models import CONFIGS
+from experiments.real_model.published import CONFIGS
 from icltheory._safetensors import write_safetensors
 from icltheory.bridge.families import entries_of, read_architecture
 

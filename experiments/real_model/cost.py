@@ -1,31 +1,24 @@
 """Computes the memory and time of a run in advance, without reading a weight.
 
 ``python -m experiments.real_model cost --preset gptj`` counts bytes on each of
---devices and operations from the configs of the model and of the preset. --checkpoint
-names a folder whose config.json is read in place of that of the published model.
-Lengths of prompts are estimates.
+--devices and operations from the configs of the model and of the preset. Lengths of
+prompts are estimates.
 """
 
 import dataclasses
 import json
 import math
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 from rich.console import Console
-from rich.table import Table
 
-from experiments._frame.fields import check_at_least
-from experiments._frame.tyro_line import read_line
-from experiments.real_model.config import PRESETS, PROMPTS, SCORINGS, Config
-from experiments.real_model.published_models import CONFIGS
+from experiments.frame import check_at_least, expect, read_line, table
+from experiments.real_model.config import PRESETS, PROMPTS, SCORINGS, Config, arms_of
+from experiments.real_model.published import CONFIGS
 from icltheory.bridge.architecture import Architecture
-from icltheory.bridge.cost import (
-    device_bytes,
-    free_memory,
-    model_cost,
-)
+from icltheory.bridge.cost import device_bytes, free_memory, model_cost
 from icltheory.bridge.families import read_architecture
 from icltheory.bridge.tasks import TASKS
 
@@ -43,6 +36,17 @@ SIZES = {
 }
 
 
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Options of the command."""
+
+    preset: Literal["gptj", "llama2"] = "gptj"  # preset whose run is planned
+    # folder whose config.json is read in place of that of the published model
+    checkpoint: str = ""
+    devices: int = 1  # devices that share the weights
+    flops_per_second: float = 1e14  # operations that your device reaches in a second
+
+
 def work(config: Config, arch: Architecture, task: str) -> dict[str, float]:
     r"""Counts the operations of a task by parts; the smaller parts are left out.
 
@@ -58,7 +62,7 @@ def work(config: Config, arch: Architecture, task: str) -> dict[str, float]:
         each = model_cost(arch, config.dtype, context).layer_flops
         return (prefix + questions * question) * passes * each
 
-    prompts = len(SCORINGS[TASKS[task].kind]) * (4 if PROMPTS[task].words else 2)
+    prompts = len(SCORINGS[TASKS[task].kind]) * (4 if PROMPTS[task][1] else 2)
     unpruned = prompts * flops(config.examples, depth)
     for shots in config.shots:
         most = config.most_shots if shots == -1 else shots
@@ -67,10 +71,9 @@ def work(config: Config, arch: Architecture, task: str) -> dict[str, float]:
     layers = config.layers or range(depth)
     passes = sum(layer + rates * (depth - layer) for layer in layers)
     runs = sum(
-        config.draws if arm == "algorithm1" else 1
+        len(arms_of(config, module, draw))
         for module in config.modules
-        for arm in config.arms
-        if arm not in ("temperature", "algorithm1_kv") or module == "attn"
+        for draw in range(config.draws)
     )
     # The chosen layers are not known: half of the model is below.
     clipped = depth / 2 * len(config.rates)
@@ -97,85 +100,67 @@ def memory(config: Config, arch: Architecture, devices: int = 1) -> dict[str, fl
     weights = device_bytes(arch, config.dtype, devices)
     pruned = rates * sum(m * n for m, n in shapes) * byte * weights / cost.num_bytes
     systems = 4 * arch.num_layers * sum((m + n + 1) * min(m, n) for m, n in shapes)
+    # All layers are above the first one, for every rate of both modules.
+    caches = longest * cost.cache_bytes * (1 + rates * len(config.modules))
     held = {
         "weights": weights,
         "pruned matrices of a layer": pruned,
-        # All layers are above the first one, for every rate of both modules.
-        "keys and values of the demonstrations": longest
-        * cost.cache_bytes
-        * (1 + rates * len(config.modules)),
+        "keys and values of the demonstrations": caches,
         f"activations of a batch of {config.batch_size}": rates * tokens * wide * byte,
     }
     on_disk = {"on disk: weights and singular systems": cost.num_bytes + systems}
     return {**held, "together": sum(held.values()), **on_disk}
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """Options of the command.
-
-    Attributes:
-        preset: Preset whose run is planned.
-        checkpoint: Folder with the config.json that is read.
-        devices: Devices that share the weights.
-        flops_per_second: Operations that your device reaches in a second.
-    """
-
-    preset: Literal["gptj", "llama2"] = "gptj"
-    checkpoint: str = ""
-    devices: int = 1
-    flops_per_second: float = 1e14
-
-
-def plan(options: Options) -> list[Table]:
+def plan(options: Options) -> list[Any]:
     """Builds the tables that a command line requests."""
     config, speed = PRESETS[options.preset], options.flops_per_second
     check_at_least(options, 1, "devices")
-    if not 0 < speed < math.inf:
-        raise ValueError(f"flops_per_second: expected a number above 0, got {speed:g}")
-    arch, path = CONFIGS[options.preset], Path(options.checkpoint, "config.json")
+    fits = 0 < speed < math.inf
+    expect(fits, "flops_per_second", "a number above 0", speed)
+    read, path = CONFIGS[options.preset], Path(options.checkpoint, "config.json")
     if options.checkpoint:
         if not path.is_file():
             raise FileNotFoundError(
                 f"checkpoint: expected a folder with config.json, got {path.parent}"
             )
-        arch = json.loads(path.read_text())
-    arch = read_architecture(arch)
+        read = json.loads(path.read_text())
+    arch = read_architecture(read)
     cost = model_cost(arch, config.dtype)
-    title = f"Memory: {cost.parameters:,} parameters in {config.dtype}"
-    held = _table(title, "what", f"GB on each of {options.devices}")
     counts = memory(config, arch, options.devices)
-    for name, value in counts.items():
-        held.add_row(name, f"{value / GB:.1f}")
-    on_cpu = jax.default_backend() == "cpu"
-    free, needed = free_memory(), counts["together"]
+    needed, free = counts["together"], free_memory()
     if free is not None:
+        on_cpu = jax.default_backend() == "cpu"
         where = "this machine" if on_cpu else "the first device"
         fits = needed * (options.devices if on_cpu else 1) <= free
         answer = "fits" if fits else "does not fit"
-        held.add_row(f"free on {where}: the run {answer}", f"{free / GB:.1f}")
-    title = f"Operations, and time at {speed:.3g} of them per second"
+        counts[f"free on {where}: the run {answer}"] = free
     works = {task: work(config, arch, task) for task in config.tasks}
-    parts = {name: [own[name] for own in works.values()] for name in works["sst2"]}
-    works["all"] = {name: sum(values) for name, values in parts.items()}
-    times = _table(title, "task", *parts, "hours")
-    for task, own in works.items():
-        hours = f"{sum(own.values()) / speed / 3600:.2f}"
-        times.add_row(task, *(f"{part:.2e}" for part in own.values()), hours)
-    return [held, times]
-
-
-def _table(title: str, first: str, *others: str) -> Table:
-    table = Table(title=title)
-    table.add_column(first)
-    for name in others:
-        table.add_column(name, justify="right")
-    return table
+    parts = list(works["sst2"])
+    works["all"] = {part: sum(own[part] for own in works.values()) for part in parts}
+    times = [
+        {"task": task, **own, "hours": sum(own.values()) / speed / 3600}
+        for task, own in works.items()
+    ]
+    return [
+        table(
+            ({"what": name, "size": value / GB} for name, value in counts.items()),
+            {"what": "{what}", f"GB on each of {options.devices}": "{size:.1f}"},
+            f"Memory: {cost.parameters:,} parameters in {config.dtype}",
+        ),
+        table(
+            times,
+            {"task": "{task}"}
+            | {part: f"{{{part}:.2e}}" for part in parts}
+            | {"hours": "{hours:.2f}"},
+            f"Operations, and time at {speed:.3g} of them per second",
+        ),
+    ]
 
 
 def main(argv: list[str] | None = None) -> None:
     """Parses the command line and prints the tables."""
     about = (__doc__ or "").partition("\n")[0]
     given = read_line(Options(), argv, name="real_model cost", about=about)
-    for table in plan(given):
-        Console().print(table)
+    for one in plan(given):
+        Console().print(one)
