@@ -54,11 +54,12 @@ def fetch() -> Path:
     return file
 
 
-def _from_hub(**where: bool) -> Path:
+def _from_hub(local_files_only: bool = False) -> Path:
     import huggingface_hub
 
-    wanted = [*NEEDED, *MORE]
-    found = huggingface_hub.snapshot_download(HUB, allow_patterns=wanted, **where)
+    found = huggingface_hub.snapshot_download(
+        HUB, allow_patterns=[*NEEDED, *MORE], local_files_only=local_files_only
+    )
     for name in NEEDED:
         if not Path(found, name).is_file():
             raise FileNotFoundError(f"{found}: expected {name}, found none")
