@@ -26,10 +26,17 @@ from rich.table import Table
 from benchmarks import _alone, _table
 from benchmarks._profile import Spent, profile
 from experiments._frame.run import Run
-from experiments.garg_linear import PRESETS, set_up
-from experiments.garg_linear.config import Config, Setup
-from experiments.garg_linear.evaluate import evaluation_prompt, model_errors
-from experiments.garg_linear.train import initial_state, stacked, training_step
+from experiments.garg_linear import (
+    PRESETS,
+    Config,
+    Setup,
+    evaluation_prompt,
+    initial_state,
+    model_errors,
+    set_up,
+    stacked,
+    training_step,
+)
 from icltheory import training
 from icltheory.training import Curriculum, OptimizerConfig
 

@@ -29,8 +29,7 @@ from benchmarks import _table
 from benchmarks._profile import profile
 from benchmarks.goals import MODELS, chunks, longest_of
 from experiments._frame.run import Run
-from experiments.garg_linear import PRESETS, set_up
-from experiments.garg_linear.config import Config
+from experiments.garg_linear import PRESETS, Config, set_up
 from icltheory.training import Curriculum, OptimizerConfig
 
 LAYOUTS = ("interleaved", "shifted")

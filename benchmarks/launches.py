@@ -24,9 +24,13 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from benchmarks import _alone
 from benchmarks._suite import BenchmarkRow, Budget, Case, each
-from experiments.garg_linear import PRESETS, set_up
-from experiments.garg_linear.config import Config
-from experiments.garg_linear.train import initial_state, training_step
+from experiments.garg_linear import (
+    PRESETS,
+    Config,
+    initial_state,
+    set_up,
+    training_step,
+)
 from icltheory.kernels.attention import Attention
 from icltheory.training import Curriculum, OptimizerConfig
 from icltheory.training.loop import lower

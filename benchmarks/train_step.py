@@ -23,8 +23,7 @@ import numpy as np
 
 from benchmarks import _alone, _measure
 from benchmarks._suite import BenchmarkRow, Budget, Case, each
-from experiments.garg_linear import PRESETS, set_up
-from experiments.garg_linear.train import initial_state, training_step
+from experiments.garg_linear import PRESETS, initial_state, set_up, training_step
 from icltheory import training
 from icltheory.training import Curriculum, OptimizerConfig
 

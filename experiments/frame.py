@@ -14,14 +14,18 @@ from typing import Any
 from rich.table import Table
 
 from experiments._frame.command_line import parse
+from experiments._frame.extend import depends_on_all_steps
 from experiments._frame.fields import check_at_least, check_seeds, expect
+from experiments._frame.interrupts import Interrupt, deferred
 from experiments._frame.looks import key, layer_marker, name_ends, rates_axis
 from experiments._frame.looks import page as figure
 from experiments._frame.options import Flags
+from experiments._frame.processes import Processes
 from experiments._frame.program import continue_with, run_program
 from experiments._frame.progress import Activity, Display
 from experiments._frame.report import Check, Claim, Report, largest
 from experiments._frame.run import Run
+from experiments._frame.stored import read_config
 from experiments._frame.tyro_line import read_line
 from icltheory.plotting import STYLE
 
@@ -31,11 +35,15 @@ __all__ = [
     "Claim",
     "Display",
     "Flags",
+    "Interrupt",
+    "Processes",
     "Report",
     "Run",
     "check_at_least",
     "check_seeds",
     "continue_with",
+    "deferred",
+    "depends_on_all_steps",
     "expect",
     "experiment",
     "figure",
@@ -46,24 +54,29 @@ __all__ = [
     "panels",
     "program",
     "rates_axis",
+    "read_config",
     "read_line",
     "table",
 ]
 
 
 def experiment(
-    presets: Mapping[str, Any], flags: Flags | None = None
+    presets: Mapping[str, Any],
+    flags: Flags | None = None,
+    check: Callable[[Any, Any], None] = lambda config, flags: None,
 ) -> Callable[[Callable[..., Report]], Callable[..., dict]]:
     """Marks ``main(config, run)``, which returns a report, as an experiment.
 
     The marked function takes the words of a command line and returns what it wrote to
-    ``result.json``. With ``flags`` it is ``main(config, run, flags)``.
+    ``result.json``. With ``flags`` it is ``main(config, run, flags)``, and ``check``
+    raises where they do not fit the config, before anything is written.
     """
 
     def mark(body: Callable[..., Report]) -> Callable[..., dict]:
         @functools.wraps(body)
         def main(argv: list[str] | None = None) -> dict:
             launch = parse(presets, argv, flags=flags)
+            check(launch.config, launch.flags)
             run = Run.begin(launch, _first_line(body))
             more = () if flags is None else (launch.flags,)
             return run.finish(body(launch.config, run, *more))
@@ -112,4 +125,4 @@ def panels(
 
 
 def _first_line(body: Callable) -> str:
-    return (body.__globals__["__doc__"] or "").partition("\n")[0]
+    return (body.__globals__["__doc__"] or "").partition("\n")[0].rstrip(".")

@@ -17,7 +17,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments._trained import GPT2_CPU, GPT2_GPU, Recipe, linear_recipe, train
 from experiments.frame import (
     Check,
     Report,
@@ -28,6 +27,7 @@ from experiments.frame import (
     program,
     table,
 )
+from experiments.shared.training import GPT2_CPU, GPT2_GPU, Recipe, linear_recipe, train
 from icltheory import regression as reg
 from icltheory.noise import noise_spectrum, noisy_trajectory
 from icltheory.plotting import Curve, error_curves, panel_grid

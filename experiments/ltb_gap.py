@@ -19,8 +19,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from experiments._trained import fit
-from experiments._trained.fit import mean_metrics
 from experiments.frame import (
     Check,
     Report,
@@ -31,6 +29,7 @@ from experiments.frame import (
     program,
     table,
 )
+from experiments.shared.training import fit, mean_metrics
 from icltheory import regression as reg
 from icltheory import training
 from icltheory.plotting import COLOURS, METHODS, STYLE, name_ends

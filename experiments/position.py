@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments._trained import GPT2_CPU, Recipe, train
 from experiments.frame import (
     Check,
     Claim,
@@ -27,6 +26,7 @@ from experiments.frame import (
     program,
     table,
 )
+from experiments.shared.training import GPT2_CPU, Recipe, train
 from icltheory import constructions
 from icltheory.plotting import Curve, error_curves, panel_grid
 from icltheory.regression import position

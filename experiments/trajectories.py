@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments._trained import Recipe, linear_recipe, train
 from experiments.frame import (
     Check,
     Claim,
@@ -26,6 +25,7 @@ from experiments.frame import (
     program,
     table,
 )
+from experiments.shared.training import Recipe, linear_recipe, train
 from icltheory import bounds, constructions, linalg, pruning, training
 from icltheory.attention import LinearAttentionStack
 from icltheory.plotting import Curve, error_curves, heat_map, panel_grid

@@ -33,6 +33,7 @@ def status(experiment, args):
     """``python -m experiments.EXPERIMENT ARGS`` within this process: its status."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["program", *args])
+        patch.delitem(sys.modules, f"experiments.{experiment}", raising=False)
         with pytest.raises(SystemExit) as ended:
             runpy.run_module(f"experiments.{experiment}", run_name="__main__")
     return ended.value.code

@@ -12,7 +12,6 @@ glance are closed, and a click opens them.
 """
 
 import html
-import importlib
 import re
 from typing import Any
 
@@ -61,8 +60,8 @@ class ResultTable(_Stored):
     """A table of a run: ``NAME INDEX``, with ``:columns:`` and ``:rows:`` to choose.
 
     Both lists have semicolons between their entries; a row is known by its first cell,
-    or by the column that ``:key:`` names. Cells may be given other words: by ``:words:
-    MODULE:NAME``, a dictionary of an experiment, or by ``:rename: CELL -> WORDS; ...``.
+    or by the column that ``:key:`` names. Cells may be given other words by ``:rename:
+    CELL -> WORDS; ...``.
     """
 
     required_arguments = 2
@@ -71,7 +70,6 @@ class ResultTable(_Stored):
         "rows": directives.unchanged,
         "key": directives.unchanged,
         "title": directives.unchanged,
-        "words": directives.unchanged,
         "rename": directives.unchanged,
     }
 
@@ -103,11 +101,7 @@ class ResultTable(_Stored):
     def words(self) -> dict[str, str]:
         """Words for a reader, by what the run wrote."""
         pairs = [entry.split(" -> ") for entry in _list(self.options.get("rename"))]
-        found = dict(pairs)
-        if "words" in self.options:
-            module, _, name = self.options["words"].partition(":")
-            found |= getattr(importlib.import_module(module), name)
-        return found
+        return dict(pairs)
 
 
 def _plain(cell: Any) -> str:

@@ -10,7 +10,7 @@ import pytest
 from experiments import garg_linear, implicit_noise, pattern_layers, small_lm
 from experiments._frame.command_line import parse
 from experiments._frame.run import Run
-from experiments._trained.recipes import GPT2_CPU
+from experiments.shared.training import GPT2_CPU
 from icltheory.training import OptimizerConfig
 from tests.experiments.test_garg_linear import arguments, final_state, run_folder
 

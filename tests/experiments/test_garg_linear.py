@@ -1,5 +1,6 @@
-"""Experiments end to end: small runs, kill and resume, and what a user mistypes."""
+"""garg_linear end to end: small runs, kill and resume, mistakes, figures."""
 
+import dataclasses
 import json
 import random
 import shlex
@@ -11,31 +12,27 @@ import jax
 import numpy as np
 import pytest
 
-from experiments import garg_linear
+from experiments import garg_linear, garg_published
+from experiments._frame.command_line import parse
 from experiments._frame.program import run_program
-from experiments.garg_linear.evaluate import evaluation_prompt
+from experiments.frame import Report
+from experiments.garg_linear import MODEL, PRESETS, set_up
 from icltheory import training
+from icltheory.plotting import Curve
+from icltheory.regression import shifts
+from icltheory.training import Ramp
 from tests import processes
 
 SMALL = {
-    "dim": 2,
-    "num-points": 5,
-    "width": 8,
-    "num-layers": 1,
-    "num-heads": 2,
-    "steps": 120,
-    "chunk-steps": 5,
-    "checkpoint-every": 30,
-    "eval-prompts": 64,
-    "curriculum.dims.start": 1,
-    "curriculum.dims.end": 2,
-    "curriculum.dims.interval": 25,
-    "curriculum.points.start": 3,
-    "curriculum.points.end": 5,
-    "curriculum.points.interval": 25,
-    "optimizer.name": "adam",
-    "optimizer.warmup-steps": 5,
+    **{"dim": 2, "num-points": 5, "width": 8, "num-layers": 1, "num-heads": 2},
+    **{"steps": 120, "chunk-steps": 5, "checkpoint-every": 30, "eval-prompts": 64},
+    **{"curriculum.dims.start": 1, "curriculum.dims.end": 2},
+    **{"curriculum.dims.interval": 25, "curriculum.points.start": 3},
+    **{"curriculum.points.end": 5, "curriculum.points.interval": 25},
+    **{"optimizer.name": "adam", "optimizer.warmup-steps": 5},
 }
+PICTURES = {"figure5a.png", "figure5b.png", "loss.png", "attention.png"}
+MEAN = np.array([1.0, 0.6, 0.1])
 
 
 def arguments(output, **changes):
@@ -48,10 +45,6 @@ def arguments(output, **changes):
 def run_folder(output):
     (folder,) = (output / "garg_linear").iterdir()
     return folder
-
-
-def program(args):
-    return processes.program("garg_linear", args)
 
 
 def finish(process):
@@ -84,17 +77,8 @@ def whole(tmp_path_factory):
 def test_a_small_run_writes_everything_it_promises(whole):
     folder, result = whole
     names = {path.name for path in folder.iterdir() if path.suffix != ".svg"}
-    expected = {
-        "config.json",
-        "metrics.jsonl",
-        "result.json",
-        "report.html",
-        "timing.json",
-        "checkpoints",
-    }
-    assert names == expected | {
-        *("figure5a.png", "figure5b.png", "loss.png", "attention.png")
-    }
+    files = {"config.json", "metrics.jsonl", "result.json", "report.html"}
+    assert names == files | PICTURES | {"timing.json", "checkpoints"}
     assert json.loads((folder / "result.json").read_text()) == result
     lines = [json.loads(x) for x in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == list(range(5, 125, 5))
@@ -102,9 +86,8 @@ def test_a_small_run_writes_everything_it_promises(whole):
     assert sum("errors" in line for line in lines) == 6
     assert lines[-1]["least_squares_loss"] == pytest.approx((2 + 1) / 5)
     curves = result["curves"]
-    assert set(curves) >= {"Transformer", "least squares", "averaging", "3-NN"}
-    for curve in curves.values():
-        assert len(curve["mean"]) == 5
+    assert set(curves) >= {MODEL, "least squares", "averaging", "3-NN"}
+    assert all(len(curve["mean"]) == 5 for curve in curves.values())
     # A model that was not trained long enough must be reported as such.
     verdicts = {check["name"]: check["passed"] for check in result["checks"]}
     assert not verdicts["Transformer against least squares at k = 4"]
@@ -115,9 +98,9 @@ def test_the_model_of_a_run_is_loaded_again(whole, tmp_path):
     folder, result = whole
     with as_alone():
         setup, params = garg_linear.load(folder)
-        prompt = evaluation_prompt(setup)
+        prompt = garg_linear.evaluation_prompt(setup)
         errors = training.prefix_errors(setup.model, params, prompt).mean(axis=0)
-    expected = np.array(result["curves"]["Transformer"]["mean"])
+    expected = np.array(result["curves"][MODEL]["mean"])
     np.testing.assert_allclose(errors / setup.config.dim, expected, rtol=1e-5)
     empty = tmp_path / "empty"
     empty.mkdir()
@@ -159,7 +142,7 @@ def test_interrupted_and_killed_and_resumed_it_ends_bit_for_bit_the_same(
     uninterrupted, _ = whole
     words, stopped_after = arguments(tmp_path), 0
     for end in (signal.SIGINT, signal.SIGTERM):
-        victim = program(words)
+        victim = processes.program("garg_linear", words)
         metrics = wait_for_lines(victim, tmp_path, stopped_after + 1)
         victim.send_signal(end)
         status, out, err = finish(victim)
@@ -177,7 +160,7 @@ def test_interrupted_and_killed_and_resumed_it_ends_bit_for_bit_the_same(
         assert newest.name == f"step_{stopped_after * 5:08d}"
         assert 0 < stopped_after < 18
 
-    victim = program(words)
+    victim = processes.program("garg_linear", words)
     killed_after = random.SystemRandom().randint(stopped_after + 1, 20)
     wait_for_lines(victim, tmp_path, killed_after)
     victim.send_signal(signal.SIGKILL)
@@ -215,28 +198,31 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
 
 
 @pytest.mark.parametrize(
-    ("args", "message"),
+    ("line", "message"),
     [
-        (["--preset", "huge"], "preset: expected one of cpu, gpu, paper, sparse"),
-        (["--resume", "nowhere"], "resume: expected a run folder"),
-        (["--preset", "cpu", "--num-points", "4"], "num_points: expected at least"),
-        (["--preset", "cpu", "--optimizer.name", "lion"], "optimizer: expected one of"),
-        (["--preset", "cpu", "--seeds"], "seeds"),
-        (
-            ["--preset", "cpu", "--seeds", "1", "1"],
-            "seeds: expected at least one seed, all",
-        ),
-        (["--preset", "cpu", "--snapshots"], "snapshots: expected at least one value"),
-        (["--preset", "cpu", "--chunk-steps", "0"], "chunk_steps: expected at least 1"),
-        (
-            ["--preset", "cpu", "--checkpoint-every", "0"],
-            "checkpoint_every: expected at least 1, got 0",
-        ),
-        (["--preset", "cpu", "--eval-prompts", "1"], "eval_prompts: expected at least"),
-        (["--preset", "cpu", "--ridge-penalty", "-1"], "ridge_penalty: expected at"),
+        ("--preset huge", "preset: expected one of cpu, gpu, paper, sparse"),
+        ("--resume nowhere", "resume: expected a run folder"),
+        ("--num-points 4", "num_points: expected at least"),
+        ("--optimizer.name lion", "optimizer: expected one of"),
+        ("--seeds", "seeds"),
+        ("--seeds 1 1", "seeds: expected at least one seed, all"),
+        ("--snapshots", "snapshots: expected at least one value"),
+        ("--chunk-steps 0", "chunk_steps: expected at least 1"),
+        ("--checkpoint-every 0", "checkpoint_every: expected at least 1, got 0"),
+        ("--eval-prompts 1", "eval_prompts: expected at least"),
+        ("--ridge-penalty -1", "ridge_penalty: expected at"),
+        ("--task quadratic", "task"),
+        ("--task sparse --targets posterior", "labels with the task sparse, whose"),
+        ("--task sparse --family.sparsity 6", "expected at most dim = 5, got 6"),
+        ("--family.depth 0", "depth: expected at least 1, got 0"),
+        ("--baselines.network.learning-rate 0", "a number above 0, got 0"),
+        ("--baselines.prompts 1", "prompts: expected at least 2, got 1"),
+        ("--task sparse --eval-shifts", "eval_shifts: expected the task linear, got"),
     ],
 )
-def test_mistakes_are_one_line_and_nothing_is_written(args, message, tmp_path, capsys):
+def test_mistakes_are_one_line_and_nothing_is_written(line, message, tmp_path, capsys):
+    args = line.split() if line[:4] in ("--pr", "--re") else ["--preset", "cpu"]
+    args += [] if args == line.split() else line.split()
     with pytest.raises(SystemExit) as ended:
         run_program(
             lambda: garg_linear.main([*args, "--output", str(tmp_path / "runs")])
@@ -245,7 +231,6 @@ def test_mistakes_are_one_line_and_nothing_is_written(args, message, tmp_path, c
     err = capsys.readouterr().err
     assert message in err
     assert len(err.strip().splitlines()) == 1
-    assert "Traceback" not in err
     assert not (tmp_path / "runs").exists()
 
 
@@ -258,29 +243,114 @@ def test_a_results_folder_that_cannot_be_written_is_named(tmp_path, capsys):
     assert occupied.read_text() == "not a folder"
 
 
-def test_help_names_the_presets(capsys):
-    with pytest.raises(SystemExit):
-        garg_linear.main(["--preset", "cpu", "--help"])
-    assert (
-        "--preset {cpu,gpu,paper,sparse,relu_network,decision_tree,d20}"
-        in capsys.readouterr().out
-    )
+def config(*options, preset="cpu"):
+    flags = garg_linear.Switches()
+    return parse(PRESETS, ["--preset", preset, *options], flags=flags).config
 
 
-@pytest.mark.slow
 def test_the_published_recipe_to_the_letter():
-    """Garg et al. 2022, Appendix A.2, and the published configuration."""
-    paper = garg_linear.PRESETS["paper"]
-    setup = garg_linear.set_up(paper, 1)
-    assert (paper.steps, paper.batch_size, paper.dim, paper.num_points) == (
-        500_001,
-        64,
-        20,
-        41,
-    )
-    assert (paper.optimizer.name, paper.optimizer.learning_rate) == ("adam", 1e-4)
-    assert (paper.optimizer.clip_norm, paper.optimizer.warmup_steps) == (0, 0)
+    """Garg et al. 2022, Appendix A.2, and the published configurations by task."""
+    paper = PRESETS["paper"]
+    sizes = (paper.steps, paper.batch_size, paper.dim, paper.num_points)
+    assert sizes == (500_001, 64, 20, 41)
+    rule = paper.optimizer
+    assert (rule.name, rule.learning_rate) == ("adam", 1e-4)
+    assert (rule.clip_norm, rule.warmup_steps) == (0, 0)
     assert int(paper.curriculum.dims(29_999)) == 19
     assert int(paper.curriculum.points(30_000)) == 41
-    assert (setup.model.num_layers, setup.model.num_heads) == (12, 8)
-    assert (setup.model.width, setup.model.num_positions) == (256, 202)
+    model = set_up(paper, 1).model
+    assert (model.num_layers, model.num_heads) == (12, 8)
+    assert (model.width, model.num_positions) == (256, 202)
+    for task in ("relu_network", "decision_tree"):
+        found = config("--task", task, preset="paper")
+        assert (found.num_points, found.task) == (101, task)
+        assert found.curriculum.points == Ramp(26, 101, 5, 2000)
+        assert found.curriculum.dims == paper.curriculum.dims
+    sparse = config("--task", "sparse", preset="paper")
+    assert sparse == dataclasses.replace(paper, task="sparse")
+    assert config("--task", "linear", preset="paper") == paper
+    smaller = config("--task", "decision_tree", "--dim", "3")
+    assert (smaller.dim, smaller.num_points) == (3, 16)
+
+
+def a_checkpoint(path, **sizes):
+    """A file of the published layout with random weights."""
+    from icltheory._safetensors import write_safetensors
+    from icltheory.models import GPT2
+    from icltheory.models.garg_checkpoint import _parameters, _stored
+
+    rng = np.random.default_rng(0)
+    shapes = _stored(_parameters(GPT2(**sizes)))
+    listed = [(name, shape, np.float32) for name, shape in shapes.items()]
+    write_safetensors(
+        path, listed, lambda name: np.float32(0.3 * rng.standard_normal(shapes[name]))
+    )
+    return path
+
+
+def test_a_published_checkpoint_is_evaluated_as_one_of_ours(tmp_path, monkeypatch):
+    sizes = {"dim": 2, "num_positions": 12, "width": 8, "num_layers": 1}
+    path = a_checkpoint(tmp_path / "model.safetensors", **sizes, num_heads=2)
+    seen = []
+
+    def report(*args):
+        seen.extend(args)
+        return Report({"curves": {}})
+
+    monkeypatch.setattr(garg_published, "report", report)
+    args = [str(path), "--num-heads", "2", "--eval-prompts", "32"]
+    args += ["--output", str(tmp_path)]
+    result = garg_published.main(args)
+    stored = (run_folder(tmp_path) / "result.json").read_text()
+    assert json.loads(stored) == result
+    assert result["checkpoint"] == str(path)
+    setup, params, records = seen
+    assert (setup.model.width, setup.model.num_positions) == (8, 12)
+    assert (setup.config.num_points, setup.config.eval_prompts) == (5, 32)
+    assert setup.task.dim == 2
+    assert params["read_in"]["kernel"].shape == (1, 2, 8)
+    assert records == []
+    with pytest.raises(ValueError, match="expected at least 22 positions for prompts"):
+        garg_published.main([*args, "--task", "decision_tree"])
+    assert len(list((tmp_path / "garg_linear").iterdir())) == 1
+    with pytest.raises(ValueError, match="checkpoint: expected a file, got None"):
+        garg_published.main([])
+
+
+def test_figures_show_what_they_are_given():
+    curves = {MODEL: Curve(MEAN, MEAN - 0.1, MEAN + 0.1)}
+    curves["optimum"] = Curve(MEAN / 2, exact=True)
+    (axes,) = garg_linear.draw_errors(curves, "title", [MODEL], dim=1).axes
+    lines = {line.get_label(): line for line in axes.get_lines()}
+    np.testing.assert_array_equal(lines[MODEL].get_xdata(), [0, 1, 2])
+    np.testing.assert_array_equal(lines[MODEL].get_ydata(), MEAN)
+    assert (lines[MODEL].get_linestyle(), lines["optimum"].get_linestyle()) == (
+        "-",
+        "--",
+    )
+    (band,) = axes.collections
+    heights = band.get_paths()[0].vertices[:, 1]
+    assert heights.min() == pytest.approx(0.0, abs=1e-6)  # 0 is below a log axis
+    assert heights.max() == pytest.approx(1.1)
+    panels = {f"s{i}": {"a": Curve(MEAN * i)} for i in range(7)}
+    shown = garg_linear.draw_settings(panels, "title").axes
+    shown = [axes for axes in shown if axes.get_visible()]
+    assert [axes.get_title() for axes in shown] == list(panels)
+    np.testing.assert_array_equal(shown[3].get_lines()[0].get_ydata(), MEAN * 3)
+    weights = np.stack([np.eye(2), np.full((2, 2), 0.5)])
+    axes = garg_linear.draw_attention(weights, ["x1", "y1"], "title").axes
+    assert [one.get_title() for one in axes[:2]] == ["layer 1", "layer 2"]
+    np.testing.assert_array_equal(axes[1].get_images()[0].get_array(), weights[1])
+    assert axes[1].get_images()[0].get_clim() == (0, 0.5)
+
+
+def test_settings_and_curves_are_named_in_plain_words():
+    assert garg_linear.setting_title("scale-x=0.333") == "inputs times 0.333"
+    assert garg_linear.setting_title("scale-y=2") == "weights times 2"
+    titles = {garg_linear.setting_title(name) for name in shifts.GARG_SHIFTS}
+    assert len(titles) == len(shifts.GARG_SHIFTS)
+    assert not any("_" in title or "=" in title for title in titles)
+    title = garg_linear.curve_title
+    assert title("ridge (1)") == "ridge, penalty 1"
+    assert title("best gradient steps (3)") == "best gradient steps, L = 3"
+    assert title("two-layer network (100)") == "two-layer network (100)"

@@ -15,7 +15,7 @@ from experiments._frame import interrupts
 from experiments._frame.command_line import parse
 from experiments._frame.program import run_program
 from experiments._frame.run import Run
-from experiments.garg_linear.main import Switches
+from experiments.garg_linear import Switches
 from tests.experiments.test_garg_linear import run_folder
 from tests.processes import ROOT
 

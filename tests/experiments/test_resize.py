@@ -7,7 +7,7 @@ import pytest
 from experiments import task_diversity
 from experiments._frame.command_line import parse
 from experiments._frame.resize import resized
-from experiments.garg_linear.config import PRESETS
+from experiments.garg_linear import PRESETS
 from icltheory.training import Ramp
 
 

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from experiments._frame.run import Run
-from experiments._trained import (
+from experiments.shared.descent import gradient_descent_errors
+from experiments.shared.training import (
     GPT2_CPU,
     Recipe,
-    gradient_descent_errors,
+    differing,
     linear_recipe,
     train,
 )
-from experiments._trained.fit import _differing
 from icltheory import constructions, training
 from icltheory.layered import forward
 from icltheory.regression import LinearStep, optimum
@@ -221,8 +221,8 @@ def test_checkpoints_from_before_a_field_came_are_read():
     config = dataclasses.asdict(LINEAR)
     older = dict(config, optimizer=dict(config["optimizer"]))
     del older["mlp"], older["optimizer"]["average"]
-    assert not _differing(older, config)
-    assert _differing(config, older) == ["optimizer.average", "mlp"]
+    assert not differing(older, config)
+    assert differing(config, older) == ["optimizer.average", "mlp"]
 
 
 def test_a_snapshot_within_a_chunk_is_refused(tmp_path):

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments._trained.recipes import Recipe
+from experiments.shared.training import Recipe
 from icltheory import training
 from icltheory.regression import predictors
 from icltheory.regression.prompts import Prompt
@@ -17,11 +17,8 @@ def gradient_descent_errors(
 ) -> tuple[np.ndarray, float]:
     """Squared errors / d of gradient descent with its best constant step size.
 
-    The step size is the best of 60 on 2,048 fresh prompts, so ``prompt`` is not used
-    twice.
-
-    Returns:
-        One error for each prompt of ``prompt``, and the step size.
+    One error for each prompt, and the step size: the best of 60 on 2,048 fresh prompts,
+    so that ``prompt`` is not used twice.
     """
     key = jax.random.fold_in(training.stream_key(recipe.seeds[0], "evaluation"), 1)
     tuning = recipe.task().sample(key, recipe.num_points - 1, 2048)
