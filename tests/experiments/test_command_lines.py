@@ -59,6 +59,10 @@ PARTS = {
     },
     "position": {"train": TRAINED, "measure": (), "label_weights": {}},
     "prune_icl": {"train": TRAINED, "subject": (), "measure": ()},
+    "task_diversity": {
+        "train": MODULE,
+        **dict.fromkeys(("scorers", "measure", "theory"), {}),
+    },
     "trajectories": {"train": TRAINED, "stacks": {}, "prompts": (), "measure": ()},
 }
 # An option, and where its value is found in the config.
@@ -74,6 +78,7 @@ OPTIONS = {
     "pattern_layers": ("layers.num-neurons", "8", 8),
     "pattern_pruning": ("ensemble.seeds", "4 5", (4, 5)),
     "prune_icl": ("test-prompts", "12", 12),
+    "task_diversity": ("recipe.steps", "200", 200),
     "trajectories": ("linear.steps", "200", 200),
 }
 

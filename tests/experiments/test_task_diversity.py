@@ -1,10 +1,7 @@
 """The experiment on task diversity: its pools, its lines, a small run, its pictures."""
 
 import dataclasses
-import itertools
 import json
-import sys
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -13,23 +10,11 @@ import optax
 import pytest
 
 from experiments import task_diversity
-from experiments._trained import Recipe, Timing
-from experiments.task_diversity import summary
-from experiments.task_diversity.drawing import (
-    DiversityPanel,
-    DiversitySeries,
-    curves_against_diversity,
-)
-from experiments.task_diversity.measure import NEW, POOL
-from experiments.task_diversity.pool import Pool
-from experiments.task_diversity.theory import theory
-from experiments.task_diversity.train import (
-    CLOSENESS,
-    initial_state,
-    training_step,
-)
+from experiments.shared.training import Recipe
+from experiments.task_diversity import NEW, POOL, Pool
 from icltheory import training
 from icltheory.regression import LinearPopulation
+from icltheory.statistics import Estimate
 
 CONFIG = task_diversity.Config(
     recipe=Recipe(
@@ -101,8 +86,8 @@ def test_every_run_trains_as_it_would_alone_on_the_pool_of_its_seed():
     sgd = training.OptimizerConfig("sgd", 0.1)
     recipe = dataclasses.replace(CONFIG.recipe, optimizer=sgd)
     config = dataclasses.replace(CONFIG, recipe=recipe, runs_at_once=2)
-    start = initial_state(config)
-    together = jax.jit(training_step(config))(start)[0]
+    start = task_diversity.initial_state(config)
+    together = jax.jit(task_diversity.training_step(config))(start)[0]
     module, optimizer = recipe.module(), recipe.transformation()
 
     @jax.jit
@@ -132,7 +117,7 @@ def test_every_run_trains_as_it_would_alone_on_the_pool_of_its_seed():
 
 @pytest.fixture(scope="module")
 def lines():
-    return theory(CONFIG)
+    return task_diversity.theory(CONFIG)
 
 
 @pytest.mark.slow
@@ -141,19 +126,19 @@ def test_the_lines_are_what_is_known_without_a_simulation(lines):
         assert abs(estimate.mean - value) < 5 * estimate.standard_error
 
     # One task: known on its pool, and |w - w_1|^2 / d has mean 2 elsewhere.
-    assert lines.dmmse[POOL][0].mean < 1e-12
-    near(lines.dmmse[NEW][0], 2.0)
+    assert lines["dmmse"][POOL][0].mean < 1e-12
+    near(lines["dmmse"][NEW][0], 2.0)
     # A pool's tasks are Gaussian, so that ridge's average does not depend on M.
     for source in (POOL, NEW):
-        for sampled in lines.ridge_sampled[source]:
-            near(sampled, lines.ridge.mean)
+        for sampled in lines["ridge_sampled"][source]:
+            near(sampled, lines["ridge"].mean)
     # dMMSE is optimal on the pool, ridge on new tasks.
-    for gain in lines.ridge_minus_dmmse[POOL]:
+    for gain in lines["ridge_minus_dmmse"][POOL]:
         assert gain.mean > 0
-    for gain in lines.ridge_minus_dmmse[NEW]:
+    for gain in lines["ridge_minus_dmmse"][NEW]:
         assert gain.mean < 0
     # Between the Bayes risk and that of predicting 0.
-    assert lines.ridge.mean < lines.one_layer < 1
+    assert lines["ridge"].mean < lines["one_layer"] < 1
 
 
 @pytest.mark.slow
@@ -166,8 +151,8 @@ def test_ridge_is_the_average_over_inputs(lines):
         C = 0.25 * np.linalg.inv(gram + 0.25 * np.eye(2))
         left.append(np.trace(C, axis1=1, axis2=2) / 2)
     risk = np.mean(left, axis=0)
-    error = np.hypot(risk.std() / np.sqrt(4000), lines.ridge.standard_error)
-    assert abs(risk.mean() - lines.ridge.mean) < 5 * error
+    error = np.hypot(risk.std() / np.sqrt(4000), lines["ridge"].standard_error)
+    assert abs(risk.mean() - lines["ridge"].mean) < 5 * error
 
 
 def test_the_crossing_is_interpolated_in_the_logarithm():
@@ -175,7 +160,7 @@ def test_the_crossing_is_interpolated_in_the_logarithm():
     to_dmmse = np.array([[1.0, 1.0], [1.0, 1.0], [4.0, 1.0], [9.0, 9.0]])
     to_ridge = np.array([[8.0, 2.0], [2.0, 2.0], [1.0, 2.0], [1.0, 1.0]])
     table = {"transformer - ridge": to_ridge, "transformer - dMMSE": to_dmmse}
-    first, second = summary.crossings(config, table)
+    first, second = task_diversity.crossings(config, table)
     # log-ratios log 2 and -log 4 at 4 and 16: a third of the way.
     assert first == pytest.approx(4 * 4 ** (1 / 3))
     assert np.isnan(second)
@@ -195,51 +180,11 @@ def test_excess_risk_is_distance_for_the_posterior_mean_only(shift):
         "transformer - ridge": (model - bayes) ** 2,
     }
     measured = [{NEW: run}] * len(CONFIG.runs())
-    z = summary.pythagoras(CONFIG, measured, NEW)
+    z = task_diversity.pythagoras(CONFIG, measured, NEW)
     assert (z < 4) == (shift == 0)
     # A run without numbers, after one that has them, is no agreement.
     measured[-1] = {NEW: {name: np.nan * values for name, values in run.items()}}
-    assert np.isnan(summary.pythagoras(CONFIG, measured, NEW))
-
-
-def test_the_command_line_writes_what_is_reported_of_its_models(
-    lines, tmp_path, monkeypatch
-):
-    main = sys.modules["experiments.task_diversity.main"]
-    rng, asked = np.random.default_rng(0), []
-
-    def train(config, run, scored):
-        asked.append(config)
-        records = [{"step": s, CLOSENESS: rng.normal(size=6)} for s in (5, 10)]
-        state = SimpleNamespace(params="all")
-        return SimpleNamespace(state=state, timing=Timing(), records=records)
-
-    def scores(size):
-        """A model that answers at random between the two Bayes predictors."""
-        truth, ridge, other = rng.normal(size=(3, 64))
-        answers = {"transformer": rng.normal(size=64), "ridge": ridge}
-        answers["dMMSE"] = other if size else ridge
-        found = {name: (answer - truth) ** 2 for name, answer in answers.items()}
-        for a, b in itertools.combinations(("transformer", "dMMSE", "ridge"), 2):
-            found[f"{a} - {b}"] = (answers[a] - answers[b]) ** 2
-        return found
-
-    def measure(config, params, scored):
-        assert params == "all"
-        return [{POOL: scores(size), NEW: scores(size)} for size, _ in config.runs()]
-
-    monkeypatch.setattr(main, "train", train)
-    monkeypatch.setattr(main, "measure", measure)
-    monkeypatch.setattr(main, "theory", lambda config: lines)
-    result = task_diversity.main([*SMALL.split(), "--output", str(tmp_path)])
-    (config,) = asked
-    assert (config.recipe.seeds, config.pool_sizes) == ((3, 5), (1, 8, 0))
-    (folder,) = (tmp_path / "task_diversity").iterdir()
-    text = (folder / "result.json").read_text()
-    assert json.loads(text, parse_constant=pytest.fail) == result
-    assert {p.name for p in folder.glob("*.png")} == PICTURES
-    verdicts = {check["name"]: check["passed"] for check in result["checks"]}
-    assert verdicts["dMMSE minus ridge on the pool, less 3 s.e., largest"]
+    assert np.isnan(task_diversity.pythagoras(CONFIG, measured, NEW))
 
 
 @pytest.mark.slow
@@ -288,16 +233,21 @@ def test_impossible_configs_are_refused_before_anything_is_written(
 
 
 def test_curves_show_their_numbers_and_no_pool_apart():
-    series = {
-        "line": DiversitySeries([1.0, 0.5, 0.2], [0.1, 0.1, 0.1], "line", 1),
-        "dots": DiversitySeries([0.9, 0.4, 0.3], [0.1, 0.9, 0.1], "dots", 0),
+    def curve(means, errors, kind, method):
+        pairs = zip(means, errors, strict=True)
+        return [Estimate(*pair, 2) for pair in pairs], kind, method
+
+    curves = {
+        "line": curve([1.0, 0.5, 0.2], [0.1, 0.1, 0.1], "-", "dMMSE"),
+        "dots": curve([0.9, 0.4, 0.3], [0.1, 0.9, 0.1], "o", "ridge"),
     }
-    panels = {"one": DiversityPanel(series, 2.0), "two": DiversityPanel(series)}
-    figure = curves_against_diversity(panels, (1, 4, 0), "error", "title")
+    figure = task_diversity.draw(
+        CONFIG, {POOL: curves, NEW: curves}, "", marks={POOL: 2}
+    )
     axes = figure.axes[0]
     np.testing.assert_allclose(axes.get_lines()[0].get_ydata(), [1.0, 0.5, 0.2])
-    np.testing.assert_allclose(axes.get_xticks(), [0, 2, 5])
-    assert [t.get_text() for t in axes.get_xticklabels()] == ["1", "4", "no pool"]
+    np.testing.assert_allclose(axes.get_xticks(), [0, 3, 7.5])
+    assert [t.get_text() for t in axes.get_xticklabels()] == ["1", "8", "no pool"]
     assert axes.get_yscale() == "log"
     texts = [t.get_text() for t in axes.texts]
     assert sorted(texts) == ["crosses at M = 2", "dots", "line"]
