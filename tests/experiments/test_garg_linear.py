@@ -221,8 +221,9 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
     ],
 )
 def test_mistakes_are_one_line_and_nothing_is_written(line, message, tmp_path, capsys):
-    args = line.split() if line[:4] in ("--pr", "--re") else ["--preset", "cpu"]
-    args += [] if args == line.split() else line.split()
+    args = line.split()
+    if args[0] not in ("--preset", "--resume"):
+        args = ["--preset", "cpu", *args]
     with pytest.raises(SystemExit) as ended:
         run_program(
             lambda: garg_linear.main([*args, "--output", str(tmp_path / "runs")])
