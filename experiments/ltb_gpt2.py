@@ -19,7 +19,6 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import root_scalar
 
-from experiments._trained import Recipe, check_snapshots, train
 from experiments.frame import (
     Check,
     Claim,
@@ -33,6 +32,7 @@ from experiments.frame import (
     program,
     table,
 )
+from experiments.shared.training import Recipe, check_snapshots, train
 from icltheory import regression as reg
 from icltheory import training
 from icltheory.layered import all_hidden, forward_edited

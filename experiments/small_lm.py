@@ -21,8 +21,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from experiments._trained import fit
-from experiments._trained.fit import mean_metrics
 from experiments.frame import (
     Check,
     Report,
@@ -35,6 +33,7 @@ from experiments.frame import (
     table,
 )
 from experiments.shared import language as v
+from experiments.shared.training import fit, mean_metrics
 from icltheory import training
 from icltheory.bridge import Decoder, LanguageModel
 from icltheory.bridge.export import save_checkpoint
