@@ -15,7 +15,7 @@ from rich.table import Table
 FOLDER = Path(__file__).parent
 README = FOLDER / "README.md"
 # The ledger has no preset and no page among the experiments: its time and its page.
-_LEDGER = "3 to 6 min", "[LEDGER.md](../LEDGER.md)"
+_LEDGER = "3 to 6 min", "[page](../docs/reference/ledger.md)"
 _HEAD = "| NAME | what it shows | time on 2 cores | result |\n|---|---|---|---|\n"
 
 

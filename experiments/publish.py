@@ -25,7 +25,7 @@ from experiments.__main__ import experiments
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results"
 PAGES = FOLDER.parent / "docs" / "experiments"
-# The ledger writes LEDGER.md itself.
+# The ledger stores its numbers and writes its page itself.
 _NO_PRESETS = ("ledger",)
 # Times differ between runs with equal numbers; sentences and tables repeat rounded
 # numbers.

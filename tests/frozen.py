@@ -86,7 +86,7 @@ def displayed(test: doctest.DocTest) -> Iterator[Any]:
 
 def ledger() -> Iterator[tuple[str, Any]]:
     """Yields the measured numbers of each row of the ledger's page."""
-    for line in (ROOT / "LEDGER.md").read_text().splitlines():
+    for line in (ROOT / "docs" / "reference" / "ledger.md").read_text().splitlines():
         cells = line.split(" | ")
         for name, value in NUMBER.findall(cells[-1]):
             yield f"{cells[0].strip('| ')}: {name.strip()}", float(value)

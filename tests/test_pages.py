@@ -10,7 +10,7 @@ import pytest
 
 from experiments import publish
 from experiments._frame.lookup import column, lookup, read
-from experiments.ledger.collect import node_names
+from experiments.ledger.statements import node_names
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -99,7 +99,7 @@ def test_numbers_tables_and_figures_of_a_page_are_stored(page):
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda p: p.name)
 def test_links_to_files_lead_to_files(page):
-    made = {"ledger", "profiles", "changelog", "contributing", "benchmarks"}
+    made = {"changelog", "contributing", "benchmarks"}
     for link in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text()):
         if re.match(r"[a-z]+:", link) or "{" in link:
             continue
@@ -160,13 +160,12 @@ def test_a_name_that_two_columns_or_keys_have_is_refused(monkeypatch):
         lookup("x/a/b")
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "LEDGER.md"], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", PAGES, ids=named)
 def test_every_test_that_a_page_cites_exists(page):
     text = page.read_text()
     for file in re.findall(r"`(tests/[\w/.]+)(?:::\w+)?`", text):
         assert (ROOT / file).exists() or "NAME" in file or "AUTHOR" in file, file
     cited = re.findall(r"`(tests/[\w/.]+\.py)::(\w+)`", text)
-    cited += [(f, n) for n, f in re.findall(r"\[`([^`]+)`\]\((tests/[^)]+)\)", text)]
     for file, name in cited:
         name = name.partition("[")[0]
         assert fnmatch.filter(names(ROOT / file, ROOT), f"{file}::{name}"), name

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from experiments.ledger.collect import node_names
+from experiments.ledger.statements import node_names
 from tests.test_pages import PAGES, ROOT, entries, named, tables
 
 pytest.importorskip("sphinx", reason="needs the group docs")

@@ -1,15 +1,11 @@
 """The directive ``{errata}``: statements of the ledger that have one status."""
 
-from pathlib import Path
 from typing import Any
 
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
-from experiments.ledger.collect import claimed
-from experiments.ledger.statements import STATEMENTS
-
-ROOT = Path(__file__).parents[2]
+from experiments.ledger.statements import STATEMENTS, claimed
 
 
 class Errata(SphinxDirective):
@@ -39,9 +35,10 @@ class Errata(SphinxDirective):
         body += nodes.paragraph(text=f"{one.corrected}.")
         where = nodes.paragraph()
         links = [f"{{py:obj}}`{f} <icltheory.{f}>`" for f in one.functions]
-        if one.derivation:
-            links.append(f"[derivation](/{one.derivation.removeprefix('docs/')})")
-        names = ", ".join([*links, *(f"`{test}`" for test in claimed(one, ROOT))])
+        if one.proof:
+            page, _, section = one.proof.partition("#")
+            links.append(f"[proof](/reference/derivations/{page}.md#{section})")
+        names = ", ".join([*links, *(f"`{test}`" for test in claimed(one))])
         inline, _ = self.parse_inline(names)
         where += inline
         body += where

@@ -1,4 +1,4 @@
-"""Pages of the repository that are pages of the site too, their links led there."""
+"""Pages of the repository that are pages of the site too, and the ledger's links."""
 
 import posixpath
 import re
@@ -9,27 +9,21 @@ ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
 # Page of the site, and the file that it shows.
 PAGES = {
-    "ledger": "LEDGER.md",
-    "profiles": "PROFILES.md",
     "changelog": "CHANGELOG.md",
     "contributing": "CONTRIBUTING.md",
     "benchmarks": "benchmarks/README.md",
 }
-# Their tables need the whole width.
-_WIDE = ("ledger", "benchmarks")
 _ELSEWHERE = {"experiments/README.md": "../experiments/index.md"}
 _LINK = re.compile(r"(!?)\[((?:[^\]\[]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 _FUNCTION = re.compile(r"(?<!\[)`([a-z][\w.]*\.\w+)`(?!\])")
-_TEST = re.compile(r"\[`([^`]+)`\]\(tests/([^)]+)\)")
+_TEST = re.compile(r"\[(`[^`]+`)\]\(\.\./\.\./tests/[^)]+\)")
 
 
 def write_pages(app: Any) -> None:
     """Writes each page whose file has changed."""
     for page, file in PAGES.items():
         text = (ROOT / file).read_text()
-        if page == "ledger":
-            text = _ledger(text)
-        if page in _WIDE:
+        if page == "benchmarks":  # its tables need the whole width
             text = f"---\nhide-toc: true\n---\n\n{text}"
         text = _LINK.sub(lambda m, at=file: _led(m, posixpath.dirname(at)), text)
         target = REFERENCE / f"{page}.md"
@@ -54,9 +48,10 @@ def _led(match: re.Match[str], folder: str) -> str:
     return f"[{text}]({known[file]}{anchor and '#'}{anchor})"
 
 
-def _ledger(text: str) -> str:
-    text = _TEST.sub(r"`\2::\1`", text)
-    return _FUNCTION.sub(_function, text)
+def _ledger(app: Any, page: str, source: list[str]) -> None:
+    """Links the functions of the ledger; its tests are no pages of the site."""
+    if page == "reference/ledger":
+        source[0] = _FUNCTION.sub(_function, _TEST.sub(r"\1", source[0]))
 
 
 def _function(match: re.Match[str]) -> str:
@@ -70,4 +65,5 @@ def _function(match: re.Match[str]) -> str:
 def setup(app: Any) -> dict[str, Any]:
     """Connects to the build."""
     app.connect("builder-inited", write_pages)
+    app.connect("source-read", _ledger)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

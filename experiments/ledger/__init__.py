@@ -1,19 +1,17 @@
 """Every numbered statement, its status, and what its tests measure now.
 
 Command
-    python -m experiments.ledger [--quick] [--output LEDGER.md] [--processes N]
+    python -m experiments.ledger [--quick] [--page] [--output FILE] [--processes N]
 
 What it does
-    Runs the tests that the statements name (all of ``tests/identities`` and a few
-    beside it) and prints, for each statement of each paper: its status, the kind of
-    evidence (from proof to none), the corrected form, the function, the tests and their
-    outcome, and the numbers they measured just now. Writes the same as a page.
-    ``--quick`` leaves out the tests marked slow. ``python -m
-    experiments.ledger.coverage`` lists every theorem, display, table and figure of the
-    five documents with its row.
+    Reads the statements, one TOML file per paper, and runs the tests with the mark
+    ``statement``. Stores what they measure and writes docs/reference/ledger.md: status,
+    kind of evidence, corrected form, function, tests and numbers of each statement.
+    ``--quick`` leaves out the tests marked slow, ``--page`` only writes the page, from
+    the stored numbers. ``python -m experiments.ledger.coverage`` lists every theorem,
+    display, table and figure of the five documents with its row.
 
 Expect
-    Three to six minutes on two cores. A statement without a test says so. Status 1 if a
-    test fails, cannot be run or belongs to no statement, 2 if the command line is
-    wrong.
+    Three to six minutes on two cores. Status 1 if a test fails, cannot be run or
+    belongs to no statement, 2 if the command line is wrong.
 """

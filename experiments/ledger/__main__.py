@@ -1,6 +1,6 @@
 """``python -m experiments.ledger``."""
 
-from experiments._frame.program import run_program
+from experiments.frame import program
 from experiments.ledger.main import main
 
-run_program(main)
+program(__name__, main)

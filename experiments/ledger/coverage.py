@@ -16,8 +16,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from experiments.ledger.statement import Statement
-from experiments.ledger.statements import STATEMENTS
+from experiments.ledger.statements import STATEMENTS, Statement
 
 __all__ = ["labels", "main", "read_labels", "row_of"]
 
@@ -30,14 +29,9 @@ def labels() -> dict[str, dict[str, str]]:
     return json.loads(LABELS.read_text())
 
 
-def row_of(name: str, statements: Sequence[Statement] = STATEMENTS) -> Statement:
-    """Returns the row of a name such as ``Yao: Eq. (1)``.
-
-    Raises:
-        ValueError: If there is no such row, or more than one.
-    """
-    paper, _, label = name.partition(": ")
-    found = [s for s in statements if s.label == label and s.paper.startswith(paper)]
+def row_of(name: str) -> Statement:
+    """Returns the row of a name such as ``Yao: Eq. (1)``."""
+    found = [said for said in STATEMENTS if said.name == name]
     if len(found) != 1:
         raise ValueError(f"labels: expected one row of {name}, got {len(found)}")
     return found[0]

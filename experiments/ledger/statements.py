@@ -1,34 +1,183 @@
-"""All statements, in the order of the papers."""
+"""The statements of the papers, one TOML file per paper, and the tests that check them.
 
-from experiments.ledger.li_cot import LI_COT
-from experiments.ledger.li_figures import LI_FIGURES
-from experiments.ledger.li_icl import LI_ICL
-from experiments.ledger.li_related import LI_RELATED
-from experiments.ledger.others import OTHERS
-from experiments.ledger.statement import Statement as Statement
-from experiments.ledger.yao_bounds import BOUNDS
-from experiments.ledger.yao_figures import YAO_FIGURES
-from experiments.ledger.yao_pruning import PRUNING
-from experiments.ledger.yao_trajectories import TRAJECTORIES
-from experiments.ledger.zhang_appendix import APPENDIX
-from experiments.ledger.zhang_flow import FLOW
-from experiments.ledger.zhang_ltb import ZHANG_LTB
-from experiments.ledger.zhang_rates import RATES
+A test names its statements in a mark, ``@pytest.mark.statement("Zhang: Theorem 5.2")``;
+``case="W_V*"`` limits it to the cases with such parameters.
+"""
 
-__all__ = ["STATEMENTS", "Statement"]
+import ast
+import dataclasses
+import fnmatch
+import functools
+import importlib
+import tomllib
+from pathlib import Path
 
-STATEMENTS = (
-    *TRAJECTORIES,
-    *BOUNDS,
-    *PRUNING,
-    *YAO_FIGURES,
-    *OTHERS,
-    *ZHANG_LTB,
-    *FLOW,
-    *RATES,
-    *APPENDIX,
-    *LI_ICL,
-    *LI_COT,
-    *LI_FIGURES,
-    *LI_RELATED,
-)
+ROOT = Path(__file__).parents[2]
+IDENTITIES = "tests/identities"
+STATUSES = {
+    "exact": "is an identity or a definition that holds to rounding",
+    "true": "is an inequality or a property with a proof",
+    "conditional": "holds under the condition given",
+    "vacuous": "says nothing, because its assumption never holds",
+    "reconstructed": "has a source whose text is lost or was recalled: the form here "
+    "need not be the printed one",
+    "false as written": "has a counter-example, and a corrected form where one holds",
+    "not implied": "is said to follow from a theorem, and does not",
+    "reproduced": "is an observation that was found here, at the published setting or "
+    "where the paper names none",
+    "not reproduced": "is an observation of which another order, size or direction was "
+    "found",
+    "impossible in the stated model": "is a figure that no setting of its model gives",
+    "not tested at the published setting": "was tested with another model or size, or "
+    "not at all",
+    "no claim": "is a picture, a list, or a simplification that claims no equality",
+}
+EVIDENCE = ("proof", "symbolic", "exact arithmetic", "numerical", "simulation", "none")
+# These papers come first on the page; the others follow by name.
+_FIRST = ("yao", "zhang", "li_icl", "li_cot")
+
+
+@dataclasses.dataclass(frozen=True)
+class Statement:
+    """A statement of a paper, named ``author: label`` in the marks of tests."""
+
+    paper: str  # authors and year
+    author: str
+    label: str  # its number in the paper
+    says: str  # what it claims, in a few words
+    status: str  # one of STATUSES
+    corrected: str = ""  # form or condition under which it holds, or what was found
+    evidence: str = "none"  # the strongest kind there is for what the row says
+    proof: str = ""  # page#section of docs/reference/derivations
+    experiments: tuple[str, ...] = ()  # pages of docs/experiments with stored results
+    functions: tuple[str, ...] = ()  # names below icltheory that compute it
+
+    def __post_init__(self):
+        for name, known in (("status", STATUSES), ("evidence", EVIDENCE)):
+            if (got := getattr(self, name)) not in known:
+                words = ", ".join(known)
+                raise ValueError(f"{name}: expected one of {words}, got {got!r}")
+        if (self.evidence == "proof") != ("#" in self.proof):
+            expected = "page#section where the evidence is proof, else nothing"
+            raise ValueError(f"proof: expected {expected}, got {self.proof!r}")
+        if self.status == "true" and not self.proof:
+            raise ValueError(f"proof: expected one for {self.name}, which is true")
+
+    @property
+    def name(self) -> str:
+        """The name by which tests and lists refer to the statement."""
+        return f"{self.author}: {self.label}"
+
+
+def read(folder: Path) -> tuple[Statement, ...]:
+    """Reads the TOML files of a folder, each the statements of one paper in order."""
+
+    def place(path: Path):
+        first = path.stem in _FIRST
+        return not first, _FIRST.index(path.stem) if first else 0, path.stem
+
+    found = []
+    for path in sorted(folder.glob("*.toml"), key=place):
+        document = tomllib.loads(path.read_text())
+        for row in document["statement"]:
+            row = {k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}
+            row.setdefault("evidence", "proof" if "proof" in row else "none")
+            found.append(Statement(document["paper"], document["name"], **row))
+    return tuple(found)
+
+
+STATEMENTS = read(Path(__file__).parent)
+
+
+def missing_functions(statement: Statement) -> list[str]:
+    """Lists the functions of a statement that cannot be imported."""
+    return [name for name in statement.functions if not _imports(name)]
+
+
+def _imports(name: str) -> bool:
+    module, _, symbol = f"icltheory.{name}".rpartition(".")
+    outer, _, owner = module.rpartition(".")
+    try:
+        if owner[:1].isupper():  # a method or a property of a class
+            return hasattr(getattr(importlib.import_module(outer), owner), symbol)
+        return hasattr(importlib.import_module(module), symbol)
+    except (ImportError, AttributeError):
+        return False
+
+
+# --- tests and their marks, read from the source
+
+
+def node_names(path: Path, root: Path) -> list[str]:
+    """Lists the test functions of a file without running it, as ``path::name``."""
+    return list(_marks(path, root))
+
+
+def _marks(path: Path, root: Path) -> dict[str, list[tuple[str, str]]]:
+    """For each test function: the statements of its marks, each with its cases."""
+    body = ast.parse(path.read_text()).body
+    shared = [
+        mark
+        for node in body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"
+        for mark in getattr(node.value, "elts", [node.value])
+    ]
+    tests = [("", node) for node in body]
+    for node in body:
+        if isinstance(node, ast.ClassDef) and node.name.startswith("Test"):
+            tests += [(f"{node.name}::", inner) for inner in node.body]
+    return {
+        f"{path.relative_to(root).as_posix()}::{owner}{node.name}": [
+            named
+            for mark in [*shared, *node.decorator_list]
+            for named in _statements(mark)
+        ]
+        for owner, node in tests
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test")
+    }
+
+
+def _statements(mark: ast.expr) -> list[tuple[str, str]]:
+    if not isinstance(mark, ast.Call) or not ast.unparse(mark.func).endswith(
+        "mark.statement"
+    ):
+        return []
+    case = "".join(ast.literal_eval(word.value) for word in mark.keywords)
+    return [(ast.literal_eval(name), case) for name in mark.args]
+
+
+@functools.cache
+def _marked(root: Path) -> dict[str, list[tuple[str, str]]]:
+    paths = sorted((root / "tests").rglob("test_*.py"))
+    files = [path for path in paths if "mark.statement(" in path.read_text()]
+    return {k: v for path in files for k, v in _marks(path, root).items() if v}
+
+
+def claimed(statement: Statement, root: Path = ROOT) -> list[str]:
+    """Lists the test functions that name a statement, as ``path::name``."""
+    found = _marked(root).items()
+    return [k for k, names in found if statement.name in dict(names)]
+
+
+def checked_by(case: str, root: Path = ROOT) -> set[str]:
+    """The names of the statements that a test case, ``path::name[...]``, checks."""
+    function, _, parameters = case.removesuffix("]").partition("[")
+    return {
+        name
+        for name, kept in _marked(root).get(function, ())
+        if not kept or fnmatch.fnmatchcase(parameters, kept)
+    }
+
+
+def unknown_names(statements: tuple[Statement, ...], root: Path = ROOT) -> list[str]:
+    """Lists the marks that name no statement, as ``path::name: statement``."""
+    known = {statement.name for statement in statements}
+    pairs = ((test, n) for test, names in _marked(root).items() for n, _ in names)
+    return [f"{test}: {name}" for test, name in pairs if name not in known]
+
+
+def without_mark(root: Path = ROOT) -> list[str]:
+    """Lists the identity tests that name no statement."""
+    files = sorted((root / IDENTITIES).glob("test_*.py"))
+    tests = (name for path in files for name in node_names(path, root))
+    return [name for name in tests if name not in _marked(root)]

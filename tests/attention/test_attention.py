@@ -58,6 +58,7 @@ def apply_jit(stack, H, h, mask="demos", scale=1.0):
     return stack.apply(H, h, mask, scale=scale)
 
 
+@pytest.mark.statement("Yao: Eq. (3)")
 @settings(max_examples=30, deadline=None)
 @given(
     size=st.sampled_from(SIZES),
@@ -73,6 +74,7 @@ def test_linear_layer_equals_the_double_loop(size, mask, seed, scale):
     np.testing.assert_allclose(np.vstack([out.H, out.h_query]), expected, atol=1e-12)
 
 
+@pytest.mark.statement("Yao: Eq. (1)")
 @settings(max_examples=30, deadline=None)
 @given(
     size=st.sampled_from(SIZES),
@@ -153,6 +155,7 @@ def test_masks_are_what_their_table_says():
         np.testing.assert_array_equal(normalized_keys(mask, 4), keys)
 
 
+@pytest.mark.statement("Yao: Eq. (1)")
 def test_softmax_weights_on_the_demonstrations_sum_to_less_than_one():
     H, h = prompt(5, 3)
     W = [W[0] for W in weights(1, 3)]

@@ -433,6 +433,7 @@ def test_a_notebook_shows_the_summary_of_one_bound():
     assert batch._repr_html_() is None
 
 
+@pytest.mark.statement("Yao: Theorem 2 (corrected)")
 def test_noisy_paths_are_the_weights_before_each_layer():
     rng = np.random.default_rng(1)
     stack = LinearAttentionStack(*rng.normal(size=(3, 3, 2, 2)) / 2)

@@ -224,6 +224,7 @@ for _profile in PROFILES:
     PROMPTS["emoc", _profile] = PROMPTS["sst2", _profile]
 
 
+@pytest.mark.statement("Yao: Table 1")
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("name", TASKS)
 def test_prompts_are_pinned(name, profile, folders):

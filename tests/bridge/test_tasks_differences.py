@@ -88,5 +88,5 @@ def test_tasks_without_a_listed_split_difference_load_alike(tmp_path):
 
 
 def test_the_page_in_the_documentation_is_this_table():
-    page = (Path(__file__).parents[2] / "PROFILES.md").read_text()
-    assert page.endswith(differences_table().rstrip() + "\n")
+    page = Path(__file__).parents[2] / "docs" / "reference" / "profiles.md"
+    assert page.read_text().endswith(differences_table().rstrip() + "\n")

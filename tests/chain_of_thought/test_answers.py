@@ -16,6 +16,7 @@ BOTH = cot.ChainOfThought, cot.DirectAnswer
 answers = jax.jit(lambda reasoner, prompt, shown: reasoner.answers(prompt, shown))
 
 
+@pytest.mark.statement("Li CoT: Errors of inference")
 @pytest.mark.parametrize(
     ("K", "M", "l"),
     [
@@ -62,6 +63,7 @@ def test_both_memories_read_the_same_after_a_column_joins():
         np.testing.assert_allclose(by_counts, by_columns, rtol=1e-12)
 
 
+@pytest.mark.statement("Li CoT: Errors of inference")
 def test_errors_are_the_papers():
     """The mean over steps of a wrong state, and a wrong last state."""
     letters = drawn.alphabet(3, 3, DIM)

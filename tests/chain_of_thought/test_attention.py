@@ -33,6 +33,7 @@ def explicit(prompt, shown):
     ]
 
 
+@pytest.mark.statement("Li CoT: Eq. (11), model")
 @pytest.mark.parametrize("shown", [1, 6])
 def test_the_output_is_that_of_explicit_columns_in_both_forms(prompt, shown):
     model, letters = random_model(1), prompt.alphabet

@@ -19,6 +19,7 @@ from tests.experiments.test_garg_linear import PICTURES, arguments, config
 from tests.weights import drawn
 
 
+@pytest.mark.statement("Garg: Section 5, families")
 @pytest.mark.parametrize("task", FAMILIES)
 def test_labels_divided_by_the_normaliser_have_second_moment_one(task):
     setup = set_up(config("--task", task), 1)
@@ -29,6 +30,7 @@ def test_labels_divided_by_the_normaliser_have_second_moment_one(task):
     assert abs(found.mean() - 1) < 5 * error < 0.25
 
 
+@pytest.mark.statement("Garg: Section 5, exact risks of sparse functions")
 def test_sparse_functions_have_the_exact_risks_of_their_second_moments():
     setup = set_up(config("--task", "sparse", "--family.sparsity", "2"), 1)
     exact = garg_linear.exact_risks(setup)

@@ -63,6 +63,7 @@ def test_the_linear_program_knows_what_votes_can_do():
     assert least_factor(rising, (12,)) == pytest.approx(2, abs=1e-3)
 
 
+@pytest.mark.statement("Li CoT: Figures 17 and 18")
 def test_figure_17_is_near_what_votes_can_do():
     curves = PUBLISHED["alpha'"]
     assert least_factor(curves, PUBLISHED_LENGTHS) == pytest.approx(1.287, abs=0.01)

@@ -70,6 +70,7 @@ def test_every_number_is_that_of_the_paper():
         }
 
 
+@pytest.mark.statement("Yao: Tables 2 to 8")
 def test_the_rows_are_possible():
     """They could be copied wrongly where the text of the paper is not at hand."""
     rows = STORED["rows"]
@@ -103,6 +104,7 @@ def test_a_model_of_the_paper_is_known_by_its_sizes(preset, name):
     assert model_name(read_architecture({**CONFIGS[preset], **fewer})) is None
 
 
+@pytest.mark.statement("Yao: Tables 2 to 8")
 def test_ours_stand_beside_theirs_where_model_task_and_module_are_the_same():
     own = {"draw": 0, "layer": 25, "chosen": 0.5, "before": 0.5, "after": 0.625}
     tested = [

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from icltheory.statistics import Estimate
 
@@ -16,6 +17,7 @@ def night():
     return json.loads((RESULTS / "real_model_night" / "result.json").read_text())
 
 
+@pytest.mark.statement("Yao: Figure 1")
 def test_deep_layers_bear_clipping_better_and_no_task_gains_on_average():
     grid = night()["grid"]
     trends = np.concatenate([own["trend"] for own in grid.values()])
@@ -27,6 +29,7 @@ def test_deep_layers_bear_clipping_better_and_no_task_gains_on_average():
         assert max(own["by_task"]) < 0
 
 
+@pytest.mark.statement("Yao: Figure 2")
 def test_demonstrations_help_in_two_tasks_and_harm_in_one():
     rises = [own["rise"] for own in night()["curves"].values()]
     assert len(rises) == 6
@@ -34,6 +37,7 @@ def test_demonstrations_help_in_two_tasks_and_harm_in_one():
     assert sum(rise["high"] < 0 for rise in rises) == 1
 
 
+@pytest.mark.statement("Yao: Figure 3")
 def test_condition_numbers_grow_with_depth_for_one_matrix():
     growth = night()["growth"]
     grows = {name for name, own in growth.items() if own["holm"] < 0.05}
@@ -44,6 +48,7 @@ def test_condition_numbers_grow_with_depth_for_one_matrix():
     assert medians["W_V"] < largest
 
 
+@pytest.mark.statement("Yao: Figure 4")
 def test_algorithm_1_gains_in_one_task_and_a_factor_gains_as_much():
     own = [row for row in night()["searches"] if row["arm"] == "algorithm1"]
     beyond = [row for row in own if row["holm"] is not None and row["holm"] < 0.05]
@@ -60,6 +65,7 @@ def test_algorithm_1_gains_in_one_task_and_a_factor_gains_as_much():
     assert factor["difference"] > first["difference"] > 0.1
 
 
+@pytest.mark.statement("Yao: Remark 4")
 def test_smaller_updates_do_not_go_with_better_accuracy():
     taus = Estimate.of(np.array([np.mean(row["tau"]) for row in night()["remark_4"]]))
     low, high = taus.interval(night()["interval_level"])

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from experiments.ledger.collect import is_claimed
-from experiments.ledger.statements import STATEMENTS
+from experiments.ledger.statements import STATEMENTS, checked_by
 
 __all__ = ["describe"]
 
@@ -26,10 +25,11 @@ def describe(
     Returns:
         Some lines for the report.
     """
+    names = checked_by(node)
     lines = [
         f"{said.paper}, {said.label} ({said.status}): {said.says}"
         for said in STATEMENTS
-        if is_claimed(said, node)
+        if said.name in names
     ]
     lines += [f"measured: {name} = {value!r}" for name, value in measured]
     for name, value in values.items():

@@ -14,6 +14,8 @@ from icltheory.attention import linear_attention
 from icltheory.regression import LinearPopulation
 from tests.regression import oracles_ltb_rates as oracles
 
+pytestmark = pytest.mark.statement("Ahn: Theorem 1, P and Q")
+
 DIM = 3
 
 

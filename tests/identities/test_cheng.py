@@ -53,6 +53,8 @@ def by_loops(kernel, r):
     return np.array(found)
 
 
+@pytest.mark.statement("Cheng: functional gradient descent", "Cheng: closed form")
+@pytest.mark.statement("Cheng: softmax", case="softmax")
 @pytest.mark.parametrize(
     "kernel",
     ["rbf", "softmax", square]
@@ -78,6 +80,7 @@ def test_three_forms_are_one(kernel, measured):
         assert error < 1e-12
 
 
+@pytest.mark.statement("Cheng: closed form")
 def test_closed_form_is_that_with_the_inverse(measured):
     system = of("rbf", X[:-1], X[-1])
     K, r = np.asarray(system.matrix), float(system.largest_step) / 2
@@ -90,6 +93,7 @@ def test_closed_form_is_that_with_the_inverse(measured):
         assert error < 1e-12
 
 
+@pytest.mark.statement("Cheng: Bayes predictor in depth")
 def test_depth_tends_to_kriging_below_twice_the_inverse_eigenvalue(measured):
     system = of("rbf", X[:-1] * 2, X[-1] * 2)
     K, largest = np.asarray(system.matrix), float(system.largest_step)
@@ -106,6 +110,7 @@ def test_depth_tends_to_kriging_below_twice_the_inverse_eigenvalue(measured):
     assert np.abs(found.prediction[0]) > 1e20
 
 
+@pytest.mark.statement("Cheng: softmax")
 def test_softmax_depth_tends_to_something_else_than_kriging(measured):
     """Its limit krigs D y and divides by the query's D: no interpolation in a space."""
     system = of("softmax", X[:-1], X[-1])
@@ -142,6 +147,7 @@ def depths():
     return {kernel: run(kernel) for kernel in ("rbf", "linear", "relu")}
 
 
+@pytest.mark.statement("Cheng: Bayes predictor in depth")
 @pytest.mark.slow
 def test_matched_attention_falls_to_kriging_with_depth(depths, measured):
     risks, best, psd = depths["rbf"]
@@ -155,6 +161,7 @@ def test_matched_attention_falls_to_kriging_with_depth(depths, measured):
     assert np.all(np.diff(risks) < 0)
 
 
+@pytest.mark.statement("Cheng: other kernels")
 def test_linear_attention_ends_worse_than_answering_zero(depths, measured):
     risks, _, psd = depths["linear"]
     assert psd.all()
@@ -165,6 +172,7 @@ def test_linear_attention_ends_worse_than_answering_zero(depths, measured):
     assert risks[-1] > 1.2
 
 
+@pytest.mark.statement("Cheng: other kernels")
 def test_relu_of_inner_products_is_no_kernel_and_diverges(depths, measured):
     risks, _, psd = depths["relu"]
     assert not psd.any()
@@ -174,6 +182,7 @@ def test_relu_of_inner_products_is_no_kernel_and_diverges(depths, measured):
     assert risks[5] > 1e40
 
 
+@pytest.mark.statement("Cheng: Bayes predictor in depth")
 def test_risk_is_that_of_drawn_labels(measured):
     C = np.exp(-((X[:, None] - X[None]) ** 2).sum(-1) / 2) + 0.1 * np.eye(N + 1)
     system = of("rbf", X[:-1], X[-1])

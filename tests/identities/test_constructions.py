@@ -39,6 +39,7 @@ def predictions(stack, H, h, scale):
     return read_prediction(stack.apply(H, h, scale=scale).h_query, D_IN)
 
 
+@pytest.mark.statement("von Oswald: Proposition 1")
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32), scale=st.sampled_from([1 / N, 0.05]))
 def test_l_layers_are_l_explicit_steps_of_gradient_descent(seed, scale, measured):
@@ -54,6 +55,7 @@ def test_l_layers_are_l_explicit_steps_of_gradient_descent(seed, scale, measured
         np.testing.assert_allclose(got, path @ x, atol=1e-12)
 
 
+@pytest.mark.statement("von Oswald: Proposition 1")
 def test_one_layer_is_one_step_on_the_mean_loss(measured):
     X, Y, x, _ = task()
     got = predictions(
@@ -69,6 +71,7 @@ def test_one_layer_is_one_step_on_the_mean_loss(measured):
     np.testing.assert_allclose(got, [np.zeros(D_OUT), W_1 @ x], atol=1e-14)
 
 
+@pytest.mark.statement("von Oswald: Proposition 1")
 def test_many_layers_reach_the_least_squares_solution(measured):
     X, Y, x, _ = task()
     stack = gradient_descent(np.full(2000, 0.4), D_IN, D_OUT)
@@ -78,6 +81,7 @@ def test_many_layers_reach_the_least_squares_solution(measured):
     np.testing.assert_allclose(last, solution, atol=1e-8)
 
 
+@pytest.mark.statement("Ahn: Theorem 1, construction")
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_l_layers_are_l_steps_of_preconditioned_gradient_descent(seed, measured):
@@ -91,6 +95,7 @@ def test_l_layers_are_l_steps_of_preconditioned_gradient_descent(seed, measured)
     np.testing.assert_allclose(got, path @ x, rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.statement("Ahn: Theorem 1, construction")
 def test_the_inverse_covariance_as_preconditioner_solves_in_one_layer(measured):
     X, Y, x, W_0 = task()
     A = np.linalg.inv(X.T @ X / N)[None]
@@ -101,6 +106,7 @@ def test_the_inverse_covariance_as_preconditioner_solves_in_one_layer(measured):
     np.testing.assert_allclose(last, solution, atol=1e-12)
 
 
+@pytest.mark.statement("Ahn: Theorem 1, construction")
 def test_a_multiple_of_the_identity_as_preconditioner_is_gradient_descent():
     X, Y, x, _ = task()
     A = np.full((L, 1, 1), 0.3) * np.eye(D_IN)
@@ -112,6 +118,7 @@ def test_a_multiple_of_the_identity_as_preconditioner_is_gradient_descent():
     np.testing.assert_allclose(*both, atol=1e-14)
 
 
+@pytest.mark.statement("von Oswald: GD++")
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_gd_plus_plus_equals_its_loops(seed, measured):
@@ -125,6 +132,7 @@ def test_gd_plus_plus_equals_its_loops(seed, measured):
     np.testing.assert_allclose(got, expected, rtol=1e-10, atol=1e-11)
 
 
+@pytest.mark.statement("von Oswald: GD++")
 def test_gd_plus_plus_without_input_steps_is_gradient_descent():
     eta = np.linspace(0.1, 0.4, L)
     with_zero = gd_plus_plus(eta, np.zeros(L), D_IN, D_OUT)
@@ -136,6 +144,7 @@ def test_gd_plus_plus_without_input_steps_is_gradient_descent():
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.statement("von Oswald: GD++")
 def test_gd_plus_plus_maps_the_spectrum_of_the_inputs(measured):
     # eigenvalues s of X^T X / N become s (1 - gamma s)^2 after one layer
     X, Y, x, _ = task()
@@ -151,6 +160,7 @@ def test_gd_plus_plus_maps_the_spectrum_of_the_inputs(measured):
     assert after.max() / after.min() < s.max() / s.min()
 
 
+@pytest.mark.statement("von Oswald: Proposition 1")
 @pytest.mark.parametrize("mask", ["causal", "none"])
 def test_the_construction_needs_the_mask_of_the_papers(mask, measured):
     X, Y, x, _ = task()

@@ -20,6 +20,8 @@ from icltheory.regression import LinearPopulation, LinearStep, Steps, optimum
 from icltheory.regression._steps import exact_steps
 from icltheory.regression.depth import depth_floor, gradient_steps_limit
 
+pytestmark = pytest.mark.statement("Depth: Best L steps")
+
 
 def best_steps(d, N, L, noise=0.0):
     """Risk / d of the best L steps without the noise of the query, and their sizes."""
@@ -177,6 +179,7 @@ def test_more_steps_and_more_examples_lower_the_risk():
     assert (np.diff(risks, axis=1) < 0).all()
 
 
+@pytest.mark.statement("Depth: Floor of L layers")
 def test_gd_plus_plus_stays_above_the_floor(measured):
     d, N, L = 5, 20, 2
     nodes, weights = gauss(d, N, 16)
@@ -222,6 +225,7 @@ def test_gd_plus_plus_stays_above_the_floor(measured):
     assert found == pytest.approx(expected, rel=1e-10)
 
 
+@pytest.mark.statement("Depth: Floor of L layers")
 def test_one_layer_meets_its_floor():
     task = LinearPopulation(2 * np.eye(7), np.zeros(7), np.eye(7), 0.5)
     floor, best = depth_floor(1, task, 9), optimum(Steps(1), task, 9)

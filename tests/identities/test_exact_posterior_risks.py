@@ -49,6 +49,7 @@ def bayes_curve(task, num_prompts, num_examples, seed=0):
     return estimate_risk(Bayes(task), task, range(num_examples + 1), **drawn)
 
 
+@pytest.mark.statement("Hastie: Lemma 1")
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), penalty=st.sampled_from([0.01, 1.0, 30.0]))
 def test_ridge_given_inputs_is_the_expansion_in_weight_and_noise(
@@ -66,6 +67,7 @@ def test_ridge_given_inputs_is_the_expansion_in_weight_and_noise(
         np.testing.assert_allclose(got, expected, rtol=1e-9)
 
 
+@pytest.mark.statement("Hastie: Lemma 1")
 @pytest.mark.slow
 def test_ridge_given_inputs_agrees_with_simulation(measured):
     task = full_task(0.5)
@@ -89,6 +91,7 @@ def test_ridge_given_inputs_agrees_with_simulation(measured):
     assert abs(z) < 5
 
 
+@pytest.mark.statement("Zhang: Lemma 6.1")
 def test_bayes_given_inputs_is_ridge_with_the_right_penalty_and_the_least_of_all(
     measured,
 ):
@@ -102,6 +105,7 @@ def test_bayes_given_inputs_is_ridge_with_the_right_penalty_and_the_least_of_all
         assert np.all(np.asarray(ridge_given(task, X, penalty)) > best)
 
 
+@pytest.mark.statement("Zhang: Lemma 6.1")
 def test_bayes_given_inputs_of_the_worked_example(measured):
     H, Psi = np.array([[2, 0.5], [0.5, 1]]), np.array([[1, 0.2], [0.2, 0.5]])
     task = LinearPopulation(H, np.array([1.0, -2.0]), Psi, 0.25)
@@ -125,6 +129,7 @@ def test_bayes_given_inputs_of_the_worked_example(measured):
         np.testing.assert_allclose(slope[at], difference, atol=1e-8)
 
 
+@pytest.mark.statement("Zhang: Lemma 6.1")
 def test_bayes_risks_of_all_prefixes_are_those_of_each(measured):
     X = np.random.default_rng(0).normal(size=(2, 7, 3))
     X[1, 2] = X[1, 0]
@@ -141,6 +146,7 @@ def test_bayes_risks_of_all_prefixes_are_those_of_each(measured):
     np.testing.assert_allclose(known, path, atol=1e-9)
 
 
+@pytest.mark.statement("Zhang: Lemma 6.1")
 @pytest.mark.slow
 def test_the_bayes_risk_agrees_with_the_errors_of_the_bayes_predictor(measured):
     task = full_task(0.5)
@@ -160,6 +166,7 @@ def test_the_bayes_risk_agrees_with_the_errors_of_the_bayes_predictor(measured):
     )
 
 
+@pytest.mark.statement("Zhang: Lemma 6.1")
 def test_the_bayes_risk_in_one_dimension_is_a_chi_square_integral(measured):
     # phi = 2, sigma = 1/2, M = 3
     task = LinearPopulation(2 * np.eye(1), np.zeros(1), np.eye(1), 0.25)
@@ -170,6 +177,7 @@ def test_the_bayes_risk_in_one_dimension_is_a_chi_square_integral(measured):
     assert abs(z) < 5
 
 
+@pytest.mark.statement("Zhang: Lemma 6.1")
 @pytest.mark.slow
 def test_the_bayes_risk_lies_between_jensen_and_one_gradient_step(measured):
     noise = 0.3
@@ -185,6 +193,7 @@ def test_the_bayes_risk_lies_between_jensen_and_one_gradient_step(measured):
         assert low - slack <= risk.mean[k] <= high + slack
 
 
+@pytest.mark.statement("Raventos: ridge baseline")
 def test_the_published_ridge_curve(measured):
     # d = 8, sigma^2 = 1/4, errors against noiseless labels, over d, k = 0..15
     reference = np.array(
@@ -198,6 +207,7 @@ def test_the_published_ridge_curve(measured):
     assert abs(curve.mean() - 0.3445) < 0.004
 
 
+@pytest.mark.statement("Bai: ridge baselines")
 def test_the_published_ridge_risks_of_transformers_as_statisticians(measured):
     # d = n = 20, w ~ N(0, I / 20), penalty d sigma^2
     for sigma, expected in ((0.1, 0.103), (0.25, 0.229), (0.5, 0.398), (1.0, 0.622)):
@@ -209,6 +219,7 @@ def test_the_published_ridge_risks_of_transformers_as_statisticians(measured):
         assert abs(off) < 5e-4 + 5 * risk.standard_error
 
 
+@pytest.mark.statement("Zhang: Lemma 6.1")
 def test_impossible_risks_say_what_was_expected(key):
     task = full_task()
     with raises("num_prompts: expected a positive integer, got 0"):

@@ -70,6 +70,7 @@ def assert_agree(measured, found, exact, prefixes=slice(None), name="z"):
 # --- closed forms of the isotropic case
 
 
+@pytest.mark.statement("Garg: least squares")
 @pytest.mark.slow
 def test_least_squares_averaging_and_one_layer_attention_for_d_20(measured):
     k, task = np.arange(1, 41), garg()
@@ -92,6 +93,7 @@ def test_least_squares_averaging_and_one_layer_attention_for_d_20(measured):
     np.testing.assert_allclose(total / 41, 210 / 41, rtol=1e-12)
 
 
+@pytest.mark.statement("Garg: averaging", "Zhang: Theorem 5.2 (one layer)")
 def test_noise_enters_attention_and_averaging_as_d_plus_1_plus_sigma_squared(measured):
     assert zero_risk(LinearPopulation.isotropic(20, 0.25)) == 20.25
     for d, noise in ((1, 0.0), (3, 0.7)):
@@ -111,6 +113,7 @@ def test_noise_enters_attention_and_averaging_as_d_plus_1_plus_sigma_squared(mea
 # --- simulation
 
 
+@pytest.mark.statement("Garg: least squares", "Garg: averaging")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("predictor", "exact"),
@@ -132,6 +135,7 @@ def test_simulation_agrees_for_least_squares_averaging_and_zero_at_d_20(
         np.testing.assert_allclose(np.asarray(found.mean)[20:], 0, atol=1e-10)
 
 
+@pytest.mark.statement("Garg: least squares")
 @pytest.mark.slow
 def test_least_squares_with_noise_below_and_above_d(measured):
     task = LinearPopulation(0.5 * np.eye(6), np.ones(6), 2 * np.eye(6), 0.3)
@@ -146,6 +150,7 @@ def test_least_squares_with_noise_below_and_above_d(measured):
     assert np.isclose(exact[0], 0.5 * (12 + 6) + 0.3)
 
 
+@pytest.mark.statement("Garg: least squares")
 def test_least_squares_beyond_d_is_the_same_for_every_input_covariance(measured):
     task = full_task(0.5)
     exact = least_squares_risk(task, 12)
@@ -171,6 +176,7 @@ def test_least_squares_beyond_d_is_the_same_for_every_input_covariance(measured)
     assert average.mean + 20 * average.standard_error < isotropic
 
 
+@pytest.mark.statement("Zhang: Section 5 (one layer)")
 @pytest.mark.slow
 def test_attention_and_averaging_for_any_population(measured):
     task = full_task(0.5)
@@ -183,6 +189,7 @@ def test_attention_and_averaging_for_any_population(measured):
     np.testing.assert_allclose(noisy, exact(counts, np.eye(3)), rtol=1e-12)
 
 
+@pytest.mark.statement("Zhang: Section 5 (one layer)")
 def test_the_risk_of_a_fixed_preconditioner_is_also_that_of_other_lengths(measured):
     # a matrix tuned for k = 4 and used at k = 9 is worse than one tuned for 9
     task = full_task(0.5)
@@ -195,6 +202,7 @@ def test_the_risk_of_a_fixed_preconditioner_is_also_that_of_other_lengths(measur
 # --- the optimum of one layer
 
 
+@pytest.mark.statement("Zhang: Theorem 5.2 (one layer)")
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), k=st.sampled_from([1, 4, 50]))
 def test_the_optimum_of_one_layer_is_stationary_and_has_the_stated_risk(
@@ -229,6 +237,7 @@ def _optimum(H, mean, Psi, noise, k, direction):
     return best.risk, jax.grad(of)(Gamma), of(Gamma), near, slope
 
 
+@pytest.mark.statement("Ahn: Theorem 1, optimum", "Zhang: Theorem 5.2 (one layer)")
 def test_the_optimum_for_an_isotropic_prior_is_the_published_matrix(measured):
     A = np.random.default_rng(0).normal(size=(4, 4))
     H, psi2, noise, n = A @ A.T, 1.7, 0.6, 11
@@ -245,6 +254,7 @@ def test_the_optimum_for_an_isotropic_prior_is_the_published_matrix(measured):
     np.testing.assert_allclose(best.risk, expected_risk, rtol=1e-10)
 
 
+@pytest.mark.statement("Zhang: Theorem 5.2 (one layer)")
 @pytest.mark.slow
 def test_the_optimum_of_the_worked_example(measured):
     H, Psi = np.array([[2, 0.5], [0.5, 1]]), np.array([[1, 0.2], [0.2, 0.5]])
@@ -257,6 +267,7 @@ def test_the_optimum_of_the_worked_example(measured):
     np.testing.assert_allclose(best_step(five, 20).risk, 30 / 26)
 
 
+@pytest.mark.statement("Zhang: Theorem 5.2 (one layer)")
 @pytest.mark.slow
 def test_the_optimum_also_for_singular_covariances_and_without_examples():
     H, Psi = np.diag([2.0, 0.0, 1.0]), np.diag([0.0, 1.0, 3.0])
@@ -274,6 +285,7 @@ def test_the_optimum_also_for_singular_covariances_and_without_examples():
 # --- all of them
 
 
+@pytest.mark.statement("Zhang: Section 5 (one layer)")
 @pytest.mark.slow
 def test_exact_risks_are_differentiable_and_vectorise(key, measured):
     @jax.jit
@@ -295,6 +307,7 @@ def test_exact_risks_are_differentiable_and_vectorise(key, measured):
     np.testing.assert_allclose(gradient, difference, rtol=1e-6)
 
 
+@pytest.mark.statement("Zhang: Section 5 (one layer)")
 def test_impossible_risks_say_what_was_expected(key):
     task = full_task()
     with raises("num_examples: expected a whole number >= 0, got -1"):

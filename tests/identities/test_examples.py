@@ -40,6 +40,7 @@ def weights(seed=0, count=N):
     return (*draws(3, n, n, seed=seed), draws(count, n, seed=seed + 1))
 
 
+@pytest.mark.statement("Yao: Eq. (18)")
 def test_equation_18_norm_of_an_outer_product(measured):
     a, b = draws(6), draws(5, seed=1)
     outer = np.array([[x * y for y in b] for x in a])
@@ -49,6 +50,7 @@ def test_equation_18_norm_of_an_outer_product(measured):
     measured("relative error", abs(s[0] / np.sqrt(square(outer)) - 1))
 
 
+@pytest.mark.statement("Yao: Eq. (19)")
 def test_equation_19_submultiplicative_and_tighter_with_the_spectral_norm(measured):
     A, B = draws(2, DRAWS, 6, 6)
     product = np.sqrt(square(A @ B))
@@ -60,6 +62,7 @@ def test_equation_19_submultiplicative_and_tighter_with_the_spectral_norm(measur
     measured("mean ratio of the tighter bound", (spectral / product).mean())
 
 
+@pytest.mark.statement("Yao: Eq. (20)")
 def test_equation_20_fails_for_half_of_all_pairs(measured):
     A, B = draws(2, 4000, 4, 4)
     fails = square(A + B) > square(A) + square(B)
@@ -72,6 +75,7 @@ def test_equation_20_fails_for_half_of_all_pairs(measured):
     np.testing.assert_allclose(square(2 * A[0]) / (2 * square(A[0])), 2)  # A = B: twice
 
 
+@pytest.mark.statement("Yao: Eq. (20)")
 def test_equation_20_is_an_equality_for_svd_parts_unless_in_the_middle(measured):
     W, X, A = draws(3, 6, 6)
     kept = truncate(W, 2)
@@ -88,6 +92,7 @@ def test_equation_20_is_an_equality_for_svd_parts_unless_in_the_middle(measured)
     measured("ratio of the two sides, middle factor", middle)
 
 
+@pytest.mark.statement("Yao: Example 1 (**)")
 def test_line_double_star_needs_squares(measured):
     W = draws(6, 4)
     s = np.linalg.svd(W)[1]
@@ -98,6 +103,7 @@ def test_line_double_star_needs_squares(measured):
     measured("norm squared over the sum of singular values", square(W) / np.sum(s))
 
 
+@pytest.mark.statement("Yao: Example 1 (display)")
 def test_example_1_first_display_is_an_identity(measured):
     W, h = draws(6, 6), draws(6, seed=1)
     for rank in range(7):
@@ -114,6 +120,7 @@ def printed_UB(W_V, W_K, W_Q, H):
     return total * square(W_Q)
 
 
+@pytest.mark.statement("Yao: Example 1 (UB)")
 def test_example_1_the_three_numbers_against_loops():
     for count in (2, 9):  # through the N x N and through the n x n matrix
         *W, H = weights(count=count)
@@ -124,6 +131,7 @@ def test_example_1_the_three_numbers_against_loops():
         np.testing.assert_allclose(found.corrected, count * found.printed, rtol=1e-14)
 
 
+@pytest.mark.statement("Yao: Example 1 (UB)")
 def test_example_1_ub_is_too_small_by_the_factor_n_for_equal_demonstrations(measured):
     W_V, W_K, _, H = weights()
     H = np.tile(H[:1], (32, 1))
@@ -136,6 +144,7 @@ def test_example_1_ub_is_too_small_by_the_factor_n_for_equal_demonstrations(meas
     )
 
 
+@pytest.mark.statement("Yao: Example 1 (UB)")
 def test_example_1_ub_fails_for_random_weights_and_n_ub_never(measured):
     batch = jax.jit(jax.vmap(update_upper_bound))
     for count, least in ((4, 0.005), (64, 0.8), (256, 0.97)):
@@ -147,6 +156,7 @@ def test_example_1_ub_fails_for_random_weights_and_n_ub_never(measured):
         measured(f"share of draws with UB violated, N = {count}", violated)
 
 
+@pytest.mark.statement("Yao: Example 1 (*)")
 def test_example_1_pruning_lowers_ub():
     for seed in range(5):
         *W, H = weights(seed)
@@ -160,6 +170,12 @@ split_jit = jax.jit(update_split, static_argnums=0)
 MLP = {"W_in": draws(6, n, seed=5), "W_out": draws(n, 6, seed=6)}
 
 
+@pytest.mark.statement("Yao: Example 2 (W_Q)", case="W_Q")
+@pytest.mark.statement("Yao: Example 3 (W_V)", case="W_V")
+@pytest.mark.statement("Yao: Example 3 (W_K)", case="W_K")
+@pytest.mark.statement("Yao: Example 4 (W_MLP)", case="W_MLP")
+@pytest.mark.statement("Yao: Example 4 (W_MLP)", case="W_out")
+@pytest.mark.statement("Yao: Example 4 (in practice)", case="W_in")
 @pytest.mark.parametrize("module", ["W_V", "W_K", "W_Q", "W_in", "W_out", "W_MLP"])
 def test_the_split_of_the_update_against_loops(module):
     *W, H = weights()
@@ -210,6 +226,10 @@ def report(measured, found, ratio):
     measured("largest ratio after pruning", ratio.max())
 
 
+@pytest.mark.statement("Yao: Example 2 (W_Q)", case="W_Q*")
+@pytest.mark.statement("Yao: Example 3 (W_V)", case="W_V*")
+@pytest.mark.statement("Yao: Example 4 (W_MLP)", case="W_MLP*")
+@pytest.mark.statement("Yao: Example 4 (W_MLP)", case="W_out*")
 @pytest.mark.parametrize(
     ("module", "example"),
     [("W_Q", 2), ("W_V", 3), ("W_MLP", 4), ("W_out", 4)],
@@ -222,6 +242,8 @@ def test_examples_2_to_4_exact_for_an_outermost_matrix(module, example, measured
     report(measured, found, ratio)
 
 
+@pytest.mark.statement("Yao: Example 3 (W_K)", case="W_K*")
+@pytest.mark.statement("Yao: Example 4 (in practice)", case="W_in*")
 @pytest.mark.parametrize(
     ("module", "mlp"), [("W_K", False), ("W_in", True), ("W_V", True)]
 )
@@ -234,6 +256,7 @@ def test_examples_3_and_4_false_for_a_matrix_in_the_middle(module, mlp, measured
     report(measured, found, ratio)
 
 
+@pytest.mark.statement("Yao: Example 3 (W_K)")
 def test_example_3_counter_example_with_whole_numbers(measured):
     """The removed direction of W_K cancels most of the kept one."""
     H, W_V = np.eye(2), np.array([[1.0, 1.0], [0.0, 0.0]])
@@ -244,6 +267,7 @@ def test_example_3_counter_example_with_whole_numbers(measured):
     measured("norm after pruning W_K to rank 1", np.sqrt(found.kept))
 
 
+@pytest.mark.statement("Yao: Example 4 (in practice)")
 def test_example_4_false_for_the_two_matrices_pruned_one_by_one(measured):
     W_in, W_out = draws(DRAWS, 6, n, seed=2), draws(DRAWS, n, 6, seed=3)
     z = draws(DRAWS, n, n)
@@ -256,6 +280,7 @@ def test_example_4_false_for_the_two_matrices_pruned_one_by_one(measured):
     measured("largest ratio after pruning", separate.max())
 
 
+@pytest.mark.statement("Yao: Example 2 (W_Q)", "Yao: Example 3 (W_V)")
 def test_examples_2_and_3_for_the_implicit_gradient_of_a_later_layer(measured):
     """G_t = dW_t P: W_Q is no longer outermost, W_V still is."""
     W_V, W_K, W_Q = draws(3, 300, 2, n, n) / 2
@@ -280,6 +305,7 @@ def test_examples_2_and_3_for_the_implicit_gradient_of_a_later_layer(measured):
     measured("share of draws in which W_Q raises G_2", np.mean(query > 1 + 1e-9))
 
 
+@pytest.mark.statement("Yao: Example 3 (W_V)")
 def test_gradients_survive_identity_weights():
     I = np.eye(3)
     for module in ("W_V", "W_K", "W_Q"):
@@ -291,6 +317,7 @@ def test_gradients_survive_identity_weights():
         assert np.isfinite(jax.jit(jax.grad(kept))(2 * I)).all()
 
 
+@pytest.mark.statement("Yao: Example 4 (W_MLP)")
 def test_bad_input():
     *W, H = weights()
     with raises(

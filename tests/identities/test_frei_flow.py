@@ -79,6 +79,7 @@ def squared(gradient):
     return sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(gradient))
 
 
+@pytest.mark.statement("Frei: Theorem 4.1, flow")
 def test_reduced_flow_is_the_gradient_of_the_whole_layer(measured):
     Lam, loss, gradient, _ = whole_layer()
     rng, population = np.random.default_rng(0), standard(Lam)
@@ -109,6 +110,7 @@ def test_reduced_flow_is_the_gradient_of_the_whole_layer(measured):
         np.testing.assert_allclose(path.risk[0], value, rtol=1e-13)
 
 
+@pytest.mark.statement("Frei: Theorem 4.1, flow")
 @pytest.mark.slow
 def test_flow_of_the_whole_layer_is_the_reduced_one_and_ends_at_their_limit(measured):
     Lam, _, gradient, hessian = whole_layer()
@@ -164,6 +166,7 @@ def path_of(name):
     return bounds, s, path, ratios[np.asarray(path.excess) > 2e-9]
 
 
+@pytest.mark.statement("Frei: Appendix A, along the flow")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SPECTRA)
 def test_corrected_constant_and_lower_bound_hold_along_the_flow(name, measured):
@@ -178,6 +181,7 @@ def test_corrected_constant_and_lower_bound_hold_along_the_flow(name, measured):
     assert np.all(np.asarray(path.excess) <= bound * (1 + 1e-9) + 1e-20)
 
 
+@pytest.mark.statement("Frei: Theorem 4.1, flow")
 @pytest.mark.slow
 def test_reduced_flow_ends_at_their_limit_and_keeps_its_balance(measured):
     _, _, path, _ = path_of("plain")
@@ -193,6 +197,7 @@ def test_reduced_flow_ends_at_their_limit_and_keeps_its_balance(measured):
     assert np.abs(U[-1] - U[0]).max() > 0.1
 
 
+@pytest.mark.statement("Frei: Appendix A, along the flow")
 def test_inverted_constant_is_false(measured):
     worst = np.inf
     for name in SPECTRA:

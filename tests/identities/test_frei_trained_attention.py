@@ -49,6 +49,7 @@ def limit_and_optimum(Lam, N):
     return end.u * end.U, *end.matrices(), best.Gamma
 
 
+@pytest.mark.statement("Frei: Theorem 4.1, limit")
 def test_limit_is_the_best_step_split_evenly(measured):
     for seed in range(20):
         _, Lam, N, _ = drawn(seed)
@@ -71,6 +72,7 @@ def test_limit_is_the_best_step_split_evenly(measured):
         np.testing.assert_allclose(balance, 1, rtol=1e-12)
 
 
+@pytest.mark.statement("Frei: Theorem 4.1, limit")
 @pytest.mark.slow
 def test_limit_is_stationary_for_the_whole_layer_without_mask(measured):
     # every prompt of an exact grid through the full matrices, d = N = 2
@@ -103,6 +105,7 @@ def test_limit_is_stationary_for_the_whole_layer_without_mask(measured):
     assert np.abs(slopes).max() < 1e-6
 
 
+@pytest.mark.statement("Frei: Theorem 4.5")
 def test_optimum_for_random_covariances_is_stationary(measured):
     variances, N = np.array([[1.0, 0.3], [0.4, 2.0], [0.7, 0.1]]), 5
 
@@ -159,6 +162,7 @@ def trained(Lam, N):
     return reg.optimum(reg.LinearStep, problem, N).model
 
 
+@pytest.mark.statement("Frei: Theorem 4.2")
 def test_risk_at_another_length_for_linear_labels(measured):
     for seed in range(20):
         rng, Lam, N, M = drawn(seed)
@@ -177,6 +181,7 @@ def test_risk_at_another_length_for_linear_labels(measured):
         )
 
 
+@pytest.mark.statement("Frei: Theorem 4.2")
 @pytest.mark.parametrize("dim", [1, 2])
 def test_risk_at_another_length_for_any_law_of_the_labels(dim, measured):
     # y = <b, x> + x'Cx + 1 + noise, integrated exactly over two examples and a query
@@ -221,6 +226,7 @@ def bound_and_risk(Lam, N, M):
     return reg.transfer.risk_at_length_bound(Lam, N, M), risk
 
 
+@pytest.mark.statement("Frei: Theorem 4.2, corollary")
 def test_bound_on_the_average_risk_at_another_length(measured):
     for seed in range(100):
         _, Lam, N, M = drawn(seed)
@@ -233,6 +239,7 @@ def test_bound_on_the_average_risk_at_another_length(measured):
         assert risk <= bound
 
 
+@pytest.mark.statement("Frei: Theorem 4.2")
 def test_risk_at_another_length_is_differentiable_and_vectorises(measured):
     Lam, a = np.diag([1.0, 0.5, 2.0]), np.ones(DIM)
 
@@ -279,6 +286,7 @@ def slopes(Lam, points):
     return np.array(found)
 
 
+@pytest.mark.statement("Frei: Theorem 4.1, convergence")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", STARTS)
 def test_convergence_constants_hold_along_the_flow(name, measured):
@@ -304,6 +312,7 @@ def test_convergence_constants_hold_along_the_flow(name, measured):
     np.testing.assert_allclose(found.scale_floor, np.sqrt(floor), rtol=1e-12)
 
 
+@pytest.mark.statement("Frei: Theorem 4.1, convergence")
 @pytest.mark.slow
 def test_the_inverted_convergence_constant_is_false(measured):
     worst = np.inf
@@ -316,6 +325,7 @@ def test_the_inverted_convergence_constant_is_false(measured):
     assert worst < 1e-6
 
 
+@pytest.mark.statement("Frei: Theorem 4.1, convergence")
 def test_convergence_constants_know_when_the_start_is_too_large():
     Theta = np.eye(2) / 2**0.25
     assert constants_of(np.eye(2), 4, Theta, 0.5).holds

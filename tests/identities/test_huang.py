@@ -39,6 +39,7 @@ def explicit_loss(Q, V, X, X_query, W):
     return jnp.mean((answer - jnp.einsum("bd,wd->wb", X_query, W)) ** 2)
 
 
+@pytest.mark.statement("Huang: gradient")
 def test_gradient_in_closed_form_is_that_of_the_layer(measured):
     K, d, N, count = 4, 5, 6, 40
     V = np.linalg.qr(RNG.normal(size=(d, d)))[0][:K]
@@ -65,6 +66,7 @@ def test_gradient_in_closed_form_is_that_of_the_layer(measured):
     assert error < 1e-15
 
 
+@pytest.mark.statement("Huang: gradient")
 def test_gradient_of_the_population_is_autodiff_of_its_loss(measured):
     p = np.array([0.4, 0.3, 0.2, 0.1])
     logits = RNG.normal(size=(4, 4))
@@ -93,6 +95,7 @@ def path(request):
     return K, eta, own
 
 
+@pytest.mark.statement("Huang: balanced features")
 def test_balanced_descent_is_that_of_two_numbers(path, measured):
     K, eta, own = path
     even = FeaturePopulation.infinite(np.full(K, 1 / K))
@@ -107,6 +110,7 @@ def test_balanced_descent_is_that_of_two_numbers(path, measured):
     assert np.abs(drift).max() < 1e-13
 
 
+@pytest.mark.statement("Huang: balanced features")
 def test_balanced_closed_form_follows_descent_within_one_percent(path, measured):
     K, eta, own = path
     steps = np.arange(len(own))
@@ -129,6 +133,7 @@ def test_balanced_closed_form_follows_descent_within_one_percent(path, measured)
     np.testing.assert_allclose(attention_at(times, K, eta), own, rtol=1e-9)
 
 
+@pytest.mark.statement("Huang: balanced features")
 def test_flow_obeys_its_differential_equation(measured):
     K, eta = 7, 0.15
     s, u = K / (K - 1), np.linspace(0.02, 0.85, 30)
@@ -157,6 +162,7 @@ def test_flow_obeys_its_differential_equation(measured):
     np.testing.assert_allclose(ends, [1 / K, 1, 1], rtol=1e-12)
 
 
+@pytest.mark.statement("Huang: balanced features, phase 2")
 def test_second_phase_falls_like_one_over_t(measured):
     for K in (5, 20):
         attention = 1 - np.array([1e-2, 1e-3, 1e-4])
@@ -173,6 +179,7 @@ def test_second_phase_falls_like_one_over_t(measured):
         assert at == pytest.approx(expected, abs=0.02)
 
 
+@pytest.mark.statement("Huang: balanced features, phase 1")
 def test_first_phase_is_of_order_k_squared(measured):
     ratios = [float(time_of(0.5, K, 0.25)) / (K**2 / 0.5) for K in (10, 100, 1000)]
     measured("steps to 1/2 over K^2 / (2 eta), K = 1000", ratios[-1])
@@ -181,6 +188,7 @@ def test_first_phase_is_of_order_k_squared(measured):
     assert ratios[2] == pytest.approx(1 + 3 * np.log(1000) / 1000, abs=0.003)
 
 
+@pytest.mark.statement("Huang: imbalanced features")
 def test_a_rare_query_sheds_the_dominant_feature_and_is_learned_late(measured):
     p = np.r_[0.5, np.full(7, 0.5 / 7)]
     path = descend(FeaturePopulation.infinite(p), 0.5, 700)

@@ -35,6 +35,7 @@ def random_steps(seed, K, M):
     return np.random.default_rng(seed).dirichlet(np.ones(M), size=(K, M))
 
 
+@pytest.mark.statement("Li CoT: K-steps transition")
 def test_the_slides_matrices_have_the_slides_numbers(measured):
     np.testing.assert_array_equal(cot.slide_transitions(), SLIDE)
     B = np.array([[0.56, 0.44], [0.64, 0.36]])
@@ -56,6 +57,7 @@ def test_the_slides_matrices_have_the_slides_numbers(measured):
     np.testing.assert_array_equal(found["condition_1"], [False, True])
 
 
+@pytest.mark.statement("Li CoT: correct path")
 def test_the_correct_path_need_not_be_the_most_probable_one(measured):
     found = jax.tree.map(np.asarray, everything(COUNTER))
     best = found["most_probable_paths"]
@@ -71,6 +73,7 @@ def test_the_correct_path_need_not_be_the_most_probable_one(measured):
     np.testing.assert_array_equal(found["most_probable_paths"], found["stepwise_paths"])
 
 
+@pytest.mark.statement("Li CoT: K-steps transition")
 @pytest.mark.parametrize(("K", "M"), [(1, 3), (2, 4), (3, 3)])
 def test_everything_is_the_sum_over_all_paths(K, M, measured):
     for seed in range(3):
@@ -97,6 +100,7 @@ def test_everything_is_the_sum_over_all_paths(K, M, measured):
     measured("difference of B", np.abs(found["composed_transition"] - B).max())
 
 
+@pytest.mark.statement("Li CoT: K-steps transition")
 def test_they_are_jitted_and_vmapped_like_any_function():
     batch = np.stack([random_steps(seed, 2, 2) for seed in range(4)])
     many = jax.tree.map(np.asarray, jax.jit(jax.vmap(everything))(batch))
@@ -106,6 +110,7 @@ def test_they_are_jitted_and_vmapped_like_any_function():
     np.testing.assert_allclose(task(batch[0]).tau, many["tau"][0], rtol=1e-14)
 
 
+@pytest.mark.statement("Li CoT: K-steps transition")
 def test_edge_cases():
     assert float(task(np.ones((2, 1, 1))).rho) == 1
     assert task(np.ones((2, 1, 1))).condition_1.tolist() == [True]
@@ -113,6 +118,7 @@ def test_edge_cases():
     assert task(np.eye(2, dtype=np.float32)[None]).tau.dtype == jnp.float32
 
 
+@pytest.mark.statement("Li CoT: K-steps transition")
 @pytest.mark.parametrize(
     ("steps", "message"),
     [

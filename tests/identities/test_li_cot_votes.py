@@ -11,6 +11,8 @@ from scipy import stats
 from icltheory import chain_of_thought as cot
 from tests.chain_of_thought import drawn
 
+pytestmark = pytest.mark.statement("Li CoT: CoT mechanism")
+
 decay_bound = jax.jit(cot.decay_bound)
 vote_error = jax.jit(cot.vote_error, static_argnums=1)
 

@@ -55,6 +55,10 @@ def differentiated(case, query_is_key):
     return gradient(weights, params["a"], *tokens, query_is_key)
 
 
+@pytest.mark.statement(
+    "Li ICL: Backup slides, gradients of W_Q, W_V, W_O",
+    "Li ICL: Backup slides, gradient of W_K",
+)
 @pytest.mark.parametrize(
     "query_is_key", [False, pytest.param(True, marks=pytest.mark.slow)]
 )
@@ -69,6 +73,7 @@ def test_four_gradients_are_those_of_the_loss(case, query_is_key, measured):
         assert error < 1e-12
 
 
+@pytest.mark.statement("Li ICL: Backup slides, gradients of W_Q, W_V, W_O")
 def test_some_prompts_have_no_loss_and_some_do(case):
     params, prompt = case
     P, P_query, z = map(np.asarray, (prompt.P, prompt.P_query, prompt.z))
@@ -77,6 +82,7 @@ def test_some_prompts_have_no_loss_and_some_do(case):
     assert 0 < lost.sum() < B
 
 
+@pytest.mark.statement("Li ICL: Backup slides, gradient of W_K")
 def test_printed_gradient_of_the_keys_has_a_transpose_too_many(case, measured):
     """On prompts with a loss the three others are right; equal for symmetric W_Q."""
     params, prompt = case
@@ -98,6 +104,7 @@ def test_printed_gradient_of_the_keys_has_a_transpose_too_many(case, measured):
     np.testing.assert_allclose(found, right, atol=1e-15)
 
 
+@pytest.mark.statement("Li ICL: Backup slides, l + 1 keys")
 def test_slides_take_the_query_as_a_key_and_equation_7_does_not(case, measured):
     params, prompt = case
     P, P_query = prompt.P, prompt.P_query
@@ -112,6 +119,7 @@ def test_slides_take_the_query_as_a_key_and_equation_7_does_not(case, measured):
     assert np.abs(np.subtract(*two)).max() > 1e-3
 
 
+@pytest.mark.statement("Li ICL: Backup slides, lucky neurons")
 def test_active_shares_prompt_by_prompt(case):
     task = drawn.pattern_task(3, 2, 2.0, 2)
     params = case[0]
@@ -127,6 +135,7 @@ def test_active_shares_prompt_by_prompt(case):
         np.testing.assert_allclose(shares[i], np.mean(hits), rtol=1e-12)
 
 
+@pytest.mark.statement("Li ICL: Backup slides, lucky neurons")
 def test_few_neurons_are_active_on_their_sign_at_the_start(measured):
     """64 neurons of twelve starts: the slides say a constant share of them."""
     task, model = pattern_task(6, 24, 2.0), PatternTransformer(64)

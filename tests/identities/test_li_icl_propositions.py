@@ -13,6 +13,7 @@ from tests.patterns.trained import BETA, ensemble, evaluate
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.statement("Li ICL: Proposition 1")
 def test_proposition_1_attention_concentrates(measured):
     """From alpha/2 e^s / (alpha/2 e^s + ..), s = (delta beta)^2, to above .95."""
     members = ensemble()
@@ -27,6 +28,7 @@ def test_proposition_1_attention_concentrates(measured):
     measured("1 - attention mass at the end", 1 - after.attention_mass.min())
 
 
+@pytest.mark.statement("Li ICL: Proposition 1")
 def test_proposition_1_projections_grow_along_the_patterns(measured, key):
     """|W p| starts at delta beta and ends over three times as long, on the pattern."""
     members = ensemble()
@@ -54,6 +56,7 @@ def test_proposition_1_projections_grow_along_the_patterns(measured, key):
             measured("1 - component / length", np.max(1 - along / whole))
 
 
+@pytest.mark.statement("Li ICL: Proposition 1")
 def test_proposition_1_patterns_attend_to_themselves(measured):
     members = ensemble()
     logits = np.asarray(jax.vmap(pattern_logits)(members.params, members.task))
@@ -63,6 +66,7 @@ def test_proposition_1_patterns_attend_to_themselves(measured):
     measured("gap of logits", (own.min(1) - others.max(1)).min())
 
 
+@pytest.mark.statement("Li ICL: Proposition 2")
 def test_proposition_2_neurons_align(measured):
     """Feature parts to the mean pattern, label parts to q or -q by the sign of a."""
     members = ensemble()
@@ -80,6 +84,7 @@ def test_proposition_2_neurons_align(measured):
     measured("1 - label angle / pi, a < 0", (1 - negative).max())
 
 
+@pytest.mark.statement("Li ICL: Proposition 2")
 def test_proposition_2_starts_at_right_angles(measured):
     members = ensemble()
     start = jax.tree.map(lambda leaf: leaf[:, 0], members.path.params)

@@ -9,6 +9,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from icltheory.patterns import (
     PatternTask,
@@ -73,6 +74,7 @@ def hinge(found):
     return np.maximum(1 - found.margins, 0).mean(-1)
 
 
+@pytest.mark.statement("Li ICL: Theorem 1")
 def test_unseen_tasks_are_learned(measured):
     found = trained()
     assert np.all(hinge(found["start"]) > 0.9)
@@ -80,6 +82,7 @@ def test_unseen_tasks_are_learned(measured):
     measured("hinge error on unseen tasks", hinge(found["end"]).max())
 
 
+@pytest.mark.statement("Li ICL: Theorem 1, T")
 def test_steps_are_more_where_fewer_examples_are_relevant(measured):
     """Of order alpha^(-2/3): by 1.9 from .8 to .3; between 1.3 and 3 here."""
     losses = trained()["losses"]
@@ -91,6 +94,7 @@ def test_steps_are_more_where_fewer_examples_are_relevant(measured):
     assert np.all((ratio > 1.3) & (ratio < 3))
 
 
+@pytest.mark.statement("Li ICL: Proposition 1", "Li ICL: Figure 8", "Li ICL: Figure 9")
 def test_attention_concentrates_on_the_pattern(measured):
     found = trained()
     before, after = (found[name].masses.mean((-2, -1)) for name in ("start", "end"))
@@ -106,6 +110,11 @@ def test_attention_concentrates_on_the_pattern(measured):
     assert np.all(part.keys_component > 0.85 * part.keys)
 
 
+@pytest.mark.statement(
+    "Li ICL: Proposition 2",
+    "Li ICL: Theorem 3, small neurons",
+    "Li ICL: Figures 10 and 11",
+)
 def test_neurons_align_and_the_others_stay_small(measured):
     parts = trained()["parts"]
     label = np.where(parts.positive, parts.label_angle, np.pi - parts.label_angle)
@@ -117,6 +126,7 @@ def test_neurons_align_and_the_others_stay_small(measured):
     assert np.all(parts.size[~parts.large] < 1.5 * 0.02 * 24**0.5)
 
 
+@pytest.mark.statement("Li ICL: Theorem 3, small neurons", "Li ICL: Theorem 3, M2")
 def test_pruning_the_small_neurons_is_free(measured):
     found = trained()
     change = np.abs(hinge(found["pruned"]) - hinge(found["end"]))

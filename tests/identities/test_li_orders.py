@@ -35,6 +35,7 @@ def fit(task, keys, **sizes):
     return train(MODEL, task, start, 160, key=keys[2], **given, **sizes)
 
 
+@pytest.mark.statement("Li ICL: Theorem 3, M2")
 @pytest.mark.slow
 def test_pruning_small_neurons_by_the_number_of_irrelevant_patterns(measured):
     """M_2 = 2, 4, 16: rows of the irrelevant patterns repeat, so that shapes agree."""
@@ -61,6 +62,7 @@ def test_pruning_small_neurons_by_the_number_of_irrelevant_patterns(measured):
     assert np.all(np.abs(cut - whole) < 0.05 * bound)
 
 
+@pytest.mark.statement("Li ICL: Theorem 1, B")
 @pytest.mark.slow
 def test_error_by_batch_size(measured):
     """B = 4 and 64 at 160 steps: the order says eps ~ B^(-1/2), a factor of 4."""
@@ -89,6 +91,7 @@ def first_below(losses, level):
     return np.argmax(below, axis=1) + 5
 
 
+@pytest.mark.statement("Li CoT: Theorem 4, K, M and eps")
 @pytest.mark.slow
 def test_steps_of_chain_of_thought_by_sizes_and_accuracy(measured):
     """T for a loss of .02 at (K, M) = (2, 6), (4, 6), (2, 12); then by the loss."""

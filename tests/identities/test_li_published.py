@@ -61,6 +61,7 @@ def path(step_size, batches=60, momentum=0.0, repeats=1):
     return task, shots
 
 
+@pytest.mark.statement("Li ICL: Figures 10 and 11")
 @pytest.mark.parametrize(("step_size", "momentum"), [(2.0, 0.0), (1.0, 0.5)])
 def test_a_label_part_is_off_q_by_what_the_start_left(measured, step_size, momentum):
     """At every step b sin(angle) <= delta |w|, and neurons do learn."""
@@ -82,6 +83,7 @@ def test_a_label_part_is_off_q_by_what_the_start_left(measured, step_size, momen
     measured("b sin(angle) / (delta |w|)", largest)
 
 
+@pytest.mark.statement("Li ICL: Figures 10 and 11")
 def test_the_last_two_layers_stay_in_balance(measured):
     """W_V W_V' - W_O' W_O changes in second order of the step size only."""
 
@@ -100,6 +102,7 @@ def test_the_last_two_layers_stay_in_balance(measured):
     measured("drift at a quarter of the step size", drifts[1] / drifts[0])
 
 
+@pytest.mark.statement("Li ICL: Figures 10 and 11")
 def test_one_step_changes_the_balance_by_the_formula():
     rng = np.random.default_rng(3)
     G, W_O = rng.normal(size=(2, 5, 4))
@@ -111,6 +114,7 @@ def test_one_step_changes_the_balance_by_the_formula():
     np.testing.assert_allclose(change, step**2 * second, atol=1e-12)
 
 
+@pytest.mark.statement("Li ICL: Figures 14 and 15")
 def test_pruning_adds_errors_only_where_labels_agree_little():
     """An error, z F <= 0, is A <= c S_1 t for A > 0; in rational numbers."""
     numbers = [Fraction(i, 7) for i in range(1, 15)]
@@ -126,6 +130,7 @@ def test_pruning_adds_errors_only_where_labels_agree_little():
     assert seen == {True, False}
 
 
+@pytest.mark.statement("Li ICL: Figures 14 and 15")
 def test_attention_bounds_the_error_of_every_pruning(measured):
     """Markov's bound 2 (1 - w) / (1 - c S_1), for random attention and prunings."""
     rng = np.random.default_rng(0)
@@ -144,6 +149,7 @@ def test_attention_bounds_the_error_of_every_pruning(measured):
     measured("least slack", closest)
 
 
+@pytest.mark.statement("Li ICL: Figures 27 and 28")
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 6])
 def test_no_weighted_majority_beats_one_context(measured, n):
     """h(p) >= p for p >= 1/2 and any weights, ties by a coin; exact."""
@@ -165,6 +171,7 @@ def test_no_weighted_majority_beats_one_context(measured, n):
     measured("least h(p) - p", float(least))
 
 
+@pytest.mark.statement("Li ICL: Figures 27 and 28")
 @pytest.mark.parametrize("fraction", [0.6, 1.0])
 def test_the_nearest_context_is_right_unless_the_pattern_is_missed(measured, fraction):
     """And then it errs with 1 / (2 - alpha'); z-score of the exact error."""

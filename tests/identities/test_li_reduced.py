@@ -22,6 +22,8 @@ from icltheory.patterns import reduced as module
 from tests import optimised
 from tests.patterns.compiled import pattern_task, sample
 
+pytestmark = pytest.mark.statement("Li ICL: Theorem 1, T")
+
 MODEL = PatternTransformer(64)
 KEY = jax.random.key(0)
 

@@ -24,6 +24,7 @@ KEY = jax.random.key(11)
 SETTING = Setting(num_steps=320)
 
 
+@pytest.mark.statement("Li ICL: Theorem 1")
 @pytest.mark.slow
 def test_unseen_tasks_are_learned(measured):
     members = ensemble()
@@ -34,6 +35,7 @@ def test_unseen_tasks_are_learned(measured):
     measured("hinge error on unseen tasks", found.hinge.max())
 
 
+@pytest.mark.statement("Li ICL: Theorem 1, l_ts")
 def test_error_of_an_ideal_network_is_that_of_a_miss(measured):
     """At alpha' = 1, as for the trained network below."""
     task = pattern_task(6, 4, 2.0)
@@ -48,6 +50,7 @@ def test_error_of_an_ideal_network_is_that_of_a_miss(measured):
     assert abs(z) < 4.5
 
 
+@pytest.mark.statement("Li ICL: Theorem 1, l_ts")
 @pytest.mark.slow
 @pytest.mark.parametrize("length", [4, 8])
 @pytest.mark.parametrize("shifted", [None, 1.1])
@@ -65,6 +68,7 @@ def test_error_is_that_of_a_miss_where_all_examples_are_relevant(
     measured("z-score of 2^-l", np.abs(z).max())
 
 
+@pytest.mark.statement("Li ICL: Theorem 1, l_ts")
 @pytest.mark.slow
 @pytest.mark.parametrize(("alpha", "length"), [(0.8, 4), (0.6, 6), (0.6, 10)])
 def test_error_follows_the_miss_probability(measured, alpha, length):
@@ -80,6 +84,7 @@ def test_error_follows_the_miss_probability(measured, alpha, length):
     measured(f"error / miss at {alpha}, {length}", ratio)
 
 
+@pytest.mark.statement("Li ICL: Theorem 1, T")
 @pytest.mark.slow
 def test_steps_grow_as_alpha_to_the_minus_two_thirds(measured):
     """Slope of log T(hinge < .1) against log alpha in [-.9, -.5], for each seed."""
@@ -103,8 +108,9 @@ def test_steps_grow_as_alpha_to_the_minus_two_thirds(measured):
     measured("steps at alpha = 1", steps[:, 0].max())
 
 
+@pytest.mark.statement("Li ICL: Theorem 1")
 def test_a_ring_is_a_smaller_share_than_the_theorem_asks():
-    """One talk reads |T_tr| >= M1 as |T_tr|/|T| >= (M1 - 1)^-1/2; it is (M1 - 1)^-1."""
+    """A ring has M1 of M1 (M1 - 1) tasks, and (M1 - 1)^-1 < (M1 - 1)^-1/2."""
     for M in (4, 6, 11):
         ring = circulant_tasks(M, [1])
         assert covers(ring, M)
@@ -114,6 +120,7 @@ def test_a_ring_is_a_smaller_share_than_the_theorem_asks():
         assert in_domain_conditions(task, SETTING, 0.1).failing == ("tasks",)
 
 
+@pytest.mark.statement("Li ICL: Theorem 1")
 @pytest.mark.slow
 def test_a_ring_is_enough_in_domain_and_not_for_shifted_patterns(measured):
     """The counter-example: six tasks of 30, three seeds, beta = 3, S_1 = 1.1."""

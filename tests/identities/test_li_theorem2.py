@@ -52,6 +52,7 @@ def shifted_task():
     return pattern_task(6, 4, 2.0, num_shifted=3)
 
 
+@pytest.mark.statement("Li ICL: Theorem 2, margin")
 @pytest.mark.parametrize("ratio", [0.4, 0.9])
 @pytest.mark.parametrize("S", [1.4, 1.0, 0.5, 0.0, -0.7, -1.2])
 def test_an_ideal_network_has_the_margin_of_the_formula(measured, S, ratio):
@@ -66,6 +67,7 @@ def test_an_ideal_network_has_the_margin_of_the_formula(measured, S, ratio):
     measured("margin off", np.abs(margins - wanted).max())
 
 
+@pytest.mark.statement("Li ICL: Theorem 2")
 def test_shifted_patterns_are_classified_by_an_ideal_network_from_sum_1_on():
     """At gain 1/2, the least for margins 2 g of 1 or more; c = 1."""
     task = shifted_task()
@@ -77,6 +79,7 @@ def test_shifted_patterns_are_classified_by_an_ideal_network_from_sum_1_on():
         assert out_of_domain_conditions(task, SETTING, 0.1, S).holds == (S >= 1)
 
 
+@pytest.mark.statement("Li ICL: Theorem 2")
 @pytest.mark.slow
 def test_shifted_patterns_are_classified_from_sum_1_on(measured):
     task, params = ensemble().at(3.0)
@@ -89,6 +92,7 @@ def test_shifted_patterns_are_classified_from_sum_1_on(measured):
         measured("hinge error", found.hinge.max())
 
 
+@pytest.mark.statement("Li ICL: Theorem 2, margin")
 @pytest.mark.slow
 @pytest.mark.parametrize("beta", [2.0, 3.0])
 def test_the_margin_follows_the_formula(measured, beta):
@@ -111,6 +115,7 @@ def test_the_margin_follows_the_formula(measured, beta):
         measured("margin off", np.abs(margins - predicted).max())
 
 
+@pytest.mark.statement("Li ICL: Theorem 2")
 @pytest.mark.slow
 def test_the_hinge_error_fails_below_1_and_the_01_error_does_not(measured):
     """The counter-example to reading the theorem as one of the 0-1 error."""

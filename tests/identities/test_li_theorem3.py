@@ -57,6 +57,7 @@ def curves(order, draws=1):
     return np.asarray(loss), np.asarray(margins), large_gone(whole, {"W_O": W})
 
 
+@pytest.mark.statement("Li ICL: Theorem 3, large neurons")
 @pytest.mark.parametrize("removed", [0, 2, 4, 6])
 def test_an_ideal_network_keeps_its_share_of_the_margin(measured, removed):
     """Balanced removal: F (1 - g) exactly, prompt by prompt."""
@@ -76,6 +77,7 @@ def test_an_ideal_network_keeps_its_share_of_the_margin(measured, removed):
     measured("margin off", np.abs(cut - wanted).max())
 
 
+@pytest.mark.statement("Li ICL: Theorem 3, small neurons")
 @pytest.mark.slow
 def test_neurons_fall_into_two_groups(measured):
     """The large ones outgrow xi sqrt(d); half of the small ones hardly leave it."""
@@ -94,6 +96,7 @@ def test_neurons_fall_into_two_groups(measured):
     measured("neurons between the groups", between.sum(-1).max())
 
 
+@pytest.mark.statement("Li ICL: Theorem 3, small neurons")
 @pytest.mark.slow
 def test_pruning_all_small_neurons_is_free(measured):
     """At S_1 = 1.1 they are dead: no margin moves at all. At S_1 = 0 they are not."""
@@ -124,6 +127,7 @@ def test_pruning_all_small_neurons_is_free(measured):
     measured("change of the margin at S_1 = 0", moved.max())
 
 
+@pytest.mark.statement("Li ICL: Theorem 3, large neurons")
 @pytest.mark.slow
 def test_random_pruning_follows_the_formula(measured):
     """[1 - F (1 - g)]_+ in the mean of 24 draws, for each of three models."""
@@ -134,6 +138,7 @@ def test_random_pruning_follows_the_formula(measured):
     measured("mean hinge error off", np.abs(loss.mean(1) - wanted).max())
 
 
+@pytest.mark.statement("Li ICL: Theorem 3, large neurons")
 @pytest.mark.slow
 def test_large_neurons_cost_their_share(measured):
     """At least the formula, and little more: order unbalances the signs of a."""
@@ -151,6 +156,7 @@ def test_large_neurons_cost_their_share(measured):
     measured("above the formula", over.max())
 
 
+@pytest.mark.statement("Li ICL: Theorem 3, large neurons")
 @pytest.mark.slow
 def test_a_share_within_the_slack_of_the_margin_can_be_free(measured):
     """The counter-example to Omega(R) for any choice of large neurons: g < 1 - 1/F.

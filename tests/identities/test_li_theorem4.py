@@ -39,6 +39,7 @@ def small():
     return jax.tree.map(np.asarray, jax.jit(run)(np.arange(2)))
 
 
+@pytest.mark.statement("Li CoT: Theorem 4")
 @pytest.mark.slow
 def test_training_ends_with_a_small_loss_in_a_small_setting(measured):
     """And W_K' W_Q is a large multiple of I on patterns, larger than a mismatch."""
@@ -54,6 +55,7 @@ def test_training_ends_with_a_small_loss_in_a_small_setting(measured):
     assert np.all(np.abs(others) < 0.5 * own.min())
 
 
+@pytest.mark.statement("Li CoT: Figure 20")
 def test_attention_finds_the_step_and_then_the_input_in_a_small_setting(measured):
     _, masses, _ = small()
     same, other_step, step, neither = (mass.mean(axis=-1) for mass in masses)
@@ -66,6 +68,7 @@ def test_attention_finds_the_step_and_then_the_input_in_a_small_setting(measured
     assert np.all(same[:, -1] > 0.85)
 
 
+@pytest.mark.statement("Li CoT: Theorem 4")
 @pytest.mark.slow
 def test_training_ends_with_a_small_loss(measured):
     """K = 3, M = 20, alpha = .4, l = 20, B = 64, 400 steps; seeds 0 to 2."""
@@ -76,6 +79,7 @@ def test_training_ends_with_a_small_loss(measured):
     assert np.asarray(path.losses)[:, 0].min() > 0.3
 
 
+@pytest.mark.statement("Li CoT: Figure 20")
 @pytest.mark.slow
 def test_attention_finds_the_step_and_then_the_input(measured):
     """Figure 20 starts at .145, .26, .205, .385, read to half a hundredth."""
@@ -116,6 +120,7 @@ def test_attention_finds_the_step_and_then_the_input(measured):
     assert same[:, -1].min() > 0.93
 
 
+@pytest.mark.statement("Li CoT: Theorem 4")
 @pytest.mark.slow
 def test_what_is_learned_is_the_matching_of_steps_and_patterns(measured):
     """W_K' W_Q is a large multiple of I on patterns and codes."""
@@ -139,6 +144,7 @@ def test_what_is_learned_is_the_matching_of_steps_and_patterns(measured):
     np.testing.assert_array_equal(W_V, np.broadcast_to(np.eye(30, 60, 30), W_V.shape))
 
 
+@pytest.mark.statement("Li CoT: Theorem 4", "Li CoT: Theorem 4, K, M and eps")
 def test_the_predicate_is_its_inequalities():
     tasks = cot.PermutationTasks(cot.Alphabet.standard(20, 3), 0.4)
     given = {"num_examples": 20, "num_iterations": 2000, "batch_size": 64}

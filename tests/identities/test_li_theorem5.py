@@ -16,6 +16,7 @@ def cot_bound(steps, l, fraction):
     return cot.cot_error_bound(cot.ReasoningTask(steps, fraction), l)
 
 
+@pytest.mark.statement("Li CoT: Theorem 5, published")
 @pytest.mark.slow
 @pytest.mark.parametrize(("l", "fraction"), [(41, 1.0), (41, 0.5)])
 @pytest.mark.parametrize(
@@ -51,6 +52,7 @@ def bound_by_hand(steps, l, alpha):
     return total
 
 
+@pytest.mark.statement("Li CoT: Theorem 5, published")
 def test_the_bound_is_its_sum():
     for seed in range(3):
         steps = np.random.default_rng(seed).dirichlet(np.ones(3), size=(2, 3))
@@ -59,6 +61,7 @@ def test_the_bound_is_its_sum():
             assert found == pytest.approx(bound_by_hand(steps, l, alpha), rel=1e-12)
 
 
+@pytest.mark.statement("Li CoT: Theorem 5, published")
 def test_alpha_tau_rho_squared_examples_suffice(measured):
     """4 log(K (M - 1) / delta) / (alpha' tau rho^2), never above the published rate."""
     for K, M, tau, rho in ((2, 1, 1, 1), (1, 2, 0.75, 2 / 3), (2, 5, 0.3, 0.5)):
@@ -90,6 +93,7 @@ def test_alpha_tau_rho_squared_examples_suffice(measured):
         assert share.max() <= 1 + 1e-9
 
 
+@pytest.mark.statement("Li CoT: Theorem 5, slides")
 def test_without_the_gap_no_constant_serves(measured):
     """Tau stays above 1/2 while rho falls: the error stays at 1/2 for any C."""
     constant, gap = 100.0, 1e-4
@@ -105,6 +109,7 @@ def test_without_the_gap_no_constant_serves(measured):
     assert not bool(published.holds)
 
 
+@pytest.mark.statement("Li CoT: Theorem 5, slides")
 @pytest.mark.parametrize(
     ("alpha", "slides", "published"),
     [(0.4, 48.2, 434), (0.6, 21.4, 193), (0.8, 12.1, 109), (1.0, 7.7, 69)],
@@ -120,6 +125,7 @@ def test_both_forms_on_the_slides_matrices(alpha, slides, published):
         assert bool(found.holds) == (value < 100)
 
 
+@pytest.mark.statement("Li CoT: Theorem 5, published")
 def test_patterns_outside_the_span_are_told(key):
     alphabet = drawn.alphabet(4, 2, 12)
     steps = cot.slide_transitions()
@@ -137,6 +143,7 @@ def test_patterns_outside_the_span_are_told(key):
             assert bool(found["patterns"].holds) == bool(found.holds) == value
 
 
+@pytest.mark.statement("Li CoT: Theorems 5 and 6 together")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["slide", "popular_answer"])
 def test_trained_chain_of_thought_is_right_where_icl_stays_at_its_limit(name, measured):

@@ -11,6 +11,7 @@ from tests.chain_of_thought import oracles
 from tests.identities.test_li_cot_votes import counting_errors
 
 
+@pytest.mark.statement("Li CoT: Theorem 6, part 1")
 @pytest.mark.slow
 def test_condition_1_fails_for_one_input_of_the_slides_and_for_all_of_another():
     slide = cot.ReasoningTask(cot.slide_transitions())
@@ -28,6 +29,7 @@ def test_condition_1_fails_for_one_input_of_the_slides_and_for_all_of_another():
     assert np.all(cot.ReasoningTask(cot.faithful_transitions()).condition_1)
 
 
+@pytest.mark.statement("Li CoT: Theorem 6, part 1")
 def test_two_inputs_cannot_both_fail_with_the_slides_first_step():
     """B_1 and B_2 both wrong would need u + v < 1 with u, v > 1/2."""
     rng = np.random.default_rng(0)
@@ -40,6 +42,7 @@ def test_two_inputs_cannot_both_fail_with_the_slides_first_step():
         assert np.all(np.any(holds, axis=1))
 
 
+@pytest.mark.statement("Li CoT: Theorems 5 and 6 together", "Li CoT: Theorem 6, part 1")
 @pytest.mark.parametrize(
     ("name", "limit"),
     [
@@ -60,6 +63,7 @@ def test_the_error_tends_to_its_limit(name, limit, measured):
     assert chain.mean() < 0.01
 
 
+@pytest.mark.statement("Li CoT: Theorem 6, part 1")
 @pytest.mark.slow
 def test_failing_inputs_err_at_every_length(measured):
     """Part 1: the error is at least half the limit, up to ties, for every odd l."""
@@ -71,6 +75,7 @@ def test_failing_inputs_err_at_every_length(measured):
     assert errors[-1] > 0.998
 
 
+@pytest.mark.statement("Li CoT: Theorem 6, part 2")
 @pytest.mark.slow
 def test_the_bound_of_part_2_holds_and_is_its_sum():
     steps = np.asarray(cot.faithful_transitions(0.8))
@@ -87,6 +92,7 @@ def test_the_bound_of_part_2_holds_and_is_its_sum():
     assert float(cot.icl_error_bound(slide, 5000)) == pytest.approx(0.5, abs=1e-6)
 
 
+@pytest.mark.statement("Li CoT: Theorem 6, part 2")
 def test_both_forms_of_the_predicate():
     task = cot.ReasoningTask(cot.faithful_transitions(0.8), 0.5)
     top, gap = float(task.tau_o), float(task.rho_o)

@@ -39,6 +39,7 @@ def read(circuit):
     return jax.tree.map(np.asarray, run(circuit))
 
 
+@pytest.mark.statement("Olsson: induction heads")
 def test_induction_head_matches_prefixes_and_previous_token_head_does_not(
     read, measured
 ):
@@ -53,6 +54,7 @@ def test_induction_head_matches_prefixes_and_previous_token_head_does_not(
     assert previous[1] < 0.05
 
 
+@pytest.mark.statement("Olsson: induction heads")
 def test_uniform_attention_has_the_counted_score(read, measured):
     place = np.arange(BLOCK, T)
     expected = np.mean((place // BLOCK) / (place + 1))
@@ -61,6 +63,7 @@ def test_uniform_attention_has_the_counted_score(read, measured):
     assert expected == pytest.approx(0.0313, abs=5e-5)
 
 
+@pytest.mark.statement("Olsson: induction heads")
 def test_the_score_of_a_batch_is_the_mean_over_all_that_count():
     rng = np.random.default_rng(1)
     tokens = np.array([[3, 3, 1, 2, 3], [0, 1, 0, 1, 0]])
@@ -75,6 +78,7 @@ def test_the_score_of_a_batch_is_the_mean_over_all_that_count():
     assert found == pytest.approx(np.mean(hits), rel=1e-12)
 
 
+@pytest.mark.statement("Olsson: copying scores")
 def test_copying_is_one_for_the_identity_and_minus_one_for_its_negative(measured):
     score = jax.jit(copying_score)
     assert score(np.eye(VOCAB)) == 1
@@ -90,6 +94,7 @@ def test_copying_is_one_for_the_identity_and_minus_one_for_its_negative(measured
     assert abs(z) < 4
 
 
+@pytest.mark.statement("Olsson: copying scores")
 @pytest.mark.slow
 def test_induction_head_copies_by_both_scores(circuit, read, measured):
     heads = jax.jit(
@@ -107,6 +112,7 @@ def test_induction_head_copies_by_both_scores(circuit, read, measured):
     assert ratio == pytest.approx(1.0, abs=1e-10)
 
 
+@pytest.mark.statement("Olsson: induction heads")
 def test_circuit_continues_every_repetition(read, measured):
     logits = np.asarray(read[1])
     right = logits[BLOCK:-1].argmax(axis=1) == TOKENS[BLOCK + 1 :]
@@ -114,6 +120,7 @@ def test_circuit_continues_every_repetition(read, measured):
     assert right.all()
 
 
+@pytest.mark.statement("Olsson: in-context score")
 def test_in_context_score_is_that_of_the_circuit_by_hand(read, measured):
     """Losses from attention written out: uniform but for position 0, then exact."""
     losses = np.zeros(T - 1)

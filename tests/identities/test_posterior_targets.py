@@ -12,6 +12,8 @@ from icltheory.regression import Bayes, LinearPopulation, SparseLinearRegression
 from icltheory.training import bayes_targets, in_context_loss, objectives
 from tests.regression.calls import answers
 
+pytestmark = pytest.mark.statement("Zhang: Lemma 6.1, as targets")
+
 PROMPTS = 4096
 PRIORS = {
     "Garg": (np.eye(2), np.zeros(2), np.eye(2), 0.0),

@@ -20,6 +20,8 @@ from icltheory.regression import (
 )
 from icltheory.regression._steps import sampled_steps
 
+pytestmark = pytest.mark.statement("Depth: Best L steps")
+
 H = np.diag([4.0, 1.0, 0.25]) + 0.1
 PSI = np.diag([0.5, 1.0, 2.0])
 MEAN = np.array([0.5, 0.0, -1.0])

@@ -81,6 +81,7 @@ def population(law):
     return error, information
 
 
+@pytest.mark.statement("Supersample: Square root")
 def test_information_is_that_of_difference_and_coin():
     """By counting the joint law of difference and coin, both orders of each pair."""
     rng = np.random.default_rng(1)
@@ -103,6 +104,7 @@ def test_information_is_that_of_difference_and_coin():
     assert abs(bound.error - error) < 1e-12
 
 
+@pytest.mark.statement("Supersample: Square root", "Supersample: Fast rates")
 def test_no_bound_is_below_the_error_of_any_sample(learners, measured):
     """The empirical law is a law: the plug-in bounds its error without chance."""
     for name, bound in learners[2].items():
@@ -117,6 +119,7 @@ def test_no_bound_is_below_the_error_of_any_sample(learners, measured):
     measured("median of the best bound over the error, 200 learners", ratio)
 
 
+@pytest.mark.statement("Supersample: Confidence limits")
 def test_limits_of_the_binary_bound_come_close_with_many_prompts(measured):
     """Odds of a loss: a half on the prompt, .8 beside it; 200,000 prompts."""
     rng = np.random.default_rng(0)
@@ -135,6 +138,7 @@ def test_limits_of_the_binary_bound_come_close_with_many_prompts(measured):
         assert 1 < other.upper / other.value < 1.03
 
 
+@pytest.mark.statement("Supersample: Optimal form")
 def test_order_of_the_bounds(learners):
     """Optimal <= variance <= square root; optimal <= weighted; difference <= both."""
     found = learners[2]
@@ -152,6 +156,7 @@ def test_order_of_the_bounds(learners):
     assert np.all(found["variance"].information <= mean + 1e-12)
 
 
+@pytest.mark.statement("Supersample: Square root")
 def test_predictions_tell_at_least_what_losses_tell():
     rng = np.random.default_rng(2)
     labels, predictions = rng.integers(0, 3, (2, 500, PAIRS, 2))
@@ -176,6 +181,7 @@ def test_predictions_tell_at_least_what_losses_tell():
     assert abs(two.information[0] - found) < 1e-12
 
 
+@pytest.mark.statement("Supersample: Optimal form")
 @pytest.mark.parametrize("tilt", [0, 24, 40])
 def test_the_optimal_bound_is_attained(tilt):
     """Signs with log-odds 2 tilt |difference|: the error is the bound."""
@@ -198,6 +204,7 @@ def test_the_optimal_bound_is_attained(tilt):
     assert abs(bound.error - error) < 1e-4
 
 
+@pytest.mark.statement("Supersample: Optimal form")
 def test_the_optimal_bound_of_a_zero_one_loss_is_the_error():
     rng = np.random.default_rng(5)
     losses = (rng.random((500, 3, 2)) < [0.1, 0.3]).astype(float)
@@ -206,6 +213,7 @@ def test_the_optimal_bound_of_a_zero_one_loss_is_the_error():
     assert bound.error <= bound.value <= 1.0001 * bound.error
 
 
+@pytest.mark.statement("Supersample: Optimal form")
 @pytest.mark.parametrize("one_in", [10, 1000, 0])
 def test_the_optimal_bound_and_the_weighted_one_of_small_errors(one_in):
     """The other demonstration is wrong once in so many prompts; the chosen one never.
@@ -222,6 +230,7 @@ def test_the_optimal_bound_and_the_weighted_one_of_small_errors(one_in):
         assert error - 1e-12 <= value <= 1.0001 * error + 1e-6, form
 
 
+@pytest.mark.statement("Supersample: Fast rates")
 def test_zero_loss_on_the_prompt_makes_the_weighted_bound_exact():
     rng = np.random.default_rng(3)
     coins = rng.integers(0, 2, (400, 3))
@@ -233,6 +242,7 @@ def test_zero_loss_on_the_prompt_makes_the_weighted_bound_exact():
     assert abs(bound.information - np.log(2) * np.mean(wrong)) < 1e-12
 
 
+@pytest.mark.statement("Supersample: Confidence limits")
 def test_the_lemma_of_the_limit():
     """1 - (r^(1-l) + (1-r)^(1-l)) / 2^l >= l (1 - l) kappa, and no factor is larger."""
     r = np.linspace(0, 1, 2001)[:, None]
@@ -245,6 +255,7 @@ def test_the_lemma_of_the_limit():
     assert abs(ratio - 1) < 1e-4
 
 
+@pytest.mark.statement("Supersample: Confidence limits")
 def test_limits_hold_with_their_confidence(learners, measured):
     """Of 200 learners at most the binomial share lies above its limit."""
     laws, _, found = learners
@@ -265,6 +276,7 @@ def test_limits_hold_with_their_confidence(learners, measured):
     measured("limits below the information, of 200", np.sum(limit > difference.upper))
 
 
+@pytest.mark.statement("Supersample: Confidence limits")
 def test_limits_of_the_binary_bound_rest_on_the_slope_of_the_error():
     """A tangent of a concave function lies above it."""
     training, information = jnp.meshgrid(
@@ -276,6 +288,7 @@ def test_limits_of_the_binary_bound_rest_on_the_slope_of_the_error():
     np.testing.assert_allclose(slope, expected, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.statement("Supersample: Confidence limits")
 @pytest.mark.slow
 def test_coverage_where_the_limit_is_sharp(measured):
     """One law, 4,000 samples: the limit fails, and less often than it may."""
@@ -292,6 +305,7 @@ def test_coverage_where_the_limit_is_sharp(measured):
     measured("share of limits below the bound, confidence 0.95", missed)
 
 
+@pytest.mark.statement("Supersample: Square root")
 @pytest.mark.slow
 def test_the_trial_of_one_gradient_step(measured):
     """With d = 5, N = 20, noise 0.25, clip 4, 16 levels: error 0.0508, bound 0.1254.

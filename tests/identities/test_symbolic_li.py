@@ -28,6 +28,7 @@ def network(c, S, g, z, removed=0, pairs=4):
     return total
 
 
+@pytest.mark.statement("Li ICL: Theorem 2, margin", "Li ICL: Eq. (12)")
 def test_margin_and_hinge_in_rational_numbers(measured):
     """The margin z F is one formula for both labels; its hinge is [1 - F]_+."""
     count = 0
@@ -48,6 +49,7 @@ def test_margin_and_hinge_in_rational_numbers(measured):
     measured("points that agree exactly", count)
 
 
+@pytest.mark.statement("Li ICL: Theorem 3, large neurons")
 def test_pruned_margin_in_rational_numbers():
     """A share r of either sign gone leaves (1 - r) F, free up to r = 1 - 1/F."""
     c, g, S = R(2, 3), R(3, 2), R(1)
@@ -63,6 +65,7 @@ def test_pruned_margin_in_rational_numbers():
         )
 
 
+@pytest.mark.statement("Li ICL: Theorem 2, margin")
 def test_feasible_sums_in_rational_numbers():
     """Gram matrix I - (S^2 / M) 1 1' of what is orthogonal to the vector of ones."""
     M = 6
@@ -90,6 +93,7 @@ def correct_path(steps, start):
     return path
 
 
+@pytest.mark.statement("Li CoT: K-steps transition")
 def test_slides_numbers_in_rational_numbers(measured):
     """B, tau = 9/25, tau_o = 14/25, the gaps, and Condition 1 for one input of two."""
     steps = transition_matrices()
@@ -120,6 +124,7 @@ def test_slides_numbers_in_rational_numbers(measured):
     measured("numbers that agree exactly", 6)
 
 
+@pytest.mark.statement("Li CoT: correct path")
 def test_stepwise_path_need_not_be_the_most_probable_in_rational_numbers():
     one = sp.Matrix([[R(51, 100), R(49, 100)], [R(1, 2), R(1, 2)]])
     two = sp.Matrix([[R(1, 2), R(1, 2)], [1, 0]])
@@ -129,6 +134,7 @@ def test_stepwise_path_need_not_be_the_most_probable_in_rational_numbers():
     assert (chance, best) == (R(255, 1000), R(49, 100))
 
 
+@pytest.mark.statement("Li CoT: CoT mechanism")
 def test_chernoff_term_of_a_vote_by_sympy():
     """The minimum of 1 - pi (p + s) + pi (s e^x + p e^-x), and the bound by rho."""
     p, s, pi, y = sp.symbols("p s pi y", positive=True)  # y = e^x
@@ -141,6 +147,7 @@ def test_chernoff_term_of_a_vote_by_sympy():
     assert sp.expand((1 - rho / 2) ** 2 - (1 - rho)) == rho**2 / 4
 
 
+@pytest.mark.statement("Li CoT: CoT mechanism")
 def test_vote_bound_holds_in_rational_numbers(measured):
     """Exact probability of a lost or tied plurality, of 5 examples and 3 candidates."""
     p, l = [R(5, 10), R(3, 10), R(2, 10)], 5
@@ -154,6 +161,7 @@ def test_vote_bound_holds_in_rational_numbers(measured):
     assert float(lost) <= bound
 
 
+@pytest.mark.statement("Li CoT: Theorem 5, slides")
 def test_without_the_gap_the_error_is_that_of_a_fair_vote():
     """One step, tau > 1/2, three examples: 1/2 - 3e/2 + 2e^3, which tends to 1/2."""
     e = sp.Symbol("e", positive=True)
@@ -166,6 +174,7 @@ def test_without_the_gap_the_error_is_that_of_a_fair_vote():
 # --- Huang et al.
 
 
+@pytest.mark.statement("Huang: balanced features")
 def test_time_of_balanced_features_by_sympy(measured):
     """G' = 1 / (u^3 (1 - u)^2), both phases, and the library's t(u)."""
     u, K, eta = sp.symbols("u K eta", positive=True)
@@ -185,6 +194,7 @@ def test_time_of_balanced_features_by_sympy(measured):
         assert error < 1e-12
 
 
+@pytest.mark.statement("Huang: balanced features, phase 2")
 @pytest.mark.parametrize("K", [5, 10])
 def test_loss_tends_to_its_asymptote_from_above_by_sympy(K):
     u = sp.Symbol("u", positive=True)

@@ -8,6 +8,7 @@ import itertools
 from fractions import Fraction
 
 import numpy as np
+import pytest
 import sympy as sp
 
 from icltheory.attention import LinearAttentionStack
@@ -24,6 +25,7 @@ def exact(array):
     return sp.Matrix(array.tolist())
 
 
+@pytest.mark.statement("Yao: C_t (definition)")
 def test_covariance_of_b_shots_in_rational_numbers(measured):
     """All subsets of N = 5 vectors of whole numbers, for every b."""
     z = whole_numbers(0, 5, 3)
@@ -44,6 +46,7 @@ def test_covariance_of_b_shots_in_rational_numbers(measured):
     measured("values of b that agree exactly", N)
 
 
+@pytest.mark.statement("Yao: C_t positive definite")
 def test_support_dimension_in_rational_numbers():
     """Rank of X -> A X B on symmetric X is r s - k (k - 1) / 2."""
     n = 4
@@ -68,6 +71,7 @@ def test_support_dimension_in_rational_numbers():
         assert m <= n * (n + 1) / 2 < n * n
 
 
+@pytest.mark.statement("Yao: C_t positive definite", "Yao: Theorem 2 (as printed)")
 def test_covariance_of_a_prompt_is_singular_in_rational_numbers(measured):
     """N far above n^2, and still rank n (n + 1) / 2: the assumption never holds."""
     n, N = 2, 12
@@ -88,6 +92,7 @@ def test_covariance_of_a_prompt_is_singular_in_rational_numbers(measured):
     measured("rank of C_t, of 4", C.rank())
 
 
+@pytest.mark.statement("Yao: Eq. (17)")
 def test_isotropic_optimum_by_sympy():
     """The minimum of m log s - A_2 - m + A_1 / s is at A_1 / m, and nowhere else."""
     s, A_1, m = sp.symbols("s A_1 m", positive=True)
@@ -101,6 +106,7 @@ def test_isotropic_optimum_by_sympy():
     assert abs(float(found) - float(4 * sp.log(sp.Rational(5, 4)) + 1.5)) < 1e-14
 
 
+@pytest.mark.statement("Yao: Remark 4")
 def test_terms_are_invariant_under_scale_by_sympy():
     """Remark 4: A_1 -> a^2 A_1 and log pdet C -> log pdet C + m log a^2."""
     a, A_1, m = sp.symbols("a A_1 m", positive=True)
@@ -110,6 +116,7 @@ def test_terms_are_invariant_under_scale_by_sympy():
     assert sp.simplify(sp.expand_log(moved - term)) == 0
 
 
+@pytest.mark.statement("Yao: Lemma 6, second line")
 def test_gaussian_channel_of_lemma_6_in_exact_logarithms(measured):
     """One sample, C = c I in 200 dimensions, c = 1 or 4: not a prompt."""
     d, sizes = 200, (sp.Integer(1), sp.Integer(4))
@@ -125,6 +132,7 @@ def test_gaussian_channel_of_lemma_6_in_exact_logarithms(measured):
     assert bound > 3
 
 
+@pytest.mark.statement("Yao: Lemma 1", "Yao: Theorem 1 (identity)", "Yao: Remark 2")
 def test_products_of_theorem_1_in_whole_numbers():
     """Three layers under the shared mask: sums, products, and the polynomial in S."""
     n, N = 2, 3
@@ -148,6 +156,9 @@ def test_products_of_theorem_1_in_whole_numbers():
     np.testing.assert_allclose(found, wanted @ given[2], atol=1e-9)
 
 
+@pytest.mark.statement(
+    "Yao: Example 2 (W_Q)", "Yao: Example 3 (W_V)", "Yao: Example 3 (W_K)"
+)
 def test_squares_of_the_examples_in_whole_numbers(measured):
     """Pruning diag(2, 1): an equality for W_V and W_Q, from 0 to 2 for W_K."""
     W, kept, lost = (sp.diag(*v) for v in ((2, 1), (2, 0), (0, 1)))

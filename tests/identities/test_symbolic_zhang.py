@@ -40,6 +40,7 @@ def scalar_problem(H, mean, Psi, noise):
     )
 
 
+@pytest.mark.statement("Zhang: Lemma H.4")
 def test_moments_by_wick_in_whole_numbers(measured):
     """E[S A S] and E[tr(A S) S] for M = 3, d = 2, from fourth moments one by one."""
     d, count = 2, 3
@@ -78,6 +79,7 @@ def scalar_excess(examples):
     return gaussian_mean(error, *pairs)
 
 
+@pytest.mark.statement("Zhang: Section 5", "Zhang: Theorem 5.2")
 def test_risk_and_its_two_squares_by_sympy():
     """M = 2: the risk from its definition is R_min + b^2 Q + omega (Gamma - *)^2."""
     at = {M: 2}
@@ -96,6 +98,7 @@ def test_risk_and_its_two_squares_by_sympy():
     )
 
 
+@pytest.mark.statement("Zhang: Appendix G, curvature")
 def test_least_curvature_by_sympy():
     """1 - 2s + (M + 2)/M s^2 has its minimum 2 / (M + 2) at s = M / (M + 2)."""
     s = sp.Symbol("s", nonnegative=True)
@@ -119,6 +122,7 @@ def test_least_curvature_by_sympy():
     np.testing.assert_allclose(found, np.array(Q, float), atol=1e-14)
 
 
+@pytest.mark.statement("Zhang: Appendices B and D, terms")
 def test_squares_of_a_block_by_sympy():
     """The four squares add up to the risk of an LTB, for d = 1 from its moments."""
     examples, m = 1, sp.Symbol("m", real=True)
@@ -136,6 +140,7 @@ def test_squares_of_a_block_by_sympy():
     assert sp.simplify(moments - (least + parts).subs(M, examples)) == 0
 
 
+@pytest.mark.statement("Zhang: Theorem 4.1")
 def test_theta_and_its_bound_by_sympy():
     """It is h' D^-1 h = M theta(t), and theta <= 1: one sign in 1 - theta."""
     T = sp.Symbol("tau", positive=True)
@@ -156,6 +161,7 @@ def test_theta_and_its_bound_by_sympy():
     assert sp.simplify(form.subs(found) - m**2 / (1 + M * theta)) == 0
 
 
+@pytest.mark.statement("Zhang: Theorem 4.1")
 def test_constant_of_theorem_4_1_is_the_best_by_sympy(measured):
     """An LSA for d = 1 whose excess over m^2 tends to 1 / (M + 1)."""
     m, T = sp.symbols("m tau", positive=True)
@@ -176,6 +182,7 @@ def test_constant_of_theorem_4_1_is_the_best_by_sympy(measured):
     assert ratio / 0.2 < 1.005
 
 
+@pytest.mark.statement("Zhang: Theorem 6.3, remark")
 @pytest.mark.parametrize(("top", "second"), [(1, sp.Rational(1, 20)), (2, 1)])
 def test_second_variation_at_the_spurious_minimum_by_sympy(top, second, measured):
     """At d = 2, M = 2: the Hessian of the squares, its one zero and the condition."""
@@ -221,6 +228,7 @@ def test_second_variation_at_the_spurious_minimum_by_sympy(top, second, measured
     measured("margin", float(margin))
 
 
+@pytest.mark.statement("Zhang: Theorem 6.3, rates")
 def test_bound_on_the_flow_solves_its_equation_by_sympy():
     """N' = -alpha N + C e^{-gamma t}, both cases."""
     alpha, gamma, C, N_0 = sp.symbols("alpha gamma C N_0", positive=True)
@@ -233,6 +241,7 @@ def test_bound_on_the_flow_solves_its_equation_by_sympy():
         assert sp.simplify(path.subs(t, 0) - N_0) == 0
 
 
+@pytest.mark.statement("Zhang: after Theorem 6.3")
 def test_risk_is_not_convex_by_sympy():
     """Determinant of the Hessian at Gamma = 1/k - 1 is negative for large b."""
     Q = 1 - 2 * Gamma + (M + 2) / M * Gamma**2
@@ -245,6 +254,7 @@ def test_risk_is_not_convex_by_sympy():
     assert at.det() < 0
 
 
+@pytest.mark.statement("Zhang: Corollary 6.2")
 def test_rates_of_single_terms_by_sympy():
     """A term of R_min is between a third and 1 + 2c times its threshold."""
     for count, signal, noise in itertools.product((1, 3, 40), (1, 5), (1, 2)):

@@ -44,6 +44,7 @@ def drawn(seed):
     return rng, H, psi2, noise_var, N
 
 
+@pytest.mark.statement("Wu: Theorem 3.1")
 def test_optimum_of_one_step_is_the_published_matrix(measured):
     for seed in range(20):
         rng, H, psi2, noise_var, N = drawn(seed)
@@ -66,6 +67,7 @@ def test_optimum_of_one_step_is_the_published_matrix(measured):
         np.testing.assert_allclose(risk, expected, rtol=1e-12)
 
 
+@pytest.mark.statement("Wu: Theorem 3.1")
 def test_risk_of_any_step_is_the_least_plus_the_excess(measured):
     for seed in range(20):
         rng, H, psi2, noise_var, N = drawn(seed)
@@ -79,6 +81,7 @@ def test_risk_of_any_step_is_the_least_plus_the_excess(measured):
         np.testing.assert_allclose(risk + excess, expected, rtol=1e-12)
 
 
+@pytest.mark.statement("Wu: Section 5, risk at another length")
 def test_risk_at_another_length_is_exact(measured):
     for seed in range(20):
         rng, H, psi2, noise_var, N = drawn(seed)
@@ -110,6 +113,7 @@ def spectral_excess(H, Psi, noise_var, N, M):
     return np.sum(phi**2 * omega_M * (1 / omega_N - 1 / omega_M) ** 2)
 
 
+@pytest.mark.statement("Wu: Section 5, rate at another length")
 def test_rate_at_another_length_is_two_sided(measured):
     count, d = 200, 12
     rng = np.random.default_rng(0)
@@ -156,6 +160,7 @@ def test_rate_at_another_length_is_two_sided(measured):
     assert ratio.max() < 10
 
 
+@pytest.mark.statement("Wu: Section 5, risk at another length")
 def test_length_transfer_of_a_tiny_problem_is_not_lost_in_float32():
     def at(scale):
         parts = scale * np.eye(2), np.zeros(2), scale * np.eye(2), scale**2
@@ -166,6 +171,7 @@ def test_length_transfer_of_a_tiny_problem_is_not_lost_in_float32():
     np.testing.assert_allclose(at(1e-8), at(1.0), rtol=1e-5)
 
 
+@pytest.mark.statement("Wu: Section 5, risk at another length")
 @pytest.mark.slow
 def test_length_transfer_without_noise_and_its_gradient(measured):
     H = np.diag([2.0, 0.0, 1.0])

@@ -8,6 +8,8 @@ import pytest
 from icltheory import regression as reg
 from icltheory.regression import LinearPopulation
 
+pytestmark = pytest.mark.statement("Wu: number of tasks, simulated")
+
 LAM, N, NOISE = np.array([1, 0.7, 0.5, 0.3, 0.2]), 20, 0.25
 DIM = len(LAM)
 optimum_of = jax.jit(lambda *given: reg.optimum(reg.LinearStep, *given))

@@ -8,6 +8,8 @@ import pytest
 from icltheory import regression as reg
 from icltheory.regression import LinearPopulation
 
+pytestmark = pytest.mark.statement("Wu: Theorem 4.1 (from memory)")
+
 DIM, EXAMPLES, RUNS = 6, 16, 100
 LAM = np.arange(1.0, DIM + 1) ** -1.5
 bound_of = jax.jit(reg.task_complexity.task_complexity_bound, static_argnums=(1, 2))

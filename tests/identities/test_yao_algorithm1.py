@@ -14,6 +14,7 @@ from icltheory.pruning import choose_layers, choose_rate, clip
 CANDIDATES = (0.0, 0.1, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995)
 
 
+@pytest.mark.statement("Yao: Case 1 (identity)")
 def test_case_1_decomposition_is_an_identity(measured):
     rng = np.random.default_rng(0)
     W = rng.normal(size=(5, 5))
@@ -25,6 +26,7 @@ def test_case_1_decomposition_is_an_identity(measured):
     measured("largest error", np.abs(moved - a * x_1 - b * x_2).max())
 
 
+@pytest.mark.statement("Yao: Case 1 (conditioning)")
 def test_case_1_eigenvalues_say_nothing_for_a_matrix_that_is_not_normal(measured):
     W = np.array([[1.0, 1e6], [0.0, 1.0001]])
     values = np.linalg.eigvals(W)
@@ -44,6 +46,7 @@ def test_case_1_eigenvalues_say_nothing_for_a_matrix_that_is_not_normal(measured
     measured("condition number", condition)
 
 
+@pytest.mark.statement("Yao: Case 1 (conditioning)")
 def test_case_1_the_condition_number_after_pruning(measured):
     """Pruned weights are singular; what is left is conditioned like s_1 / s_r."""
     W = np.random.default_rng(0).normal(size=(8, 8))
@@ -57,6 +60,7 @@ def test_case_1_the_condition_number_after_pruning(measured):
     measured("the same at the rank kept", condition_number(pruned, rank=3))
 
 
+@pytest.mark.statement("Yao: Algorithm 1 (layer)")
 def test_algorithm_1_layer_depends_on_what_the_paper_leaves_open(measured):
     """Top k by condition number, then the deepest: k and the aggregation decide."""
     conditions = [
@@ -86,6 +90,7 @@ def printed_algorithm_1(scores, rates):
     return best_rate
 
 
+@pytest.mark.statement("Yao: Algorithm 1 (rate)")
 def test_algorithm_1_as_printed_is_reproduced():
     rng = np.random.default_rng(0)
     for _ in range(50):
@@ -94,6 +99,7 @@ def test_algorithm_1_as_printed_is_reproduced():
         assert found.rate == printed_algorithm_1(scores, CANDIDATES)
 
 
+@pytest.mark.statement("Yao: Algorithm 1 (rate)")
 def test_algorithm_1_initialisation_prunes_although_unpruned_is_better(measured):
     """0 is not among the candidates: whatever is positive wins."""
     scores, unpruned = [0.6, 0.7, 0.65], 0.8
@@ -105,6 +111,7 @@ def test_algorithm_1_initialisation_prunes_although_unpruned_is_better(measured)
     measured("score lost by the printed rule", unpruned - 0.7)
 
 
+@pytest.mark.statement("Yao: Algorithm 1 (rate)")
 def test_algorithm_1_initialisation_never_prunes_for_negative_scores(measured):
     """A log-likelihood stays below the initial 0, however much pruning helps."""
     scores, unpruned = [-2.0, -1.5, -1.0], -2.0
@@ -115,6 +122,7 @@ def test_algorithm_1_initialisation_never_prunes_for_negative_scores(measured):
     measured("score lost by the printed rule", scores[2] - unpruned)
 
 
+@pytest.mark.statement("Yao: Algorithm 1 (rate)")
 @pytest.mark.parametrize("order", [1, -1])
 def test_algorithm_1_ties_go_to_the_smaller_rate_in_any_order(order):
     """As printed the first of the list wins; here its order plays no part."""
@@ -127,11 +135,13 @@ def test_algorithm_1_ties_go_to_the_smaller_rate_in_any_order(order):
     assert choose_rate([0.5] * 8, rates, 0.5).rate == 0.0  # no gain, no pruning
 
 
+@pytest.mark.statement("Yao: Algorithm 1 (rate)")
 def test_algorithm_1_nan_never_wins():
     """All comparisons with NaN are false: it is skipped, also as the first."""
     assert choose_rate([np.nan, 0.6, np.nan], (0.1, 0.5, 0.9), 0.5).rate == 0.5
 
 
+@pytest.mark.statement("Yao: Algorithm 1 (rate)")
 def test_algorithm_1_the_best_of_eight_looks_better_than_it_is(measured):
     """Eight candidates of equal accuracy on 200 items: the winner's optimism."""
     rng = np.random.default_rng(0)

@@ -9,6 +9,8 @@ from scipy.integrate import solve_ivp
 from icltheory.attention import LinearAttentionStack
 from icltheory.noise import noisy_trajectory, path_moments
 
+pytestmark = pytest.mark.statement("Yao: Footnote 4")
+
 N, n, L, SHOTS = 6, 2, 3, 2
 RNG = np.random.default_rng(0)
 WEIGHTS = 0.6 * RNG.standard_normal((3, L, n, n))

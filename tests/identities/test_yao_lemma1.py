@@ -21,6 +21,7 @@ def layer(N, n, seed=0, rho=0.5):
     return W_V[0], W_K[0], W_Q[0], H, h
 
 
+@pytest.mark.statement("Yao: Lemma 1")
 @settings(max_examples=20, deadline=None)
 @given(size=st.sampled_from([(3, 5), (7, 4)]), seed=st.integers(0, 2**32))
 def test_lemma_1_the_layer_adds_the_implicit_update(size, seed, measured):
@@ -33,6 +34,7 @@ def test_lemma_1_the_layer_adds_the_implicit_update(size, seed, measured):
     assert error < 1e-13
 
 
+@pytest.mark.statement("Yao: Eq. (3)")
 @pytest.mark.parametrize("mask", ["demos", "causal", "none"])
 def test_eq_3_linear_attention_is_the_double_sum(mask, measured):
     *W, H, h = layer(7, 4)
@@ -43,6 +45,7 @@ def test_eq_3_linear_attention_is_the_double_sum(mask, measured):
     assert error < 1e-14
 
 
+@pytest.mark.statement("Yao: Lemma 1")
 def test_lemma_1_holds_for_the_causal_mask_and_fails_without_a_mask(measured):
     *W, H, h = layer(5, 4)
     moved = h + np.asarray(update_jit(*W, H)) @ h
@@ -54,6 +57,7 @@ def test_lemma_1_holds_for_the_causal_mask_and_fails_without_a_mask(measured):
     assert np.abs(out - moved).max() > 1e-2
 
 
+@pytest.mark.statement("Yao: Lemma 1", "Yao: Eqs. (5)-(8)")
 def test_lemma_1_dual_form_is_the_gradient_of_a_linear_loss(measured):
     W_V, W_K, W_Q, H, _ = layer(5, 4)
 
@@ -67,6 +71,7 @@ def test_lemma_1_dual_form_is_the_gradient_of_a_linear_loss(measured):
         assert error < 1e-14
 
 
+@pytest.mark.statement("Yao: Remark 1 (rank)")
 def test_remark_1_rank_is_at_most_each_of_three_ranks(measured):
     W_V, W_K, W_Q, H, _ = layer(3, 6)
 
@@ -88,6 +93,7 @@ def test_remark_1_rank_is_at_most_each_of_three_ranks(measured):
         assert found == expected
 
 
+@pytest.mark.statement("Yao: Lemma 1")
 def test_no_demonstrations_no_update():
     *W, H, _ = layer(0, 4)
     np.testing.assert_array_equal(update_jit(*W, H), np.zeros((4, 4)))

@@ -25,6 +25,7 @@ def gaussian(d, seed):
     return rng.normal(size=d), A @ A.T + 0.1 * np.eye(d)
 
 
+@pytest.mark.statement("Yao: Lemma 2", "Yao: Section 3.1, error")
 def test_lemma_2_bounds_the_error_of_the_sample_mean_learner(measured):
     # W is one of the N samples: with labels +-1 and loss 1[w != z] everything is exact.
     # Population loss 1/2; the training loss of W = z_1 is (N - 1) / (2 N).
@@ -36,6 +37,7 @@ def test_lemma_2_bounds_the_error_of_the_sample_mean_learner(measured):
     measured("error / bound at N = 1", 0.5 / float(xu_raginsky(math.log(2), 1, 0.5)))
 
 
+@pytest.mark.statement("Yao: Lemma 2", "Yao: Section 3.1, error")
 def test_lemma_2_is_tight_in_R_for_gaussian_losses(measured):
     # l(w, z) = w z with z ~ N(0, R^2) given |w| = 1: w = sign of the sum maximises the
     # correlation; error E max over two hypotheses = R E|N(0, 1/N)|, I = log 2
@@ -46,6 +48,7 @@ def test_lemma_2_is_tight_in_R_for_gaussian_losses(measured):
     measured("error / bound, two hypotheses", ratio)
 
 
+@pytest.mark.statement("Yao: Lemma 2", "Yao: Section 3.1, error")
 def test_lemma_2_needs_sub_gaussian_losses(measured):
     # The squared error of Gaussian data has an infinite moment generating function, so
     # no R serves; clipped to [0, 2] it has R = 1 by Hoeffding.
@@ -76,6 +79,7 @@ def chain_information(a, g, c_1, c_2):
     return end, first, second
 
 
+@pytest.mark.statement("Yao: Lemma 3", "Yao: Eqs. (14)-(15)")
 def test_lemma_3_information_of_the_end_is_below_the_sum_over_the_path(measured):
     rng = np.random.default_rng(0)
     slack = []
@@ -89,6 +93,7 @@ def test_lemma_3_information_of_the_end_is_below_the_sum_over_the_path(measured)
     assert min(slack) >= -1e-12
 
 
+@pytest.mark.statement("Yao: Lemma 3")
 def test_lemma_3_needs_fresh_noise(measured):
     # W_1 = S + sqrt(c) N_1. A second step that hands its noise back, W_2 = S, is as
     # noisy as one with noise of its own, but tells all of S. In terms of (S, N_1, N_2):
@@ -108,6 +113,7 @@ def test_lemma_3_needs_fresh_noise(measured):
     assert handed_back < 1e-14  # and the information is infinite
 
 
+@pytest.mark.statement("Yao: Lemma 4")
 def test_lemma_4_golden_formula(measured):
     rng = np.random.default_rng(0)
     p, Q = rng.dirichlet(np.ones(6)), rng.dirichlet(np.ones(4), 6)
@@ -124,6 +130,7 @@ def test_lemma_4_golden_formula(measured):
     assert max(errors) < 1e-12
 
 
+@pytest.mark.statement("Yao: Lemma 5")
 def test_lemma_5_any_prior_bounds_and_the_marginal_is_best(measured):
     # G ~ N(0, 1), noise c: the marginal prior N(0, 1 + c) attains the information
     for c in (1.0, 0.1, 0.01):
@@ -138,6 +145,7 @@ def test_lemma_5_any_prior_bounds_and_the_marginal_is_best(measured):
     measured("information reached by the best prior, c = 0.01", best.fun)
 
 
+@pytest.mark.statement("Yao: Eq. (16)")
 def test_eq_16_is_the_divergence_of_two_gaussians(measured):
     (mu, C), (g, S) = gaussian(4, 0), gaussian(4, 1)
     value = float(gaussian_kl(mu, C, g, S))
@@ -159,6 +167,7 @@ def test_eq_16_is_the_divergence_of_two_gaussians(measured):
     assert np.isinf(gaussian_kl(mu, np.diag([1.0, 1.0, 1.0, 0.0]), g, S))
 
 
+@pytest.mark.statement("Yao: Eq. (17)")
 def test_eq_17_best_isotropic_variance(measured):
     mu, C = gaussian(5, 3)
     A_1 = float(mu @ mu + np.trace(C))
@@ -176,6 +185,7 @@ def test_eq_17_best_isotropic_variance(measured):
     assert abs(jax.grad(lambda v: A_1 / v + 5 * jnp.log(v))(best)) < 1e-12
 
 
+@pytest.mark.statement("Yao: Eq. (16)")
 def test_eq_16_expectation_is_over_demonstrations_given_the_weights(measured):
     # S = tau e with tau in {0, 1}, W_1 reveals tau, and G_2 = tau S with noise c.
     # I(G_2; S | W_1) is 1/2 of the information at tau = 1. Fresh demonstrations have
@@ -190,6 +200,7 @@ def test_eq_16_expectation_is_over_demonstrations_given_the_weights(measured):
     assert joint >= truth - 1e-12
 
 
+@pytest.mark.statement("Yao: Lemma 6, first line", "Yao: Lemma 6, second line")
 @pytest.mark.parametrize("c", [1.0, 0.1, 0.01])
 def test_lemma_6_first_line_holds_and_the_second_is_smaller_than_the_truth(c, measured):
     # d = 1, G ~ N(0, 1), C = c: the information is 1/2 log(1 + 1/c)
@@ -210,6 +221,7 @@ def test_lemma_6_first_line_holds_and_the_second_is_smaller_than_the_truth(c, me
     assert abs(bound - math.sqrt(2 * outside / 10)) < 1e-12
 
 
+@pytest.mark.statement("Yao: Lemma 6, first line")
 def test_lemma_6_best_prior_is_anisotropic(measured):
     rng = np.random.default_rng(0)
     G = rng.normal(size=(400, 3)) * np.array([3.0, 1.0, 0.2])
@@ -228,11 +240,13 @@ def test_lemma_6_best_prior_is_anisotropic(measured):
         assert float(term(centred, C, factor * Sigma).mean()) > best
 
 
+@pytest.mark.statement("Yao: Eq. (16)")
 def test_eq_16_is_infinite_where_most_of_the_noise_is_rounding():
     C = np.diag([1e-20, 1e-20, 1.0])
     assert np.isinf(anisotropic_term(np.zeros(3), C, np.eye(3)))
 
 
+@pytest.mark.statement("Yao: Lemma 2")
 def test_bad_input():
     with pytest.raises(ValueError, match="subgaussian_scale: expected a finite value"):
         xu_raginsky(1.0, 10, 0.0)
@@ -245,6 +259,7 @@ def test_bad_input():
     assert np.isinf(xu_raginsky(math.inf, 10, 1.0))
 
 
+@pytest.mark.statement("Yao: Lemma 6, first line")
 def test_nan_is_not_hidden_by_the_terms():
     for arguments in ((jnp.nan, 1.0, 0.0, 3), (1.0, jnp.nan, 0.0, 3)):
         assert np.isnan(isotropic_term(*arguments))

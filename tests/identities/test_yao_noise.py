@@ -38,6 +38,7 @@ def oracle_gradients(stack, H, demo_updates="shared"):
     return oracles.demonstration_gradients(*weights, H, demo_updates)
 
 
+@pytest.mark.statement("Yao: C_t (sum or mean)")
 @pytest.mark.parametrize("demo_updates", ["shared", "causal", "frozen"])
 @pytest.mark.parametrize("size", [(3, 9, 4), (2, 2, 9)])
 def test_the_gradients_of_the_demonstrations_sum_to_G(size, demo_updates, measured):
@@ -56,6 +57,7 @@ def test_the_gradients_of_the_demonstrations_sum_to_G(size, demo_updates, measur
     assert relative(np.sum(got, axis=1), G) < 1e-12
 
 
+@pytest.mark.statement("Yao: C_t (definition)")
 def test_C_t_is_the_covariance_of_b_of_N_without_replacement(measured):
     stack, H = problem(L=2, N=6, n=3)
     worst = 0.0
@@ -73,6 +75,7 @@ def test_C_t_is_the_covariance_of_b_of_N_without_replacement(measured):
     assert worst < 1e-12
 
 
+@pytest.mark.statement("Yao: C_t (sum or mean)")
 def test_a_prompt_of_b_must_be_normalised_by_1_over_b(measured):
     stack, H = problem(L=1, N=6, n=3)
     G = np.asarray(gd_jit(stack, H).G[0])
@@ -85,6 +88,7 @@ def test_a_prompt_of_b_must_be_normalised_by_1_over_b(measured):
     assert relative(np.mean(rescaled, axis=0), G) < 1e-12
 
 
+@pytest.mark.statement("Yao: C_t (definition)")
 @pytest.mark.slow
 def test_C_t_vanishes_for_the_whole_pool():
     stack, H = problem()
@@ -99,6 +103,7 @@ def all_covariances(stack, H, shots):
     return [noise_covariance(stack, H, shots, t) for t in range(stack.num_layers)]
 
 
+@pytest.mark.statement("Yao: C_t positive definite")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "N"),
@@ -117,6 +122,7 @@ def test_C_t_is_never_positive_definite(n, N, measured):
     measured("rank / d", ceiling / n**2)
 
 
+@pytest.mark.statement("Yao: C_t positive definite")
 def test_the_ceiling_holds_for_several_heads_and_a_linear_mlp(measured):
     rng = np.random.default_rng(0)
     n, N = 4, 120
@@ -133,6 +139,7 @@ def test_the_ceiling_holds_for_several_heads_and_a_linear_mlp(measured):
     assert rank == n * (n + 1) // 2 < n * n
 
 
+@pytest.mark.statement("Yao: C_t positive definite")
 @pytest.mark.slow
 def test_support_dimension_of_pruned_and_gradient_descent_weights(measured):
     stack, H = problem(L=3, N=40, n=5, rho=0.2)
@@ -151,6 +158,7 @@ def test_support_dimension_of_pruned_and_gradient_descent_weights(measured):
     measured("support of GD weights, d_in = 3, d_out = 2", int(ranks[0]))
 
 
+@pytest.mark.statement("Yao: C_t positive definite")
 @pytest.mark.slow
 def test_support_dimension_up_to_a_limit(measured):
     rng = np.random.default_rng(4)
@@ -170,6 +178,7 @@ def test_support_dimension_up_to_a_limit(measured):
         assert found.tolist() == np.minimum(m, limit).tolist(), limit
 
 
+@pytest.mark.statement("Yao: C_t positive definite")
 @pytest.mark.slow
 def test_support_dimension_of_weights_wider_than_those_of_the_direct_count(measured):
     """Regular weights need no singular vectors; nearly singular ones do."""
@@ -186,6 +195,7 @@ def test_support_dimension_of_weights_wider_than_those_of_the_direct_count(measu
     assert found == [full, full, full - 1, 7 * n - 7 * 6 // 2]
 
 
+@pytest.mark.statement("Yao: C_t positive definite")
 def test_dimension_of_the_image_of_the_symmetric_matrices(measured):
     rng = np.random.default_rng(1)
     n, wrong = 5, 0
@@ -206,6 +216,7 @@ def test_dimension_of_the_image_of_the_symmetric_matrices(measured):
     assert wrong == 0
 
 
+@pytest.mark.statement("Yao: C_t (definition)")
 @pytest.mark.parametrize("method", ["rows", "symmetric", "gram"])
 @pytest.mark.parametrize(
     ("N", "n"),
@@ -232,6 +243,7 @@ def test_every_route_equals_the_dense_covariance(N, n, method, measured):
         assert log_error < 1e-10 * rank * max(1, 1e-5 * values[0] / values[rank - 1])
 
 
+@pytest.mark.statement("Yao: C_t (definition)")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("N", "method"),
@@ -265,6 +277,7 @@ def test_the_gradient_of_the_spectrum_equals_the_dense_one(N, method, measured):
     assert error < 1e-10
 
 
+@pytest.mark.statement("Yao: Assumption 1, eq. (4)")
 @pytest.mark.slow
 def test_assumption_1_gaussian_noise_has_covariance_C_t(measured, key):
     stack, H = problem(L=1, N=8, n=2)
@@ -288,6 +301,7 @@ def test_assumption_1_gaussian_noise_has_covariance_C_t(measured, key):
         assert z_cov < 5
 
 
+@pytest.mark.statement("Yao: Assumption 1, eq. (4)")
 def test_the_simulated_prompt_of_b_shots_is_the_stack_on_b_demonstrations(key):
     stack, H = problem(L=3, N=7, n=3)
     path = jax.jit(lambda k: noisy_trajectory(k, stack, H, 3, noise="shots"))(key)
@@ -296,6 +310,7 @@ def test_the_simulated_prompt_of_b_shots_is_the_stack_on_b_demonstrations(key):
     assert min(relative(path.W, W) for W in np.asarray(alone(H[subsets]))) < 1e-12
 
 
+@pytest.mark.statement("Yao: Assumption 1 (independence)")
 def test_assumption_1_independence_over_the_layers_fails_for_real_prompts(
     measured, key
 ):

@@ -9,6 +9,8 @@ from scipy.special import eval_genlaguerre, jv
 from icltheory.constructions import gradient_descent, join_tokens, read_prediction
 from icltheory.regression.position import label_weights, limit_profile
 
+pytestmark = pytest.mark.statement("Yao: Remark 1 (place)")
+
 STEPS = np.array([0.3, 0.5, 0.2])
 
 

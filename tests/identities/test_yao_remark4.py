@@ -10,6 +10,8 @@ from icltheory.noise import noise_spectrum
 from icltheory.trajectory import implicit_gd_norms
 from tests.identities.test_yao_theorem2 import corrected, gradients, problem
 
+pytestmark = pytest.mark.statement("Yao: Remark 4")
+
 SLOW = pytest.mark.slow
 
 

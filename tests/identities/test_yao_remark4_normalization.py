@@ -8,6 +8,8 @@ from icltheory.attention import LinearAttentionStack
 from icltheory.trajectory import implicit_gd_norms, implicit_update
 from tests.identities.test_yao_theorem2 import corrected
 
+pytestmark = pytest.mark.statement("Yao: Remark 4 (normalisation)")
+
 N, n = 64, 3
 RNG = np.random.default_rng(0)
 W_V, W_K, W_Q = 0.4 * RNG.standard_normal((3, n, n))

@@ -14,6 +14,8 @@ from icltheory.pruning import depth_table
 from tests import oracles
 from tests.raising import raises
 
+pytestmark = pytest.mark.statement("Yao: Remark 5")
+
 L, N, n = 5, 16, 4
 
 

@@ -38,6 +38,7 @@ def layer(seed=0, size=0.35):
 # ---------------------------------------------------------------------------
 
 
+@pytest.mark.statement("Yao: Eq. (1)", "Yao: Eq. (2)")
 @pytest.mark.parametrize("d_scale", [1.0, 4.0])
 def test_eq_1_and_2_softmax_attention_is_the_double_sum(d_scale, measured):
     *W, H, h = layer()
@@ -56,6 +57,7 @@ def test_eq_1_and_2_softmax_attention_is_the_double_sum(d_scale, measured):
     assert weights[:N].sum() < 0.99
 
 
+@pytest.mark.statement("Yao: B.2, eq. (9)")
 def test_eq_9_normalises_over_the_keys_not_over_the_queries(measured):
     W_V, W_K, W_Q, H, h = layer(size=1.0)
     tokens = np.vstack([H, h])
@@ -72,6 +74,7 @@ def test_eq_9_normalises_over_the_keys_not_over_the_queries(measured):
     assert relative(weights[:-1], fewer) > 0.05
 
 
+@pytest.mark.statement("Yao: B.2, eq. (10)")
 def test_eq_10_softmax_kernel_is_a_gaussian_kernel_between_two_norms(measured):
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(2, 3))
@@ -84,6 +87,7 @@ def test_eq_10_softmax_kernel_is_a_gaussian_kernel_between_two_norms(measured):
     np.testing.assert_allclose(taylor, np.exp(x @ y), rtol=1e-6)
 
 
+@pytest.mark.statement("Yao: B.2, eq. (12)")
 @pytest.mark.parametrize("d_scale", [1.0, 4.0])
 def test_eq_12_the_kernel_view_is_softmax_attention_of_the_query(d_scale, measured):
     *W, H, h = layer(size=1.0)
@@ -98,6 +102,7 @@ def test_eq_12_the_kernel_view_is_softmax_attention_of_the_query(d_scale, measur
     np.testing.assert_allclose(view.normalizer, sum(kernel), rtol=1e-14)
 
 
+@pytest.mark.statement("Yao: B.2, eq. (11)")
 def test_eq_12_taylor_features_converge_like_the_exponential_series(measured):
     *W, H, h = layer(size=0.45)
     exact = softmax_attention(*W, H, h, d_scale=n).h_query
@@ -120,6 +125,7 @@ def test_eq_12_taylor_features_converge_like_the_exponential_series(measured):
     assert errors[-1] < 1e-3 * errors[0]  # 2 z^5 / 7! with z near 1
 
 
+@pytest.mark.statement("Yao: B.2, eq. (11)")
 def test_positive_features_are_unbiased_with_the_predicted_error(measured):
     rng = np.random.default_rng(0)
     x, y = 0.5 * rng.normal(size=(2, 3))
@@ -144,6 +150,7 @@ def test_positive_features_are_unbiased_with_the_predicted_error(measured):
     assert abs(z) < 5
 
 
+@pytest.mark.statement("Yao: B.2, eq. (11)")
 def test_positive_features_improve_like_one_over_the_root(key, measured):
     *W, H, h = layer()
     exact = softmax_attention(*W, H, h, d_scale=n).h_query
@@ -170,6 +177,7 @@ def test_positive_features_improve_like_one_over_the_root(key, measured):
     assert 2.5 < float(few / many) < 6
 
 
+@pytest.mark.statement("Yao: B.2, eq. (12)")
 def test_only_the_operator_is_free_of_the_query(measured):
     *W, H, h = layer()
     views = [
@@ -184,6 +192,7 @@ def test_only_the_operator_is_free_of_the_query(measured):
     np.testing.assert_allclose(views[0].delta_W, divided, rtol=1e-14)
 
 
+@pytest.mark.statement("Yao: B.2 (rank)")
 def test_rank_of_the_operator_is_at_most_the_rank_of_the_demonstrations(measured):
     W_V, W_K, W_Q, H, h = layer()
     H = H[:2][np.array([0, 1, 0, 1, 0])]
@@ -195,6 +204,7 @@ def test_rank_of_the_operator_is_at_most_the_rank_of_the_demonstrations(measured
     assert rank == 2
 
 
+@pytest.mark.statement("Yao: B.2, eq. (12)")
 def test_kernel_view_of_no_demonstrations_and_bad_input():
     *W, H, h = layer()
     view = softmax_kernel_view(*W, H[:0], h, d_scale=1)
@@ -224,6 +234,7 @@ def block(seed=0):
     return W, rng.normal(size=(N, n)), rng.normal(size=n)
 
 
+@pytest.mark.statement("Yao: B.3 (linear)")
 @pytest.mark.parametrize("mlp", ["linear", "half", "gated"])
 def test_b_3_update_moves_the_query_like_the_block(mlp, measured):
     W, H, h = block()
@@ -235,6 +246,7 @@ def test_b_3_update_moves_the_query_like_the_block(mlp, measured):
     np.testing.assert_allclose(moved, expected, atol=1e-13)
 
 
+@pytest.mark.statement("Yao: B.3 (linear)")
 def test_b_3_linear_update_is_the_product_of_the_paper(measured):
     W, H, _ = block()
     z = oracles.implicit_update(*W[:3], H)
@@ -243,6 +255,7 @@ def test_b_3_linear_update_is_the_product_of_the_paper(measured):
     np.testing.assert_allclose(delta_W, W[4] @ W[3] @ z, atol=1e-13)
 
 
+@pytest.mark.statement("Yao: B.3 (linear)")
 def test_b_3_gated_update_depends_on_the_query(measured):
     W, H, h = block()
     here = implicit_update_mlp(*W, H, h)
@@ -254,6 +267,7 @@ def test_b_3_gated_update_depends_on_the_query(measured):
         update_mlp(*W, H)
 
 
+@pytest.mark.statement("Yao: B.3 (relaxation)")
 def test_b_3_dropping_the_relu_is_far_off(measured):
     # relu(u) and relu(-u) = relu(u) - u have the same law, so the rms error relative to
     # the output is 1 for the identity and 1 / sqrt(2) for one half, the best slope;

@@ -25,6 +25,7 @@ apply_jit = jax.jit(lambda stack, H, h, mask: stack.apply(H, h, mask), static_ar
 implicit_gd_jit = jax.jit(implicit_gd, static_argnames=("demo_updates", "method"))
 
 
+@pytest.mark.statement("Yao: Theorem 1 (identity)")
 @pytest.mark.parametrize("L", [1, 8, 24])
 def test_theorem_1_trajectory_and_forward_pass_agree(L, measured):
     for seed in range(3):
@@ -39,6 +40,7 @@ def test_theorem_1_trajectory_and_forward_pass_agree(L, measured):
         assert max(errors) < 1e-13
 
 
+@pytest.mark.statement("Yao: Theorem 1 (mask)")
 @pytest.mark.parametrize("demo_updates", ["causal", "frozen"])
 def test_theorem_1_holds_however_the_demonstrations_evolve(demo_updates, measured):
     stack, H, h = problem(L=4, rho=0.5)
@@ -56,6 +58,7 @@ def test_theorem_1_holds_however_the_demonstrations_evolve(demo_updates, measure
             tokens = oracles.linear_layer(W_V[t], W_K[t], W_Q[t], tokens, "causal")
 
 
+@pytest.mark.statement("Yao: Theorem 1 (identity)", "Yao: Eq. (13)")
 def test_theorem_1_is_a_product_of_one_plus_the_updates(measured):
     stack, H, _ = problem(rho=0.5)
     trajectory = as_numpy(implicit_gd_jit(stack, H))
@@ -69,6 +72,7 @@ def test_theorem_1_is_a_product_of_one_plus_the_updates(measured):
         np.testing.assert_allclose(np.eye(4) + W, product, atol=1e-13)
 
 
+@pytest.mark.statement("Yao: Theorem 1 (display)")
 def test_theorem_1_sum_over_G_t_as_printed_is_wrong(measured):
     stack, H, h = problem(L=4, rho=0.5)
     trajectory = as_numpy(implicit_gd_jit(stack, H))
@@ -82,6 +86,7 @@ def test_theorem_1_sum_over_G_t_as_printed_is_wrong(measured):
     assert corrected < 1e-13
 
 
+@pytest.mark.statement("Yao: Remark 1 (order)")
 def test_remark_1_order_does_not_matter_with_the_mask_of_the_papers(measured):
     stack, H, h = problem(L=4, rho=0.5)
     shuffled = H[np.random.default_rng(1).permutation(5)]
@@ -93,6 +98,7 @@ def test_remark_1_order_does_not_matter_with_the_mask_of_the_papers(measured):
     assert relative(*causal) > 0.01
 
 
+@pytest.mark.statement("Yao: Theorem 1 (mask)")
 def test_without_the_mask_the_final_weights_depend_on_the_query(measured):
     # Every token, the query too, is a key: Theorem 1 run on all tokens as
     # demonstrations telescopes still, but its W_L is a function of the query.
@@ -107,6 +113,7 @@ def test_without_the_mask_the_final_weights_depend_on_the_query(measured):
     assert relative(*finals) > 0.1
 
 
+@pytest.mark.statement("Yao: Theorem 1 (mask)")
 def test_corollary_all_tokens_evolve_by_one_matrix_with_the_shared_mask_only(measured):
     stack, H, h = problem(L=4, rho=0.5)
     one = np.eye(4)
@@ -123,6 +130,7 @@ def test_corollary_all_tokens_evolve_by_one_matrix_with_the_shared_mask_only(mea
     assert error > 0.1
 
 
+@pytest.mark.statement("Yao: Remark 2")
 def test_remark_2_G_is_a_function_of_the_previous_weights_and_the_demonstrations(
     measured,
 ):
@@ -140,6 +148,7 @@ def test_remark_2_G_is_a_function_of_the_previous_weights_and_the_demonstrations
             P = np.eye(4) + trajectory.W[t]
 
 
+@pytest.mark.statement("Yao: Theorem 1 (identity)")
 def test_growth_is_by_degree(measured):
     # 1 + W_t is a polynomial of degree (3^t - 1) / 2 in H^T H: 1, 4, 13
     stack, H, _ = problem(L=3)
@@ -159,6 +168,7 @@ def jacobian_asymmetry(field, W):
     return np.linalg.norm(J - J.T) / np.linalg.norm(J)
 
 
+@pytest.mark.statement("Yao: G_t is a gradient")
 def test_implicit_gradients_are_no_gradient_field_for_generic_weights(measured):
     stack, H, _ = problem(L=1, rho=0.5)
     W_V, W_K, W_Q = (np.asarray(W)[0] for W in jax.tree.leaves(stack))
@@ -173,6 +183,7 @@ def test_implicit_gradients_are_no_gradient_field_for_generic_weights(measured):
     assert asymmetry > 0.3
 
 
+@pytest.mark.statement("Yao: G_t is a gradient")
 @pytest.mark.parametrize("d_out", [1, 2])
 def test_implicit_gradients_of_gd_weights_are_gradients(d_out, measured):
     d_in, N, eta = 3, 7, 0.2
@@ -198,6 +209,7 @@ def test_implicit_gradients_of_gd_weights_are_gradients(d_out, measured):
     assert asymmetry < 1e-14
 
 
+@pytest.mark.statement("Yao: G_t is a gradient")
 def test_residual_identity_of_gd_weights(measured):
     # label rows of (1 + W_t) [x; y] are y minus the prediction -W_yx x
     d_in, N = 3, 6

@@ -58,6 +58,7 @@ def dense_term(stack, H, shots, t, jitter=0.0, ambient=False):
     )
 
 
+@pytest.mark.statement("Yao: Theorem 2 (as printed)", "Yao: Lemma 6, second line")
 def test_theorem_2_as_printed_is_below_the_true_error(measured):
     # N = 1, h = +-1, L = 1, G = 0, C = c(h) 1 in 200 dimensions, c in {1, 4}: the size
     # of W tells h, and the learner that reads it never errs on the training sample.
@@ -87,6 +88,7 @@ def test_theorem_2_as_printed_is_below_the_true_error(measured):
     assert corrected > error
 
 
+@pytest.mark.statement("Yao: Theorem 2 (as printed)")
 @pytest.mark.parametrize("N", [5, pytest.param(64, marks=pytest.mark.slow)])
 def test_theorem_2_as_printed_is_infinite_for_every_prompt(N, measured):
     stack, H = problem(N=N)
@@ -98,6 +100,7 @@ def test_theorem_2_as_printed_is_infinite_for_every_prompt(N, measured):
     measured("printed bound", bound.value)
 
 
+@pytest.mark.statement("Yao: Theorem 2 (corrected)")
 @pytest.mark.parametrize(
     ("N", "n", "seed"),
     [
@@ -123,6 +126,7 @@ def test_theorem_2_corrected_equals_its_dense_evaluation(N, n, seed, measured):
         assert abs(bound.value - math.sqrt(sum(dense) / N)) < 1e-9
 
 
+@pytest.mark.statement("Yao: Theorem 2 (corrected)")
 @pytest.mark.slow
 def test_theorem_2_gradient_equals_the_dense_one(measured):
     # orthogonal weights: the dense twin inverts C_t, and loses its condition number
@@ -153,6 +157,7 @@ def test_theorem_2_gradient_equals_the_dense_one(measured):
     assert error < 1e-10
 
 
+@pytest.mark.statement("Yao: Theorem 2 (corrected)")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "form",
@@ -178,6 +183,7 @@ def test_theorem_2_gradient_where_weights_are_singular(form):
     assert abs(slope / ((ends[0] - ends[1]) / 2e-5) - 1) < 1e-6
 
 
+@pytest.mark.statement("Yao: Theorem 2 (corrected)")
 def test_theorem_2_gradient_does_not_depend_on_the_scale_of_singular_weights():
     # T_t stays as it is if W_V, the prior's mean and the root of its covariance grow
     # alike; the basis of the support turns with the weights, and the prior does not.
@@ -200,6 +206,7 @@ def test_theorem_2_gradient_does_not_depend_on_the_scale_of_singular_weights():
     np.testing.assert_allclose(found, (ends[0] - ends[1]) / 2e-5, rtol=1e-7)
 
 
+@pytest.mark.statement("Yao: Theorem 2 (as printed)")
 @pytest.mark.slow
 def test_theorem_2_numerators_are_a_ladder_and_the_printed_one_loses_n(measured):
     stack, H = problem()
@@ -221,6 +228,7 @@ def test_theorem_2_numerators_are_a_ladder_and_the_printed_one_loses_n(measured)
     assert abs(frobenius[0] - exact[0] - shift) < 1e-9
 
 
+@pytest.mark.statement("Yao: Theorem 2 (as printed)")
 @pytest.mark.slow
 def test_theorem_2_logarithm_inside_is_smaller(measured):
     stack, H = problem(prompts=20)
@@ -233,6 +241,7 @@ def test_theorem_2_logarithm_inside_is_smaller(measured):
     np.testing.assert_allclose(inside.terms, np.mean(each, axis=0), rtol=1e-12)
 
 
+@pytest.mark.statement("Yao: Theorem 2 (corrected)")
 def test_theorem_2_is_infinite_while_the_support_tells_of_the_demonstrations():
     stack, H = problem(N=10)
     bound = corrected(stack, H, 4)
@@ -248,6 +257,7 @@ def test_theorem_2_is_infinite_while_the_support_tells_of_the_demonstrations():
     assert "not finite" in overflow.reason
 
 
+@pytest.mark.statement("Yao: Theorem 2 (corrected)")
 def test_theorem_2_jitter_diverges_like_the_missing_dimensions(measured):
     stack, H = problem(N=9)
     trace = float(spectrum_jit(stack, H, 4).trace[0])
@@ -261,6 +271,7 @@ def test_theorem_2_jitter_diverges_like_the_missing_dimensions(measured):
     assert abs(slope - 8) < 1e-3
 
 
+@pytest.mark.statement("Yao: Theorem 2 (corrected)")
 @pytest.mark.slow
 def test_theorem_2_every_term_is_non_negative(measured):
     least = math.inf
@@ -273,6 +284,7 @@ def test_theorem_2_every_term_is_non_negative(measured):
     assert least > 0
 
 
+@pytest.mark.statement("Yao: Theorem 2 (corrected)")
 @pytest.mark.slow
 def test_priors_are_a_ladder(measured):
     stack, H = problem(L=1, prompts=300)
@@ -288,6 +300,7 @@ def test_priors_are_a_ladder(measured):
     assert value["anisotropic"] < value["mean"] < value["zero"]
 
 
+@pytest.mark.statement("Yao: Theorem 2 (corrected)")
 def test_a_centre_as_an_array_or_a_function_of_the_weights_is_the_same_centre():
     stack, H = problem(L=1, N=12, n=3, prompts=4)
     center = jax.jit(implicit_gd)(stack, H[0]).G
@@ -304,6 +317,7 @@ def test_a_centre_as_an_array_or_a_function_of_the_weights_is_the_same_centre():
     assert abs(array - both(0 * center)[0]) > 1e-3
 
 
+@pytest.mark.statement("Yao: Theorem 2 (corrected)")
 def test_anisotropic_prior_lies_in_the_support_of_each_prompt(measured):
     """Supports differ from the second layer on; there the mean gradient leaves them."""
     stack, H = problem(L=2, N=12, n=3, prompts=4)
@@ -328,6 +342,7 @@ def test_anisotropic_prior_lies_in_the_support_of_each_prompt(measured):
     assert outside[1] > 1e-4
 
 
+@pytest.mark.statement("Yao: Theorem 2 (corrected)")
 def test_anisotropic_prior_at_the_population_covariance(measured):
     # Gaussian demonstrations, L = 1: the best Sigma is Sigma_mu / b, whose term is
     # about m log(N / (N - b)) plus what estimating C_t costs
@@ -339,6 +354,7 @@ def test_anisotropic_prior_at_the_population_covariance(measured):
     assert 0.9 * planned < bound.terms[0] < 1.4 * planned
 
 
+@pytest.mark.statement("Yao: Theorem 2 (corrected)")
 def test_held_out_prior_has_the_spread_of_its_definition():
     """Against sums from the definition; N - b and 1 / M enter the prior's spread."""
     N, b, M = 12, 5, 7
@@ -351,6 +367,7 @@ def test_held_out_prior_has_the_spread_of_its_definition():
     assert float(held_out_term(z, b, M)) == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.statement("Yao: Theorem 2 (corrected)")
 @pytest.mark.slow
 def test_held_out_prior_equals_its_dense_formula_and_ignores_the_weights(measured):
     stack, H = problem(L=3, N=40, n=3, prompts=2)
@@ -387,6 +404,7 @@ def test_held_out_prior_equals_its_dense_formula_and_ignores_the_weights(measure
     assert abs(bound.value - math.sqrt(float(bound.terms.sum()) / 20)) < 1e-12
 
 
+@pytest.mark.statement("Yao: Theorem 2 (corrected)")
 @pytest.mark.slow
 def test_a_prior_on_noisy_paths_equals_its_dense_evaluation(measured):
     # tokens of the noisy learner are (1 + W) h; the prior is the identity
@@ -411,6 +429,7 @@ def test_a_prior_on_noisy_paths_equals_its_dense_evaluation(measured):
     assert error < 1e-9
 
 
+@pytest.mark.statement("Yao: Theorem 2 (corrected)")
 @pytest.mark.slow
 def test_batches_are_vmapped_and_jitted_calls(measured):
     stack, H = problem(prompts=5)
@@ -419,6 +438,7 @@ def test_batches_are_vmapped_and_jitted_calls(measured):
     np.testing.assert_allclose(single, loop, rtol=1e-10)
 
 
+@pytest.mark.statement("Yao: Theorem 2 (corrected)")
 @pytest.mark.slow
 def test_an_eager_call_is_the_jitted_one():
     stack, H = problem()
@@ -428,6 +448,7 @@ def test_an_eager_call_is_the_jitted_one():
     assert eager.reason == jitted.reason
 
 
+@pytest.mark.statement("Yao: Theorem 2 (corrected)")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("N", "steps_of"),
@@ -449,6 +470,7 @@ def test_float32_is_within_1e_4_where_the_rank_is_certain(N, steps_of, measured)
     assert error < 1e-4
 
 
+@pytest.mark.statement("Yao: Theorem 2 (corrected)")
 @pytest.mark.slow
 def test_anisotropic_prior_in_float32_where_its_covariance_has_too_few_digits(measured):
     weights, H = theory_cases.stack_and_tokens(4, 40, 4, 30)
@@ -466,6 +488,7 @@ def test_anisotropic_prior_in_float32_where_its_covariance_has_too_few_digits(me
     assert error < 1e-4
 
 
+@pytest.mark.statement("Yao: Theorem 2 (corrected)")
 @pytest.mark.usefixtures("as_for_a_user")
 @pytest.mark.parametrize(
     ("run", "message"),
@@ -530,6 +553,7 @@ def test_bad_input(run, message):
         run(*problem())
 
 
+@pytest.mark.statement("Yao: Theorem 2 (corrected)")
 def test_bad_shapes_and_weights():
     stack, H = problem()
     with pytest.raises(ValueError, match=r"H: expected shape \(N, 4\), got \(64, 3\)"):

@@ -47,6 +47,7 @@ def noisy_descent():
     return stack, train, gaps.mean(), gaps.std() / math.sqrt(reps)
 
 
+@pytest.mark.statement("Yao: Theorem 2 (corrected)", "Yao: Section 3.1, error")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "form"),
@@ -68,6 +69,7 @@ def test_no_valid_variant_is_below_the_true_error(name, form, measured, key):
     assert bound.is_bound == (name != "centred")
 
 
+@pytest.mark.statement("Yao: Theorem 2 (noise-free)")
 def test_smoothing_pays_for_both_changes_of_the_loss():
     weights = np.array([[-1.0], [1.0]])
     bound = smoothing_bound(weights, -0.1, 0.25, 1.0, 10, 1.0)
@@ -75,6 +77,7 @@ def test_smoothing_pays_for_both_changes_of_the_loss():
     np.testing.assert_allclose(bound.value - bound.smoothed, 0.35)
 
 
+@pytest.mark.statement("Yao: Theorem 2 (noise-free)")
 def test_smoothing_bounds_the_deterministic_transformer(measured):
     N, d, L, reps = 50, 2, 2, 1500
     train, fresh = regression_prompts(reps, N, d)

@@ -21,6 +21,7 @@ def semidefinite(rng, d, rank):
 # --- Definition A.1
 
 
+@pytest.mark.statement("Zhang: Definition A.1")
 def test_risk_is_that_of_the_whitened_problem(measured):
     """With x = H^1/2 z, w = beta* + Psi^1/2 xi: the whitened problem is the same."""
     risk = jax.jit(lambda model, *p: reg.risk(model, LinearPopulation(*p), 4))
@@ -42,6 +43,7 @@ def test_risk_is_that_of_the_whitened_problem(measured):
         assert error < 1e-12
 
 
+@pytest.mark.statement("Zhang: Assumption 3.1", "Zhang: Definition A.1")
 def test_tasks_of_a_singular_prior_have_its_mean_and_covariance(measured):
     rng, n = np.random.default_rng(3), 40_000
     Psi = semidefinite(rng, 3, 2)
@@ -61,6 +63,7 @@ def test_tasks_of_a_singular_prior_have_its_mean_and_covariance(measured):
 # --- Lemma H.1
 
 
+@pytest.mark.statement("Zhang: Lemma H.1")
 def test_trace_of_a_product_is_at_most_that_of_the_singular_values(measured):
     rng = np.random.default_rng(0)
     bound = jax.jit(trace_bound)
@@ -75,6 +78,7 @@ def test_trace_of_a_product_is_at_most_that_of_the_singular_values(measured):
         assert ratio <= 1 + 1e-12
 
 
+@pytest.mark.statement("Zhang: Lemma H.1")
 def test_von_neumanns_bound_is_attained_at_shared_vectors():
     rng = np.random.default_rng(1)
     A = rng.normal(size=(3, 5))
@@ -88,6 +92,7 @@ def test_von_neumanns_bound_is_attained_at_shared_vectors():
 # --- Lemma H.2
 
 
+@pytest.mark.statement("Zhang: Lemma H.2")
 def test_products_of_semidefinite_matrices(measured):
     """The trace is >= 0; AB is semidefinite if and only if A and B commute."""
     rng = np.random.default_rng(2)
@@ -114,6 +119,7 @@ def test_products_of_semidefinite_matrices(measured):
 # --- Lemmas H.5 and H.6
 
 
+@pytest.mark.statement("Zhang: Lemma H.5")
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_images_and_projections_of_a_root(rank, measured):
     rng = np.random.default_rng([5, rank])
@@ -133,6 +139,7 @@ def test_images_and_projections_of_a_root(rank, measured):
     np.testing.assert_allclose(e @ H @ e, values[-rank], rtol=1e-10)
 
 
+@pytest.mark.statement("Zhang: Lemma H.6")
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_minimisers_are_projected_as_the_tensor_product_says(rank, measured):
     """Null space of Z -> HZH by its d^2 x d^2 matrix; the library never makes it."""

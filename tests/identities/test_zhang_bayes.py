@@ -10,6 +10,8 @@ import pytest
 from icltheory.regression import Bayes, LinearPopulation
 from tests.regression import oracles_ltb_rates as oracles
 
+pytestmark = pytest.mark.statement("Zhang: Lemma 6.1, estimate")
+
 H = np.array([[2.0, 0.5], [0.5, 1.0]])
 PSI = np.array([[1.0, 0.2], [0.2, 0.5]])
 MEAN = np.array([1.0, -2.0])

@@ -32,6 +32,7 @@ def average_in_one_dimension(phi, noise_var, num_examples):
     return average_risk(problem, num_examples, jax.random.key(0), 40_000)
 
 
+@pytest.mark.statement("Zhang: Lemma 6.1, average")
 @pytest.mark.slow
 def test_average_risk_in_one_dimension_is_a_chi_square_integral(measured):
     golden = oracles.chi_square_average(2.0, 0.25, 3)
@@ -44,6 +45,7 @@ def test_average_risk_in_one_dimension_is_a_chi_square_integral(measured):
         assert 0 < error < 3e-3 * exact
 
 
+@pytest.mark.statement("Zhang: Lemma 6.1, average")
 @pytest.mark.parametrize(
     "num_examples",
     [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 4))],
@@ -69,6 +71,7 @@ def test_average_risk_is_that_of_drawn_inputs(num_examples, measured):
     assert abs(z) < 4
 
 
+@pytest.mark.statement("Zhang: Lemma 6.1, average")
 @pytest.mark.slow
 def test_average_risk_is_the_error_of_the_estimate_on_prompts(measured):
     rng = np.random.default_rng(0)
@@ -91,6 +94,7 @@ def test_average_risk_is_the_error_of_the_estimate_on_prompts(measured):
     assert error < 0.3 * simulated
 
 
+@pytest.mark.statement("Zhang: Lemma 6.1, average")
 @pytest.mark.slow
 def test_average_risk_with_many_examples(measured):
     # M (E R - sigma^2) -> sigma^2 rank(Phi)
@@ -103,6 +107,7 @@ def test_average_risk_with_many_examples(measured):
     assert M * error < 1e-3
 
 
+@pytest.mark.statement("Zhang: Lemma 6.1, average")
 @pytest.mark.slow
 def test_average_risk_is_differentiable_and_vectorises(measured):
     H = np.array([[2.0, 0.5], [0.5, 1.0]])
@@ -159,6 +164,7 @@ def spectra():
     return found
 
 
+@pytest.mark.statement("Zhang: Section 6, sandwich")
 @pytest.mark.slow
 def test_sandwich_around_the_average_risk(measured):
     for M, (phi, noise_var, _, mean, error, rates) in spectra().items():
@@ -181,6 +187,7 @@ def test_sandwich_around_the_average_risk(measured):
         assert used <= 1
 
 
+@pytest.mark.statement("Zhang: Section 6, sandwich")
 def test_sandwich_without_noise_and_for_covariances_that_do_not_commute():
     found = orders.rates(of_spectrum(np.array([2.0, 0.0, 0.5]), 0.0), 4)
     assert found.sandwich.lower == 0
@@ -194,6 +201,7 @@ def test_sandwich_without_noise_and_for_covariances_that_do_not_commute():
     np.testing.assert_allclose(got.lower, lower, rtol=1e-12)
 
 
+@pytest.mark.statement("Zhang: Lemma 6.1, rate")
 @pytest.mark.slow
 def test_rate_of_the_average_risk(measured):
     for M, (phi, noise_var, c, mean, error, rate) in spectra().items():
@@ -224,6 +232,7 @@ def risks_of_draws(phi, noise_var, num_examples):
     return jax.vmap(lambda X: Bayes(problem).risk_given(problem, X))(X)
 
 
+@pytest.mark.statement("Zhang: Lemma 6.1, rate")
 def test_rate_given_the_inputs_is_observed_on_single_draws(measured):
     # the constants of the paper's high-probability form are not proved here
     M = 3

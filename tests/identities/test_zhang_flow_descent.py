@@ -9,6 +9,8 @@ from icltheory import regression as reg
 from icltheory.regression import LinearPopulation, descend, flow
 from tests import oracles_ltb as oracles
 
+pytestmark = pytest.mark.statement("Zhang: Section 6, descent")
+
 DIM, M = 2, 4
 
 

@@ -91,6 +91,7 @@ EXACT_CASES = [  # d, rank H, rank Psi, noise variance, lengths
 ]
 
 
+@pytest.mark.statement("Zhang: Section 5")
 @pytest.mark.parametrize(
     ("d", "rank_H", "rank_Psi", "noise", "lengths"),
     [pytest.param(*case, marks=SLOW * (case[0] == 3)) for case in EXACT_CASES],
@@ -112,6 +113,7 @@ def test_the_risk_is_the_exact_expectation(
     assert error < 5e-15
 
 
+@pytest.mark.statement("Zhang: Section 5")
 @pytest.mark.slow
 def test_simulation_agrees_at_d_5_and_12_examples(measured):
     rng = np.random.default_rng(11)
@@ -130,6 +132,7 @@ def test_simulation_agrees_at_d_5_and_12_examples(measured):
     assert abs(z) < 4
 
 
+@pytest.mark.statement("Zhang: Section 5")
 @pytest.mark.slow
 @pytest.mark.parametrize("d", [pytest.param(1, marks=SLOW), 2])
 def test_the_risk_at_another_length_and_for_another_population(d, measured):
@@ -151,6 +154,7 @@ def test_the_risk_at_another_length_and_for_another_population(d, measured):
 _risk = jax.jit(reg.risk, static_argnums=2)
 
 
+@pytest.mark.statement("Zhang: Section 5")
 def test_a_risk_in_float32_is_accurate_to_float32(measured):
     rng = np.random.default_rng(13)
     d = 20
@@ -171,6 +175,7 @@ def test_a_risk_in_float32_is_accurate_to_float32(measured):
 # --- gradients
 
 
+@pytest.mark.statement("Zhang: Appendix G, gradients")
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_the_gradient_formulas_are_the_derivative(d, measured):
     cases = random_cases(np.random.default_rng([14, d]), d, 16)
@@ -196,6 +201,7 @@ def _slopes(beta, Gamma, population, M):
     return 2 * Q @ b, 2 * (H @ Gamma @ spread - H @ D @ H)
 
 
+@pytest.mark.statement("Zhang: Section 5")
 @pytest.mark.slow
 def test_the_risk_is_differentiable_in_the_problem_where_eigenvalues_coincide(measured):
     # H = I and Psi = I, in every argument, forwards and backwards
@@ -232,6 +238,7 @@ def test_the_risk_is_differentiable_in_the_problem_where_eigenvalues_coincide(me
 # --- decomposition and curvature
 
 
+@pytest.mark.statement("Zhang: Appendix C, excess")
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32), d=st.sampled_from([1, 2, 3]))
 def test_the_excess_is_the_sum_of_its_two_squares(seed, d, measured):
@@ -273,6 +280,7 @@ def _two_squares(beta, Gamma, population, M):
     return np.array([b @ Q @ b, np.sum((step @ root(white.Omega)) ** 2)])
 
 
+@pytest.mark.statement("Zhang: Appendix C, excess")
 def test_the_decomposition_keeps_its_digits_next_to_the_optimum(measured):
     # the difference of two risks is 1e-16 of the risk and lost; the parts are not
     rng = np.random.default_rng(16)
@@ -312,6 +320,7 @@ def _lowest_ratios(cases):
     ]
 
 
+@pytest.mark.statement("Zhang: Appendix G, curvature")
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_the_curvature_is_never_below_2_over_m_plus_2(d, measured):
     rng = np.random.default_rng([17, d])
@@ -324,6 +333,7 @@ def test_the_curvature_is_never_below_2_over_m_plus_2(d, measured):
     assert smallest >= 1 - 1e-13
 
 
+@pytest.mark.statement("Zhang: Appendix G, curvature")
 def test_the_curvature_bound_is_attained_along_one_direction(measured):
     rng = np.random.default_rng(18)
     cases = []
@@ -340,6 +350,7 @@ def test_the_curvature_bound_is_attained_along_one_direction(measured):
 # --- predictions
 
 
+@pytest.mark.statement("Zhang: Section 5")
 def test_predictions_of_batches_are_the_steps_written_out(measured):
     rng = np.random.default_rng(19)
     beta, Gamma = random_model(rng, 3)
@@ -351,6 +362,7 @@ def test_predictions_of_batches_are_the_steps_written_out(measured):
     np.testing.assert_allclose(predicted, expected, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.statement("Zhang: Theorem 5.2")
 @pytest.mark.slow
 def test_the_smallest_risk_is_the_oracles_smallest(measured):
     rng = np.random.default_rng(20)

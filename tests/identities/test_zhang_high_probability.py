@@ -30,6 +30,7 @@ def drawn_risks(phi, M, count, rng):
     return phi.sum() - removed
 
 
+@pytest.mark.statement("Zhang: Lemma 6.1, high probability")
 @pytest.mark.parametrize("name", SPECTRA)
 def test_drawn_inputs_obey_both_bounds(name, measured):
     phi, M = SPECTRA[name]
@@ -45,6 +46,7 @@ def test_drawn_inputs_obey_both_bounds(name, measured):
     assert np.all(risks <= float(found.upper) - 1)
 
 
+@pytest.mark.statement("Zhang: Lemma 6.1, high probability")
 def test_probabilities_are_those_of_the_proof(measured):
     whole = orders.rates(problem_of(np.ones(2)), 200)
     found = whole.likely
@@ -58,6 +60,7 @@ def test_probabilities_are_those_of_the_proof(measured):
     assert not bool(orders.rates(problem_of(np.ones(2)), 200, constant=1).holds)
 
 
+@pytest.mark.statement("Zhang: Lemma 6.1, high probability")
 def test_each_tail_of_the_proof_is_above_the_true_one(measured):
     """Chi-square, quadratic forms of the tail, least singular value of the head."""
     for M in (1, 4, 20, 80):
@@ -80,6 +83,7 @@ def test_each_tail_of_the_proof_is_above_the_true_one(measured):
     measured("least eigenvalue of the head over M / 4", np.min(least) ** 2 / (M / 4))
 
 
+@pytest.mark.statement("Zhang: Corollary 6.2, high probability")
 def test_best_step_is_of_the_bayes_order_on_drawn_inputs(measured):
     """R_min - sigma^2 <= 3 (1 + 2c) times the Bayes excess of every draw."""
     for phi, M in SPECTRA.values():
@@ -91,6 +95,7 @@ def test_best_step_is_of_the_bayes_order_on_drawn_inputs(measured):
         assert np.all(excess <= limit * risks)
 
 
+@pytest.mark.statement("Zhang: Lemma 6.1, high probability")
 def test_without_noise_the_bounds_are_finite():
     found = orders.rates(problem_of(np.ones(2), 0.0), 50).likely
     assert float(found.lower) == 0

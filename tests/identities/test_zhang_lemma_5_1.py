@@ -48,6 +48,7 @@ def convert(model, X, y, x, E):
     return blocks, predicted, back
 
 
+@pytest.mark.statement("Zhang: Lemma 5.1")
 @pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32), size=st.sampled_from([(1, 3), (2, 12), (5, 4)]))
@@ -72,6 +73,7 @@ def test_a_gd_beta_is_its_block_on_every_prompt(seed, size, measured):
         np.testing.assert_array_equal(model.Gamma, Gamma)
 
 
+@pytest.mark.statement("Zhang: Lemma 5.1")
 def test_the_weights_are_those_of_the_lemma_and_hold_the_transpose():
     Gamma = np.array([[1.0, 2.0], [3.0, 4.0]])
     block = reg.GDBeta(np.array([5.0, 6.0]), Gamma).to_ltb()
@@ -91,6 +93,7 @@ def test_the_weights_are_those_of_the_lemma_and_hold_the_transpose():
         assert not np.any(padded[len(narrow) :])
 
 
+@pytest.mark.statement("Zhang: Lemma 5.1")
 def test_a_gd_beta_and_its_block_have_one_risk(measured):
     @jax.jit
     @jax.vmap
@@ -115,6 +118,7 @@ def test_a_gd_beta_and_its_block_have_one_risk(measured):
 # --- von Oswald's construction
 
 
+@pytest.mark.statement("von Oswald: Proposition 1, one layer")
 @pytest.mark.parametrize("d", [1, 3])
 def test_attention_makes_one_step_from_a_start_that_the_query_carries(d, measured):
     rng = np.random.default_rng([52, d])
@@ -144,6 +148,7 @@ def test_attention_makes_one_step_from_a_start_that_the_query_carries(d, measure
     np.testing.assert_allclose(x @ start - change, expected, atol=2e-14)
 
 
+@pytest.mark.statement("von Oswald: Proposition 1, one layer")
 @pytest.mark.slow
 def test_it_is_one_layer_of_the_gradient_descent_of_the_constructions(measured):
     # there the labels carry y_i - <w_0, x_i> and the values do not know the start
@@ -168,6 +173,7 @@ def test_it_is_one_layer_of_the_gradient_descent_of_the_constructions(measured):
     np.testing.assert_allclose(x @ start - residual_change, by_stack, atol=1e-14)
 
 
+@pytest.mark.statement("Zhang: Lemma 5.1")
 def test_no_lsa_but_an_ltb_holds_the_start_where_the_query_carries_nothing():
     # without examples that say anything the block predicts <beta, x>, attention 0
     rng = np.random.default_rng(54)

@@ -97,6 +97,7 @@ def search(population, M, rng, starts):
 # --- the optimum is what it says
 
 
+@pytest.mark.statement("Zhang: Theorem 4.1, best LSA")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("d", "M"),
@@ -116,6 +117,7 @@ def test_the_best_lsa_has_its_risk_by_the_exact_expectation(d, M, measured):
         np.testing.assert_allclose(risk[k], exact, rtol=2e-14)
 
 
+@pytest.mark.statement("Zhang: Theorem 4.1, best LSA")
 @pytest.mark.slow
 def test_the_best_lsa_of_the_worked_example_to_all_printed_digits(measured):
     H, Psi = np.array([[2, 0.5], [0.5, 1]]), np.array([[1, 0.2], [0.2, 0.5]])
@@ -128,6 +130,7 @@ def test_the_best_lsa_of_the_worked_example_to_all_printed_digits(measured):
         assert abs(value - float(text)) <= 0.5001e-10
 
 
+@pytest.mark.statement("Zhang: Theorem 4.1, best LSA")
 @pytest.mark.slow
 def test_no_other_search_finds_a_better_lsa(measured):
     rng, d = np.random.default_rng([62, 3]), 3
@@ -144,6 +147,7 @@ def test_no_other_search_finds_a_better_lsa(measured):
     assert np.median(np.abs(gap / found - 1)) < 1e-7  # most often both find the same
 
 
+@pytest.mark.statement("Zhang: Theorem 4.1, best LSA")
 @pytest.mark.slow
 def test_inputs_that_span_a_subspace_change_nothing(measured):
     # H of rank 2 in d = 3 is the problem of dimension 2; no weights can use the rest
@@ -163,6 +167,7 @@ def test_inputs_that_span_a_subspace_change_nothing(measured):
     assert error < 1e-12
 
 
+@pytest.mark.statement("Zhang: Theorem 4.1, best LSA")
 @pytest.mark.slow
 def test_a_direction_without_inputs_changes_nothing(measured):
     # H = diag(h, 0): the second coordinate of the prior is never seen
@@ -180,6 +185,7 @@ def test_a_direction_without_inputs_changes_nothing(measured):
     np.testing.assert_allclose(risk, low_risk, rtol=1e-12)
 
 
+@pytest.mark.statement("Zhang: Theorem 4.1, closed forms")
 def test_without_variance_of_tasks_the_gap_is_that_of_a_large_mean():
     rng = np.random.default_rng(72)
     H, mean, _, noise_var = random_population(rng, 2, noise_var=0.3)
@@ -189,6 +195,7 @@ def test_without_variance_of_tasks_the_gap_is_that_of_a_large_mean():
         assert gap == pytest.approx(2 / (M + 2) * mean @ H @ mean, rel=1e-12)
 
 
+@pytest.mark.statement("Zhang: Theorem 4.1, best LSA")
 def test_the_gap_scales_with_the_square_of_the_labels(measured):
     # (Phi, sigma, m) -> (s^2 Phi, s sigma, s m)
     rng = np.random.default_rng(64)
@@ -203,6 +210,7 @@ def test_the_gap_scales_with_the_square_of_the_labels(measured):
     np.testing.assert_allclose(scaled, scaled[0], rtol=1e-10)
 
 
+@pytest.mark.statement("Zhang: Theorem 4.1, best LSA")
 @pytest.mark.slow
 def test_the_derivative_of_the_smallest_risk_holds_the_model_fixed(measured):
     H, mean, Psi, _ = random_population(np.random.default_rng(65), 2)
@@ -221,6 +229,7 @@ def test_the_derivative_of_the_smallest_risk_holds_the_model_fixed(measured):
     np.testing.assert_allclose(slope, difference, rtol=1e-6)
 
 
+@pytest.mark.statement("Zhang: Theorem 4.1, best LSA")
 def test_predictions_of_the_best_lsa_need_no_mlp(measured):
     # its risk is that of its LSA form and of the LTB with read-out e
     rng = np.random.default_rng(66)
@@ -246,6 +255,7 @@ def test_predictions_of_the_best_lsa_need_no_mlp(measured):
 # --- closed forms
 
 
+@pytest.mark.statement("Zhang: Theorem 4.1")
 @pytest.mark.slow
 def test_the_best_lsa_feels_the_prior_mean_and_the_best_ltb_does_not(measured):
     population = random_population(np.random.default_rng(72), 2)
@@ -258,6 +268,7 @@ def test_the_best_lsa_feels_the_prior_mean_and_the_best_ltb_does_not(measured):
     assert risk[0] < risk[1] < risk[2]
 
 
+@pytest.mark.statement("Zhang: Theorem 4.1, closed forms")
 def test_without_a_prior_mean_there_is_no_gap(measured):
     rng = np.random.default_rng(67)
     cases = []
@@ -271,6 +282,7 @@ def test_without_a_prior_mean_there_is_no_gap(measured):
     np.testing.assert_allclose(risk, least, rtol=1e-12)
 
 
+@pytest.mark.statement("Zhang: Theorem 4.1, closed forms")
 @pytest.mark.slow
 def test_the_best_gd_0_is_the_formula_with_the_second_moment(measured):
     rng = np.random.default_rng(68)
@@ -282,6 +294,7 @@ def test_the_best_gd_0_is_the_formula_with_the_second_moment(measured):
     np.testing.assert_allclose(found["zero start"], least - found["R_min"], rtol=1e-11)
 
 
+@pytest.mark.statement("Zhang: Theorem 4.1, closed forms")
 @pytest.mark.slow
 def test_for_one_dimension_the_gap_is_the_closed_form_up_to_its_limit(measured):
     rng = np.random.default_rng(69)
@@ -314,6 +327,7 @@ def test_for_one_dimension_the_gap_is_the_closed_form_up_to_its_limit(measured):
     assert np.all(ratio > 1 + 1e-8)
 
 
+@pytest.mark.statement("Zhang: Theorem 4.1, best LSA")
 def test_the_limit_in_one_dimension_is_its_formula(measured):
     scalar = jax.jit(reg.gaps.scalar_gap)
     for phi, noise_var, M in ((1.0, 1.0, 10), (0.3, 2.0, 1), (5.0, 0.1, 40)):
@@ -329,6 +343,7 @@ def test_the_limit_in_one_dimension_is_its_formula(measured):
         np.testing.assert_allclose(limit, expected, rtol=1e-12)
 
 
+@pytest.mark.statement("Zhang: Theorem 4.1, closed forms")
 @pytest.mark.slow
 def test_a_small_prior_mean_costs_the_quadratic_form(measured):
     rng = np.random.default_rng(70)
@@ -343,6 +358,7 @@ def test_a_small_prior_mean_costs_the_quadratic_form(measured):
     assert error < 1e-5
 
 
+@pytest.mark.statement("Zhang: Theorem 4.1, closed forms")
 def test_for_a_large_prior_mean_the_gap_is_2_over_m_plus_2_of_its_square(measured):
     rng = np.random.default_rng(71)
     cases = []
@@ -359,6 +375,7 @@ def test_for_a_large_prior_mean_the_gap_is_2_over_m_plus_2_of_its_square(measure
     np.testing.assert_allclose(ratio, 1, atol=1e-5)
 
 
+@pytest.mark.statement("Zhang: Theorem 4.1, closed forms")
 def test_an_isotropic_problem_has_three_unknowns(measured):
     # A = a1 along m and a2 across, q and g along m; a2 is eliminated
     cases, expected = [], []
@@ -392,6 +409,7 @@ def _isotropic_gap(phi, noise, d, mu, M):
     return min(end.fun for end in ends)
 
 
+@pytest.mark.statement("Zhang: Theorem 4.1, closed forms")
 def test_a_small_mean_costs_what_a_linear_solve_gives():
     H, Psi = np.array([1.5, 0.4]), np.array([0.5, 2.0])
     mean, noise, M = np.array([0.3, -0.2]), 0.25, 4

@@ -64,6 +64,7 @@ def printed(measured):
     return check
 
 
+@pytest.mark.statement("Zhang: Section 5")
 def test_the_oracle_knows_the_example(printed):
     white = Whitened.of(POPULATION, M)
     printed("tau", white.tau, "2.950000000000")
@@ -73,6 +74,7 @@ def test_the_oracle_knows_the_example(printed):
     printed("squared norm of beta*", white.m @ white.m, "4.000000000000")
 
 
+@pytest.mark.statement("Zhang: Theorem 5.2")
 @pytest.mark.slow
 def test_the_best_gd_beta(printed):
     found = values()
@@ -88,6 +90,7 @@ def test_the_best_gd_beta(printed):
     np.testing.assert_array_equal(found["best"].beta, MEAN)
 
 
+@pytest.mark.statement("Zhang: Section 5")
 @pytest.mark.slow
 def test_a_gd_beta(printed):
     found = values()
@@ -105,6 +108,7 @@ def test_a_gd_beta(printed):
     printed("prediction", found["predictions"][1], "-1.386666666667")
 
 
+@pytest.mark.statement("Zhang: Appendices B and D, risk")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("c", "text"),
@@ -130,6 +134,7 @@ def test_a_block_and_the_same_without_its_mlp(c, text, printed, measured):
         measured("relative error", risk / exact - 1)
 
 
+@pytest.mark.statement("Zhang: Theorem 4.1")
 @pytest.mark.slow
 def test_the_bounds_on_the_gap(printed):
     found = values()

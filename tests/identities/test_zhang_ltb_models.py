@@ -57,6 +57,7 @@ def exact_risk(weights, population, M):
 # --- the prediction
 
 
+@pytest.mark.statement("Zhang: Appendices B and D, risk")
 @pytest.mark.parametrize("mask", ["demos", "none"])
 def test_effective_parameters_predict_by_their_sums(mask, measured):
     rng = np.random.default_rng(40)
@@ -87,6 +88,7 @@ EXACT_CASES = [  # d, rank H, rank Psi, noise variance, lengths
 ]
 
 
+@pytest.mark.statement("Zhang: Appendices B and D, risk")
 @pytest.mark.parametrize(
     ("d", "rank_H", "rank_Psi", "noise", "lengths"),
     [pytest.param(*case, marks=SLOW * (case[0] > 1)) for case in EXACT_CASES],
@@ -116,6 +118,7 @@ def _stack(cases, count=4):
     return weights, *parts
 
 
+@pytest.mark.statement("Zhang: Appendices B and D, risk")
 @pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32), d=st.sampled_from([1, 2, 3]))
@@ -148,6 +151,7 @@ def _effective(weights):
     return last[:-1], values[:-1], values[-1], scores[:-1, :-1], scores[-1, :-1]
 
 
+@pytest.mark.statement("Zhang: Appendices B and D, risk")
 @pytest.mark.slow
 def test_the_risk_at_another_length_and_for_another_population(measured):
     rng = np.random.default_rng(32)
@@ -161,6 +165,7 @@ def test_the_risk_at_another_length_and_for_another_population(measured):
     assert error < 5e-15
 
 
+@pytest.mark.statement("Zhang: Appendices B and D, risk")
 def test_any_widths_are_allowed(measured):
     rng = np.random.default_rng(41)
     population = random_population(rng, 2)
@@ -176,6 +181,7 @@ def test_any_widths_are_allowed(measured):
 _gradient = jax.jit(jax.grad(reg.risk))
 
 
+@pytest.mark.statement("Zhang: Appendices B and D, risk")
 @pytest.mark.parametrize("kind", [reg.LSA, reg.LTB])
 def test_gradients_in_the_weights_are_those_of_the_exact_expectation(kind, measured):
     # isotropic H and Psi: derivatives are finite where all eigenvalues coincide
@@ -210,6 +216,7 @@ def test_gradients_in_the_weights_are_those_of_the_exact_expectation(kind, measu
     np.testing.assert_allclose(slope, total, rtol=1e-6)
 
 
+@pytest.mark.statement("Zhang: Appendices B and D, risk")
 @pytest.mark.slow
 def test_the_risk_is_differentiable_in_the_problem(measured):
     rng = np.random.default_rng(34)
@@ -235,6 +242,7 @@ def test_the_risk_is_differentiable_in_the_problem(measured):
 _risk = jax.jit(reg.risk)
 
 
+@pytest.mark.statement("Zhang: Appendices B and D, risk")
 @pytest.mark.slow
 def test_a_risk_in_float32_is_accurate_to_float32(measured):
     rng = np.random.default_rng(35)
@@ -293,6 +301,7 @@ def four_squares(parts, population, M):
     )
 
 
+@pytest.mark.statement("Zhang: Appendices B and D, terms")
 @pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32), d=st.sampled_from([1, 3]))
@@ -305,6 +314,7 @@ def test_the_excess_is_the_sum_of_four_squares(seed, d, measured):
     assert error_of_part < 1e-12
 
 
+@pytest.mark.statement("Zhang: Appendices B and D, terms")
 @pytest.mark.slow
 def test_the_sum_of_four_squares_to_rounding(measured):
     errors = np.array([four_errors(seed, 3) for seed in range(8)])
@@ -313,6 +323,7 @@ def test_the_sum_of_four_squares_to_rounding(measured):
     assert np.all(errors < 1e-14)
 
 
+@pytest.mark.statement("Zhang: Appendices B and D, terms")
 def test_the_excess_is_the_sum_of_its_parts():
     assert reg.Excess(*jnp.array([1.0, 2.0, 4.0, 8.0])).total == 15
 
@@ -342,6 +353,7 @@ def _terms(cases):
     return jax.tree.map(lambda *a: np.concatenate(a), *found)
 
 
+@pytest.mark.statement("Zhang: Appendices B and D, terms")
 def test_no_square_is_negative(measured):
     rng = np.random.default_rng(36)
     cases = [
@@ -355,6 +367,7 @@ def test_no_square_is_negative(measured):
         assert smallest >= 0
 
 
+@pytest.mark.statement("Zhang: Appendices B and D, terms")
 def test_the_tensor_square_vanishes_where_it_should_up_to_rounding(measured):
     # d = 1, A q + 2 v phi g = 0: a difference of equal numbers
     rng = np.random.default_rng(40)

@@ -11,6 +11,8 @@ from icltheory import regression as reg
 from tests import oracles
 from tests.oracles_ltb import random_population, random_prompts
 
+pytestmark = pytest.mark.statement("Zhang: Section 3")
+
 
 def random_weights(rng, d, rows):
     """Matrices with so many rows."""

@@ -33,6 +33,7 @@ def agree(measured, got, expected, name="relative error"):
     assert error < 1e-13
 
 
+@pytest.mark.statement("Zhang: Lemma H.4")
 def test_fourth_moment_of_one_input(measured):
     rng = np.random.default_rng(0)
     for rank in (1, 2):
@@ -43,6 +44,7 @@ def test_fourth_moment_of_one_input(measured):
         agree(measured, got, H @ (A + A.T) @ H + np.trace(A @ H) * H)
 
 
+@pytest.mark.statement("Zhang: Lemma H.4")
 def test_gram_matrix_between_which_a_matrix_stands(example, measured):
     M, H, A, _, gram, mean = example
     got = mean(np.einsum("nij,jk,nkl->nil", gram, A, gram))
@@ -54,6 +56,7 @@ def test_gram_matrix_between_which_a_matrix_stands(example, measured):
     agree(measured, got, M * (M + 1) * H @ B @ H + M * np.trace(H @ B) * H)
 
 
+@pytest.mark.statement("Zhang: Lemma H.4")
 def test_gram_matrix_times_its_trace_with_a_matrix(example, measured):
     M, H, A, C, gram, mean = example
     traces = np.einsum("nij,ji->n", gram, A)
@@ -65,12 +68,14 @@ def test_gram_matrix_times_its_trace_with_a_matrix(example, measured):
     agree(measured, got, product + 2 * M * np.trace(H @ A @ H @ C))
 
 
+@pytest.mark.statement("Zhang: Lemma H.4")
 def test_the_index_sums_of_the_oracle_are_the_same_moment(example, measured):
     M, H, _, _, gram, mean = example
     got = mean(np.einsum("nij,nkl->nijkl", gram / M, gram / M))
     agree(measured, got, empirical_product_moment(H, M))
 
 
+@pytest.mark.statement("Zhang: Lemma H.4")
 def test_squared_norm_of_a_random_weight(measured):
     rng = np.random.default_rng(0)
     for rank in (1, 2):
@@ -82,6 +87,7 @@ def test_squared_norm_of_a_random_weight(measured):
         agree(measured, got, np.trace(Phi) ** 2 + 2 * np.trace(Phi @ Phi))
 
 
+@pytest.mark.statement("Zhang: Lemma H.4")
 def test_squared_norm_of_the_noise(measured):
     for M in (1, 2, 4):
         nodes, weights = hermite_grid([3] * M)
@@ -89,6 +95,7 @@ def test_squared_norm_of_the_noise(measured):
         agree(measured, got, np.array(0.7**2 * (1 + 2 / M)))
 
 
+@pytest.mark.statement("Zhang: Lemma H.3")
 def test_derivatives_of_traces(measured):
     rng = np.random.default_rng(0)
     X, A, B = rng.normal(size=(3, 3, 3))

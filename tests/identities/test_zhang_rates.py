@@ -11,6 +11,8 @@ from icltheory import regression as reg
 from icltheory.regression import LinearPopulation, orders
 from tests.regression import oracles_ltb_rates as oracles
 
+pytestmark = pytest.mark.statement("Zhang: Corollary 6.2")
+
 DIM, COUNT = 24, 300
 LENGTHS = np.array([1, 3, 10, 30, 80])
 

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from icltheory import regression as reg
 from icltheory.models import GPT2
@@ -51,6 +52,7 @@ def prior_mean_reader():
     return model, jax.tree.map(jnp.asarray, params)
 
 
+@pytest.mark.statement("Zhang: Section 4, Table 1")
 def test_without_mlp_the_stream_carries_the_prior_mean_to_the_answer(measured):
     model, params = prior_mean_reader()
     assert not any("mlp" in name for name in params["block_0"])

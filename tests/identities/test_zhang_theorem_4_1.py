@@ -16,6 +16,8 @@ from tests.oracles_ltb import (
     stacked,
 )
 
+pytestmark = pytest.mark.statement("Zhang: Theorem 4.1")
+
 gap_jit = jax.jit(reg.gap)
 
 

@@ -76,6 +76,7 @@ def singular_problems(rng, d, count=16):
 # --- the optimum
 
 
+@pytest.mark.statement("Zhang: Theorem 5.2")
 @pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 2**32), d=st.sampled_from([2, 4]))
@@ -98,6 +99,7 @@ def test_the_optimum_is_stationary_with_the_smallest_risk(seed, d, measured):
         assert error < 1e-12
 
 
+@pytest.mark.statement("Zhang: Theorem 5.2")
 @pytest.mark.parametrize("d", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_minimiser_from_a_random_start_finds_it(d, measured):
     rng = np.random.default_rng([21, d])
@@ -130,6 +132,7 @@ def test_a_minimiser_from_a_random_start_finds_it(d, measured):
         np.testing.assert_allclose(end.x, best, atol=1e-7)
 
 
+@pytest.mark.statement("Zhang: Theorem 5.2")
 def test_the_optimum_is_smallest_also_at_another_prior_mean(measured):
     # R_min and Gamma* do not depend on beta*
     rng = np.random.default_rng(22)
@@ -145,6 +148,7 @@ def test_the_optimum_is_smallest_also_at_another_prior_mean(measured):
 # --- the whole set of minimisers
 
 
+@pytest.mark.statement("Zhang: Theorem 5.2")
 @pytest.mark.parametrize("d", [2, 4])
 def test_every_member_of_the_set_attains_the_smallest_risk(d, measured):
     rng = np.random.default_rng([23, d])
@@ -158,6 +162,7 @@ def test_every_member_of_the_set_attains_the_smallest_risk(d, measured):
     assert np.all(moved[::2] > 1e-2)  # H singular there: the set is more than a point
 
 
+@pytest.mark.statement("Zhang: Theorem 5.2")
 @pytest.mark.parametrize("d", [2, 4])
 def test_all_members_are_one_function_of_every_prompt(d, measured):
     rng = np.random.default_rng([24, d])
@@ -177,6 +182,7 @@ def _arrays(model):
     return jax.tree.map(np.asarray, model)
 
 
+@pytest.mark.statement("Zhang: Theorem 5.2")
 @pytest.mark.parametrize("d", [2, 4])
 def test_leaving_the_set_raises_the_risk(d, measured):
     rng = np.random.default_rng([25, d])
@@ -190,6 +196,7 @@ def test_leaving_the_set_raises_the_risk(d, measured):
         assert np.all(np.abs(found["distance"][name][:, 1 - column]) < 1e-13)
 
 
+@pytest.mark.statement("Zhang: Theorem 5.2")
 def test_the_projector_is_on_the_image_of_the_input_covariance(measured):
     rng = np.random.default_rng(26)
     for rank in (1, 2, 3):
@@ -203,6 +210,7 @@ def test_the_projector_is_on_the_image_of_the_input_covariance(measured):
 # --- many examples
 
 
+@pytest.mark.statement("Zhang: Theorem 5.2, many examples")
 def test_with_many_examples_the_step_is_newtons(measured):
     rng = np.random.default_rng(27)
     population = random_population(rng, 4)
@@ -225,6 +233,7 @@ def test_with_many_examples_the_step_is_newtons(measured):
     assert abs(rate[2] / limit - 1) < 0.2 * abs(rate[1] / limit - 1)
 
 
+@pytest.mark.statement("Zhang: Theorem 5.2, many examples")
 def test_with_many_examples_a_singular_prior_leaves_its_own_limit(measured):
     rng = np.random.default_rng(28)
     population = random_population(rng, 4, rank_Psi=2)
@@ -248,6 +257,7 @@ def _lengths(population, counts):
     return jax.tree.map(lambda a: np.asarray(a)[: len(counts)], found)
 
 
+@pytest.mark.statement("Zhang: Theorem 5.2")
 def test_the_set_has_derivatives_where_eigenvalues_coincide():
     model = reg.GDBeta(np.array([1.0, 2.0]), 0.1 * np.eye(2))
 
@@ -262,6 +272,7 @@ def test_the_set_has_derivatives_where_eigenvalues_coincide():
     assert float(slope) == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-6)
 
 
+@pytest.mark.statement("Zhang: Theorem 5.2")
 def test_the_roots_of_a_singular_covariance_are_0_where_it_is():
     found = jax.jit(InputRoots.of)(jnp.diag(jnp.array([4.0, 0.0])))
     np.testing.assert_allclose(found.root, np.diag([2.0, 0]), atol=1e-15)

@@ -86,6 +86,7 @@ def all_risks(cases):
     return np.asarray(risks(*_sets(cases)))
 
 
+@pytest.mark.statement("Zhang: Theorem 5.3")
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32), d=st.sampled_from([2, 4]))
 def test_the_set_attains_the_smallest_risk_of_gd_beta(seed, d, measured):
@@ -105,6 +106,7 @@ def _worst(error, cases, least):
     return np.max(error / scale)
 
 
+@pytest.mark.statement("Zhang: Theorem 5.3")
 @pytest.mark.parametrize("d", [2, 4])
 def test_violating_any_one_condition_raises_the_risk(d, measured):
     cases = drawn(np.random.default_rng([53, d]), d, 8)
@@ -133,6 +135,7 @@ def distances(parts, H, mean, Psi, noise_var, M):
     return jax.vmap(check)(*parts)
 
 
+@pytest.mark.statement("Zhang: Theorem 5.3")
 @pytest.mark.parametrize("d", [2, 4])
 def test_the_predicate_knows_members_and_names_the_broken_condition(d, measured):
     cases = drawn(np.random.default_rng([59, d]), d, 8)
@@ -153,6 +156,7 @@ def test_the_predicate_knows_members_and_names_the_broken_condition(d, measured)
     np.testing.assert_array_equal(rank[:, 0], expected)
 
 
+@pytest.mark.statement("Zhang: Theorem 5.3")
 def test_distances_are_their_formulas_in_label_units():
     cases = drawn(np.random.default_rng([60, 2]), 2, 8)
     lengths = np.asarray(distances(*_sets(cases))[1])
@@ -180,6 +184,7 @@ def _least(lengths, k):
     return lengths[:, k + 2, k].min()
 
 
+@pytest.mark.statement("Zhang: Theorem 5.3")
 @pytest.mark.parametrize("d", [2, 4])
 def test_every_best_block_is_the_best_gd_beta_on_prompts(d, measured):
     rng = np.random.default_rng([54, d])
@@ -227,6 +232,7 @@ def lowest(value_and_gradient, starts):
     return best, np.mean([end.fun < best.fun * (1 + 1e-6) for end in ends])
 
 
+@pytest.mark.statement("Zhang: Theorem 5.3")
 @pytest.mark.slow
 def test_no_block_found_by_search_is_below_it_and_the_best_satisfies_it(measured):
     rng = np.random.default_rng(55)
@@ -263,6 +269,7 @@ def _parts(z, d):
     return reg.EffectiveParameters(c, p, v[0], U.reshape(d, d), u)
 
 
+@pytest.mark.statement("Zhang: Theorem 5.3")
 def test_no_block_found_by_search_over_all_six_matrices_is_below_it(measured):
     rng = np.random.default_rng(56)
     population, M, shapes = random_population(rng, 2), 4, [(3, 3)] * 4 + [(6, 3)] * 2
@@ -286,6 +293,7 @@ def test_no_block_found_by_search_over_all_six_matrices_is_below_it(measured):
 # --- where Phi has rank 1, and where searches stop
 
 
+@pytest.mark.statement("Zhang: Theorem 5.3")
 def test_with_rank_1_there_is_a_second_family_of_minimisers(measured):
     # v = 0, c = beta*, Gamma* = u p', U = -beta* u': no value is read from labels
     rng = np.random.default_rng(57)
@@ -330,6 +338,7 @@ def derivatives(z, problem, M):
 find = jax.jit(reg.landscape.spurious_minimum)
 
 
+@pytest.mark.statement("Zhang: Theorem 6.3, remark")
 @pytest.mark.parametrize("mean", [(1.0, -2.0)])
 def test_there_are_spurious_local_minima(mean, measured):
     # v = 0, A = 0, c = beta*, q g' = (phi_1 / omega_1) e_1 e_1' at d = 2, M = 2
@@ -377,6 +386,7 @@ def test_there_are_spurious_local_minima(mean, measured):
         assert derivatives(start + step, problem, M)[0] > value
 
 
+@pytest.mark.statement("Zhang: Theorem 6.3, remark")
 def test_where_the_condition_fails_the_point_is_a_saddle(measured):
     # many examples: the margin is negative, and the Hessian has a falling direction
     problem = LinearPopulation(np.eye(2), np.zeros(2), np.diag([1.0, 0.9]), 0.25)
@@ -393,6 +403,7 @@ def test_where_the_condition_fails_the_point_is_a_saddle(measured):
     assert lowest < -1e-2
 
 
+@pytest.mark.statement("Zhang: Theorem 6.3, remark")
 def test_between_the_spurious_and_the_best_there_is_a_hill(measured):
     problem = LinearPopulation(np.eye(2), np.ones(2), np.diag([1.0, 0.05]), 0.25)
     angles = np.linspace(0, np.pi / 2, 201)

@@ -76,6 +76,7 @@ def descent(population, M, model):
     return jax.grad(reg.risk)(model, LinearPopulation(*population), M)
 
 
+@pytest.mark.statement("Zhang: Lemma G.4")
 def test_flow_in_deviations_is_the_gradient(measured):
     worst = 0
     for seed in range(40):
@@ -88,6 +89,7 @@ def test_flow_in_deviations_is_the_gradient(measured):
     assert worst < 1.3e-14
 
 
+@pytest.mark.statement("Zhang: Theorem 6.3")
 @pytest.mark.slow
 @pytest.mark.parametrize("rank", [DIM, pytest.param(DIM - 1, marks=pytest.mark.slow)])
 def test_path_is_that_of_another_solver(rank, measured):
@@ -107,6 +109,7 @@ def test_path_is_that_of_another_solver(rank, measured):
     np.testing.assert_allclose(found, solved.y.T, atol=2e-8)
 
 
+@pytest.mark.statement("Zhang: after Theorem 6.3")
 def test_risk_is_not_convex(measured):
     population, M, *_ = drawn(0)
     problem = LinearPopulation(*population)
@@ -129,6 +132,7 @@ def test_risk_is_not_convex(measured):
 # --- limit and invariants
 
 
+@pytest.mark.statement("Zhang: Theorem 6.3")
 @pytest.mark.slow
 @pytest.mark.parametrize("rank", [DIM, DIM - 1])
 def test_flow_converges_to_the_projected_optimum(rank, measured):
@@ -162,6 +166,7 @@ def least(population, M):
     return oracles.minimal_risks(population, M)[2]
 
 
+@pytest.mark.statement("Zhang: Theorem 6.3")
 @pytest.mark.slow
 @pytest.mark.parametrize("rank_Psi", [0, 1])
 def test_flow_converges_for_singular_priors_too(rank_Psi, measured):
@@ -171,6 +176,7 @@ def test_flow_converges_for_singular_priors_too(rank_Psi, measured):
     np.testing.assert_allclose(path.risk[-1], least(population, M), rtol=1e-14)
 
 
+@pytest.mark.statement("Zhang: Theorem 6.3")
 def test_what_inputs_do_not_span_leaves_a_basis_along_the_direction():
     """Only among equal eigenvalues, and whatever the direction's length and sign."""
     direction, basis_of = -1e6 * np.array([1.0, 1.0, 2.0]), jax.jit(basis_along)
@@ -181,6 +187,7 @@ def test_what_inputs_do_not_span_leaves_a_basis_along_the_direction():
         np.testing.assert_allclose(basis[:, 1], along, atol=1e-6)
 
 
+@pytest.mark.statement("Zhang: Theorem 6.3")
 def test_what_inputs_do_not_span_is_frozen(measured):
     for seed in range(8):
         population, _, start, _, path = flowed(seed, DIM - 1)
@@ -195,6 +202,7 @@ def test_what_inputs_do_not_span_is_frozen(measured):
         assert np.abs(P @ change[-1] @ P).max() > 1e-2
 
 
+@pytest.mark.statement("Zhang: Theorem 6.3")
 def test_excess_falls_along_the_path_and_is_the_risk_beyond_the_least(measured):
     for seed in range(8):
         population, M, _, _, path = flowed(seed)
@@ -208,6 +216,7 @@ def test_excess_falls_along_the_path_and_is_the_risk_beyond_the_least(measured):
 # --- rates
 
 
+@pytest.mark.statement("Zhang: Theorem 6.3, rates", "Zhang: Lemma G.3")
 @pytest.mark.parametrize("rank", [DIM, DIM - 1])
 def test_flow_never_outruns_its_proved_rates(rank, measured):
     for seed in range(8):
@@ -228,6 +237,7 @@ def test_flow_never_outruns_its_proved_rates(rank, measured):
         assert np.all(bounds.beta <= bounds.beta_text)
 
 
+@pytest.mark.statement("Zhang: Theorem 6.3, rates")
 def test_bounds_are_the_formulas_of_lemmas_g3_and_g6(measured):
     for seed, rank in ((0, DIM), (1, DIM - 1)):
         population, M, start, times = drawn(seed, rank)
@@ -262,6 +272,7 @@ def test_bounds_are_the_formulas_of_lemmas_g3_and_g6(measured):
         np.testing.assert_allclose(bounds.excess, excess, rtol=1e-10)
 
 
+@pytest.mark.statement("Zhang: Theorem 6.3, rates")
 @pytest.mark.parametrize("offset", [0.0, 1e-12, 1e-7, 0.3])
 def test_bound_where_the_two_rates_meet(offset, measured):
     M, h = 2, 0.8
@@ -287,6 +298,7 @@ def test_bound_where_the_two_rates_meet(offset, measured):
         np.testing.assert_allclose(bound, expected, rtol=1e-12)
 
 
+@pytest.mark.statement("Zhang: Lemma G.3")
 @pytest.mark.slow
 def test_rate_of_the_start_is_attained(measured):
     # one dimension, H Gamma = M / (M + 2): there Q(Gamma) is 2 H / (M + 2)
@@ -305,6 +317,7 @@ def test_rate_of_the_start_is_attained(measured):
 # --- other models
 
 
+@pytest.mark.statement("Zhang: after Theorem 6.3")
 @pytest.mark.slow
 def test_attention_at_a_zero_mean_stays_a_gradient_step_and_finds_the_best(measured):
     # c = p = u = 0 stays so, as in the flow of Zhang, Frei and Bartlett
@@ -322,6 +335,7 @@ def test_attention_at_a_zero_mean_stays_a_gradient_step_and_finds_the_best(measu
     np.testing.assert_allclose(Gamma, best, atol=1e-6)
 
 
+@pytest.mark.statement("Zhang: after Theorem 6.3")
 @pytest.mark.slow
 def test_ltb_started_near_the_optimum_returns_to_it_and_keeps_its_balance(measured):
     problem, M = LinearPopulation(np.eye(2), np.ones(2), np.eye(2), 0.25), 4

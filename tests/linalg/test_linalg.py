@@ -156,6 +156,7 @@ def test_a_tie_up_to_rounding_is_a_tie():
     assert np.linalg.norm(slope) <= np.linalg.norm(C)  # a projection of C
 
 
+@pytest.mark.statement("Yao: Section 3.4, condition number")
 def test_condition_number_is_a_ratio_of_singular_values():
     W = with_values([8.0, 4.0, 2.0], (3, 5))
     np.testing.assert_allclose(condition(W), 4.0, rtol=1e-13)
@@ -171,6 +172,7 @@ def test_condition_number_of_case_1_is_not_a_ratio_of_eigenvalues():
     assert float(condition(W)) > 0.9e12
 
 
+@pytest.mark.statement("Yao: Section 3.4, condition number")
 def test_infinity_is_a_condition_number():
     assert condition(np.diag([1.0, 0.0])) == np.inf
     assert condition(np.zeros((2, 3))) == np.inf

@@ -48,6 +48,7 @@ def raises(message, kind=ValueError):
     return pytest.raises(kind, match=re.escape(message))
 
 
+@pytest.mark.statement("Garg: Section 3, architecture")
 def test_the_fixture_predicts_what_transformers_predicts():
     loaded = load_garg_checkpoint(FIXTURE, num_heads=2)
     sizes = {"width": 8, "num_layers": 2, "num_heads": 2}

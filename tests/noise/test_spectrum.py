@@ -227,11 +227,13 @@ def test_derivatives_of_singular_values_are_those_of_each_matrix():
         np.testing.assert_allclose(slope, (ahead - behind) / 2e-6, rtol=1e-6)
 
 
+@pytest.mark.statement("Yao: C_t (definition)")
 def test_no_demonstrations_have_no_gradients():
     stack, H = problem()
     assert demonstration_gradients(stack, H[:0]).left.shape == (2, 0, 6)
 
 
+@pytest.mark.statement("Yao: C_t positive definite")
 def test_a_deficient_weight_of_large_scale_is_counted_below_the_limit():
     rng = np.random.default_rng(3)
     W = rng.normal(size=(1, 6, 6))
@@ -241,6 +243,7 @@ def test_a_deficient_weight_of_large_scale_is_counted_below_the_limit():
         assert support_dims(stack, limit=15).tolist() == [dim]
 
 
+@pytest.mark.statement("Yao: C_t positive definite")
 def test_columns_are_independent_by_a_margin_far_above_rounding():
     found = [bool(_independent(jnp.diag(jnp.array([9, x])), 1.0)) for x in (1e-9, 1e-7)]
     assert found == [False, True]

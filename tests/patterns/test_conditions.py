@@ -59,6 +59,7 @@ def test_theorem_1_holds_at_the_settings_of_the_package():
     ]
 
 
+@pytest.mark.statement("Li ICL: Theorem 1, B")
 @pytest.mark.parametrize(
     ("name", "changes"),
     [

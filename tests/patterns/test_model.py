@@ -30,6 +30,7 @@ def prompt(task):
     return drawn.pattern_prompt(task, 7, 5)
 
 
+@pytest.mark.statement("Li ICL: Eq. (7), model")
 def test_it_is_equation_7(params, prompt):
     F, A = run(params, prompt), jax.jit(MODEL.attention)(params, prompt)
     assert (F.shape, A.shape) == ((7,), (1, 7, 5))

@@ -44,6 +44,7 @@ def test_infeasible_sums_name_the_inequality(key):
         out_of_domain_patterns(MU, 0, 1.0, key=key)
 
 
+@pytest.mark.statement("Li ICL: Theorem 2")
 @pytest.mark.parametrize("num", [2, 5, 6])
 def test_no_orthonormal_rows_break_the_condition(num):
     """The sums of any rows: squares at most M1, and exactly M1 for a basis."""

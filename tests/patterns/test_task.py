@@ -45,6 +45,7 @@ def test_the_noise_of_the_query_is_not_that_of_the_context():
     assert abs(np.corrcoef(noise.reshape(2, -1))[0, 1]) < 4.5 / noise[0].size ** 0.5
 
 
+@pytest.mark.statement("Li ICL: Eq. (6), prompts")
 def test_every_token_is_a_pattern_with_noise_and_its_label():
     prompt = prompts(400, 9, 0.6)
     tokens = np.concatenate([prompt.P, prompt.P_query[:, None]], 1).reshape(-1, 16)
@@ -89,6 +90,7 @@ def test_labels_are_those_of_the_task():
     assert prompt.feasible.all()
 
 
+@pytest.mark.statement("Li ICL: Eq. (6), prompts")
 @pytest.mark.parametrize("alpha", [0.0, 0.55, 1.0])
 def test_frequencies(alpha):
     """Each pattern of the pair has alpha / 2, each other (1 - alpha) / (M1 - 2)."""

@@ -58,6 +58,7 @@ def by_hand(steps, step_size, seed=1):
     return params, losses
 
 
+@pytest.mark.statement("Li ICL: Eqs. (8)-(10), training and errors")
 @pytest.mark.slow
 def test_it_is_the_plain_loop_and_a_is_fixed():
     params, losses = by_hand(4, 0.5)
@@ -96,6 +97,7 @@ def test_a_rule_of_optax_fits():
     np.testing.assert_allclose(other.losses, path().losses, rtol=1e-11)
 
 
+@pytest.mark.statement("Li ICL: Eqs. (8)-(10), training and errors")
 def test_scores_are_those_of_the_loop():
     task = start()[0]
     params = drawn.pattern_params(MODEL, task, size=0.4)

@@ -4,6 +4,8 @@ import pytest
 from icltheory.pruning import choose_layers, choose_rate
 from tests.raising import raises
 
+pytestmark = pytest.mark.statement("Yao: Algorithm 1 (rate)")
+
 RATES = [0.1, 0.5, 0.9]
 
 

@@ -22,6 +22,7 @@ def test_clip_is_the_sum_of_the_largest_terms():
     np.testing.assert_array_equal(clip(W, rate=0.5, rule="ceil"), clip(W, rank=3))
 
 
+@pytest.mark.statement("Yao: Section 2 (xi -> r)")
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
 def test_rate_zero_and_full_rank_return_the_weight_bit_for_bit(dtype):
     W = jnp.asarray((draws(4, 6) * 1e-3).astype(jnp.dtype(dtype)))

@@ -16,6 +16,8 @@ from icltheory.pruning import (
 from icltheory.pruning.rates import as_strength, key_of
 from tests.raising import raises
 
+pytestmark = pytest.mark.statement("Yao: Section 2 (xi -> r)")
+
 RATES = (0, 0.1, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995)
 
 

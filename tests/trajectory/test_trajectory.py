@@ -77,6 +77,7 @@ def test_parts_at_the_weights_of_the_recursion_are_its_parts(demo_updates):
         np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.statement("Yao: Theorem 1 (identity)")
 @pytest.mark.parametrize("sizes", [FEW, MANY])
 @pytest.mark.parametrize(
     ("demo_updates", "methods"),
