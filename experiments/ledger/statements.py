@@ -80,8 +80,9 @@ def read(folder: Path) -> tuple[Statement, ...]:
     for path in sorted(folder.glob("*.toml"), key=place):
         document = tomllib.loads(path.read_text())
         for row in document["statement"]:
-            row = {k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}
             row.setdefault("evidence", "proof" if "proof" in row else "none")
+            for name in ("experiments", "functions"):
+                row[name] = tuple(row.get(name, ()))
             found.append(Statement(document["paper"], document["name"], **row))
     return tuple(found)
 
