@@ -31,8 +31,6 @@ from experiments.ledger.statements import (
     without_mark,
 )
 
-__all__ = ["Case", "Row", "main", "make_rows", "page", "run_tests", "stored"]
-
 PAGE = "docs/reference/ledger.md"
 STORED = "experiments/ledger/measured.json"
 _NOTES = (
@@ -84,8 +82,7 @@ def run_tests(
     with tempfile.TemporaryDirectory() as folder:
         record = Path(folder) / "record.xml"
         command = [sys.executable, "-m", "pytest", "-q", "--tb=short"]
-        command += [f"--junitxml={record}"]
-        command += ["-m", "statement and not slow" if quick else "statement"]
+        command += [f"--junitxml={record}", "-m", "statement" + " and not slow" * quick]
         command += [f"--numprocesses={processes}"] if processes else []
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         done = subprocess.run([*command, *files], cwd=root, text=True, **streams)
@@ -291,8 +288,7 @@ def main(
     lost += [f"unknown statement: {name}" for name in unknown_names(statements, root)]
     for line in (*lines, *lost, failures):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-    console.print(summary(statements, rows), highlight=False)
-    console.print(f"{seconds:.0f} s; page: {output}", highlight=False)
+    console.print(f"{summary(statements, rows)}\n{seconds:.0f} s", highlight=False)
     if failures:
         console.print("some tests failed or could not be run", style="bold red")
     return int(bool(failures or lost))

@@ -72,9 +72,8 @@ class Statement:
 def read(folder: Path) -> tuple[Statement, ...]:
     """Reads the TOML files of a folder, each the statements of one paper in order."""
 
-    def place(path: Path):
-        first = path.stem in _FIRST
-        return not first, _FIRST.index(path.stem) if first else 0, path.stem
+    def place(path: Path) -> tuple[int, str]:
+        return (*_FIRST, path.stem).index(path.stem), path.stem
 
     found = []
     for path in sorted(folder.glob("*.toml"), key=place):
