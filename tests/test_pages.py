@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from experiments import publish
-from experiments._frame.lookup import column, lookup, read
 from experiments.ledger.statements import node_names
 
 ROOT = Path(__file__).parents[1]
@@ -47,7 +46,8 @@ def extension(name):
     return module
 
 
-cards = extension("experiment_cards")
+cards, stored = extension("experiment_cards"), extension("lookup")
+column, lookup, read = stored.column, stored.lookup, stored.read
 
 
 def named(page):
@@ -152,8 +152,8 @@ def test_options_of_a_table_name_what_it_has(page):
 
 def test_a_name_that_two_columns_or_keys_have_is_refused(monkeypatch):
     table = {"columns": ["K", "flow", "flow"], "rows": [["8", "63.2", "2412.0"]]}
-    stored = {"tables": [table], "a": {"b": 1}, "a/b": 2}
-    monkeypatch.setattr("experiments._frame.lookup.read", lambda name: stored)
+    found = {"tables": [table], "a": {"b": 1}, "a/b": 2}
+    monkeypatch.setattr(stored, "read", lambda name: found)
     with pytest.raises(ValueError, match="expected one column 'flow', got 2 in"):
         lookup("x/tables/0/K=8/flow")
     with pytest.raises(ValueError, match="x/a/b: expected one key at 'a', got several"):

@@ -17,10 +17,10 @@ from typing import Any
 
 from docutils import nodes
 from docutils.parsers.rst import directives
+from lookup import RESULTS, column, lookup, read
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
-from experiments._frame.lookup import RESULTS, column, lookup, read
-from experiments._frame.page import in_words
+from icltheory.strict_json import number
 
 # Entries of a list that a reader takes in at a glance.
 _GLANCE = 8
@@ -217,6 +217,18 @@ class ResultRun(_Stored):
         checks = _bullets([in_words(check) for check in result["checks"]])
         more = f"{len(checks)} check{'s' * (len(checks) > 1)}, each with its tolerance"
         return [block, nodes.paragraph(text=about), *_closed(more, checks)]
+
+
+def in_words(check: dict[str, Any]) -> str:
+    """Describes one check of ``result.json`` in a sentence."""
+    measured, reference, tolerance = (
+        f"{number(check[key]):.4g}" for key in ("measured", "reference", "tolerance")
+    )
+    slack = "" if number(check["tolerance"]) == 0 else f" plus {tolerance}"
+    expected = f"at most {reference}{slack}"
+    if check["relation"] == "within":
+        expected = f"a distance of at most {tolerance} from {reference}"
+    return f"{check['name']}: expected {expected}, measured {measured}."
 
 
 def setup(app: Any) -> dict[str, Any]:

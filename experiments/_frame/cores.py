@@ -1,10 +1,5 @@
-"""The number of processor cores that a time was measured on."""
+"""Re-exported from :mod:`experiments.frame`."""
 
-import os
+from experiments.frame.run import cores_usable
 
-
-def cores_usable() -> int:
-    """Returns the number of cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+__all__ = ["cores_usable"]

@@ -12,8 +12,8 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from experiments._frame.report import Report
 from experiments._trained import Timing
+from experiments.frame import Report
 
 TRAINED = SimpleNamespace(records=[], name="model", timing=Timing(), path=MagicMock())
 MODULE = object()

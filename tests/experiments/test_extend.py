@@ -1,4 +1,4 @@
-"""``--resume RUN --steps MORE``: which runs it extends, and what comes of it."""
+"""``--resume RUN --steps MORE`` of experiments: which it extends, and to what."""
 
 import dataclasses
 import json
@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from experiments import garg_linear, implicit_noise, pattern_layers, small_lm
-from experiments._frame.command_line import parse
-from experiments._frame.run import Run
+from experiments.frame import Run
+from experiments.frame.command_line import parse
 from experiments.shared.training import GPT2_CPU
 from icltheory.training import OptimizerConfig
 from tests.experiments.test_garg_linear import arguments, final_state, run_folder
@@ -23,46 +23,11 @@ def stored(tmp_path, experiment, config):
     return Run.create(tmp_path, name, "cpu", config).folder
 
 
-def garg(**changes):
-    cpu = garg_linear.PRESETS["cpu"]
-    optimizer = OptimizerConfig("adam", 1e-3, warmup_steps=7)
-    return dataclasses.replace(cpu, **{"optimizer": optimizer, **changes})
-
-
 def refusal(folder, experiment, *args):
     with pytest.raises(ValueError) as caught:  # noqa: PT011
         parse(experiment.PRESETS, ["--resume", str(folder), *args])
     (line,) = str(caught.value).splitlines()
     return line
-
-
-def test_more_steps_extend_a_run_of_a_constant_rate(tmp_path):
-    folder = stored(tmp_path, garg_linear, garg())
-    args = ["--resume", str(folder), "--steps", "5000"]
-    launch = parse(garg_linear.PRESETS, args)
-    assert launch.extends
-    assert launch.config == garg(steps=5000)  # the warm-up stays what it was
-    assert not parse(garg_linear.PRESETS, args[:2]).extends
-    run = Run(folder, launch)
-    assert run.extend()
-    again = parse(garg_linear.PRESETS, args[:2])
-    assert (again.config.steps, again.extends) == (5000, False)
-
-
-@pytest.mark.parametrize(
-    ("schedule", "reason"),
-    [("cosine", "(cosine)"), ("linear", "(linear)"), ("triangle", "(triangle)")],
-)
-def test_a_schedule_of_the_whole_run_is_refused(schedule, reason, tmp_path):
-    optimizer = OptimizerConfig("adam", 1e-3, schedule=schedule)
-    folder = stored(tmp_path, garg_linear, garg(optimizer=optimizer))
-    before = (folder / "config.json").read_text()
-    line = refusal(folder, garg_linear, "--steps", "5000")
-    assert line == (
-        f"steps: expected 3500 as in {folder}, got 5000: the learning rate "
-        f"{reason} depends on the number of all steps; start a new run"
-    )
-    assert (folder / "config.json").read_text() == before
 
 
 def test_other_shares_of_the_run_are_refused_too(tmp_path):
@@ -82,28 +47,6 @@ def test_other_shares_of_the_run_are_refused_too(tmp_path):
     assert "this training cannot be extended" in refusal(
         folder, pattern_layers, "--layers.steps", "9000"
     )
-
-
-@pytest.mark.parametrize(
-    ("config", "args", "message"),
-    [
-        (garg(), ["--steps", "100"], "steps: expected more than the 3500 steps of"),
-        (
-            garg(steps=3501),
-            ["--steps", "5000"],
-            "a multiple of chunk_steps 100 in the run that is extended",
-        ),
-        (garg(), ["--steps", "5000", "--width", "32"], "got width=32 (stored"),
-        (
-            garg(),
-            ["--optimizer.learning-rate", "1"],
-            "got optimizer.learning_rate=1.0 (stored 0.001)",
-        ),
-    ],
-)
-def test_what_no_extension_can_do_is_refused(config, args, message, tmp_path):
-    folder = stored(tmp_path, garg_linear, config)
-    assert message in refusal(folder, garg_linear, *args)
 
 
 @pytest.mark.slow

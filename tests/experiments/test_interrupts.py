@@ -10,21 +10,31 @@ from pathlib import Path
 import jax
 import pytest
 
-from experiments import garg_linear
-from experiments._frame import interrupts
-from experiments._frame.command_line import parse
-from experiments._frame.program import run_program
-from experiments._frame.run import Run
-from experiments.garg_linear import Switches
-from tests.experiments.test_garg_linear import run_folder
+from experiments.frame import Run
+from experiments.frame.command_line import parse
+from experiments.frame.exits import deferred, run_program
+from tests.experiments.tiny import PRESETS, Switches
 from tests.processes import ROOT
+
+
+def exit_of(main):
+    with pytest.raises(SystemExit) as ended:
+        run_program(main)
+    return ended.value.code
+
+
+def raising(error):
+    def main():
+        raise error
+
+    return main
 
 
 def test_the_first_interrupt_waits_and_the_second_does_not():
     before, said = signal.getsignal(signal.SIGINT), []
 
     def works():
-        with interrupts.deferred(said.append) as interrupt:
+        with deferred(said.append) as interrupt:
             assert not interrupt.asked
             # A scheduler may send a signal twice, to a process and to its group.
             signal.raise_signal(signal.SIGTERM)
@@ -46,11 +56,9 @@ def test_every_way_to_end_a_job_is_told_as_ctrl_c_is(name, capsys):
     usual = signal.default_int_handler if name == "INT" else signal.SIG_DFL
     before = signal.signal(number, usual)
     try:
-        with pytest.raises(SystemExit) as ended:
-            run_program(lambda: signal.raise_signal(number))
+        assert exit_of(lambda: signal.raise_signal(number)) == 128 + number
     finally:
         signal.signal(number, before)
-    assert ended.value.code == 128 + number
     by = "" if name == "INT" else f" by SIG{name}"
     assert capsys.readouterr().err == f"interrupted{by}; no run was begun\n"
 
@@ -63,32 +71,31 @@ def test_what_nohup_ignores_stays_ignored():
         signal.signal(signal.SIGHUP, before)
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError("x")])
+def test_errors_are_raised_whole_if_the_user_asks_for_it(monkeypatch, error):
+    monkeypatch.setenv("ICLTHEORY_TRACEBACK", "1")
+    with pytest.raises(type(error) if isinstance(error, ValueError) else error):
+        run_program(raising(error))
+
+
 @pytest.mark.parametrize(
     "write",
     [
         "print",
-        pytest.param(
-            "__import__('experiments._frame.run', fromlist='run')._console(0).print",
-            marks=pytest.mark.slow,
-        ),
+        pytest.param("run._Console(0).print", marks=pytest.mark.slow),
     ],
 )
 def test_output_that_nobody_reads_ends_a_run_in_order(write):
     code = (
-        f"from experiments._frame import program; write = {write}\n"
+        f"from experiments.frame import exits, run; write = {write}\n"
         "def main():\n"
-        "    program.continue_with('this')\n"
+        "    exits.continue_with('this')\n"
         "    while True: write(1)\n"
-        "program.run_program(main)"
+        "exits.run_program(main)"
     )
     read, written = os.pipe()
-    victim = subprocess.Popen(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        stdout=written,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    line, pipes = [sys.executable, "-c", code], {"stderr": subprocess.PIPE}
+    victim = subprocess.Popen(line, cwd=ROOT, stdout=written, text=True, **pipes)
     os.close(written)
     os.close(read)
     _, err = victim.communicate(timeout=60)
@@ -99,73 +106,55 @@ def test_output_that_nobody_reads_ends_a_run_in_order(write):
 def test_a_full_disk_is_one_line_with_the_command_that_continues(
     tmp_path, capsys, monkeypatch
 ):
-    launch = parse(garg_linear.PRESETS, ["--output", str(tmp_path)])
-
     def full(path, text):
         path.touch()
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
     def fills():
-        run = Run.begin(launch, "nothing")
+        run = Run.begin(parse(PRESETS, ["--output", str(tmp_path)]), "nothing")
         monkeypatch.setattr(Path, "write_text", full)
         run.write_json("result.json", {})
 
-    with pytest.raises(SystemExit) as ended:
-        run_program(fills)
-    assert ended.value.code == 2
+    assert exit_of(fills) == 2
     (line,) = capsys.readouterr().err.splitlines()
+    (folder,) = (tmp_path / "tiny").iterdir()
     assert line.startswith("error: [Errno 28] No space left on device: ")
-    folder = run_folder(tmp_path)
-    assert line.endswith(
-        f"; to continue: python -m experiments.garg_linear --resume {folder}"
-    )
+    command = f"python -m experiments.tiny --resume {folder}"
+    assert line.endswith(f"; to continue: {command}")
     assert [path.name for path in folder.iterdir()] == ["config.json"]
 
 
 def test_a_platform_that_is_not_there_is_one_line(capsys, monkeypatch):
-    def fails(*_):
-        raise AssertionError
-
     with pytest.raises(AssertionError):
-        run_program(fails)
-    monkeypatch.setattr(jax, "devices", fails)
-    with pytest.raises(SystemExit) as ended:
-        run_program(jax.devices)
-    assert ended.value.code == 2
+        run_program(raising(AssertionError))
+    monkeypatch.setattr(jax, "devices", raising(AssertionError))
+    assert exit_of(jax.devices) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: JAX_PLATFORMS: expected a platform of this machine")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["experiments.cot", "benchmarks.flow", "benchmarks"])
-def test_no_command_shows_a_traceback_for_an_unknown_platform(name, tmp_path):
-    ended = subprocess.run(
-        [sys.executable, "-m", name],
-        cwd=ROOT,
-        env={**os.environ, "JAX_PLATFORMS": "abacus"},
-        capture_output=True,
-        text=True,
-    )
+def test_no_command_shows_a_traceback_for_an_unknown_platform(name):
+    line, env = [sys.executable, "-m", name], {**os.environ, "JAX_PLATFORMS": "abacus"}
+    ended = subprocess.run(line, cwd=ROOT, env=env, capture_output=True, text=True)
     assert ended.returncode == 2
     (line,) = ended.stderr.splitlines()
     assert "error: JAX_PLATFORMS: expected a platform of this machine, got 'aba" in line
 
 
 def test_the_command_that_continues_has_the_switches(tmp_path, capsys):
-    args = ["--eval-shifts", "--devices", "1", "--quiet", "--output", str(tmp_path)]
-    launch = parse(garg_linear.PRESETS, args, flags=Switches())
+    args = ["--loud", "--error", "1", "--quiet", "--output", str(tmp_path)]
 
     def stopped():
-        Run.begin(launch, "nothing")
+        Run.begin(parse(PRESETS, args, flags=Switches()), "nothing")
         raise KeyboardInterrupt
 
-    with pytest.raises(SystemExit) as ended:
-        run_program(stopped)
-    assert ended.value.code == 130
-    folder = run_folder(tmp_path)
+    assert exit_of(stopped) == 130
+    (folder,) = (tmp_path / "tiny").iterdir()
     out, err = capsys.readouterr()
     assert err == (
-        "interrupted; to continue: python -m experiments.garg_linear --resume "
-        f"{folder} --devices 1 --eval-shifts --quiet\n"
+        "interrupted; to continue: python -m experiments.tiny --resume "
+        f"{folder} --error 1.0 --loud --quiet\n"
     )
     assert out == ""

@@ -6,16 +6,14 @@ import time
 import pytest
 from rich.console import Console
 
-from experiments._frame import progress
-from experiments._frame.progress import Activity, Display, track
-from experiments._frame.run import Run
+from experiments.frame import Run, progress
+from experiments.frame.progress import Activity, Display
 
 
 class Clock:
     """Seconds that a test sets."""
 
-    def __init__(self):
-        self.now = 100.0
+    now = 100.0
 
     def perf_counter(self):
         return self.now
@@ -37,29 +35,28 @@ def test_compiling_is_named_and_does_not_count_for_the_speed(clock):
     clock.now += 4
     activity.advance(40)
     activity.shown = "loss 0.250"
-    # 40 steps in 4 s: the other 40 take 4 s more.
+    # 40 steps in 4 s: the other 40 take 4 s more. The label names the stage already.
     assert activity.state() == ("60 of 100 steps, loss 0.250, 54 s, about 4 s left")
     activity.enter("compiling")
     clock.now += 30
     assert activity.seconds_left == pytest.approx(4)
 
 
+def test_a_callback_is_followed_from_its_start(clock):
+    activity = Activity("pruning")
+    clock.now += 7
+    activity.follow(0, 8, "reading")
+    clock.now += 120
+    activity.follow(4, 8, "scoring")
+    assert activity.state() == "scoring, 4 of 8, 127 s, about 2 min 0 s left"
+
+
 def test_without_a_total_there_is_the_time_alone(clock):
     activity = Activity("theory")
     clock.now += 61
     assert activity.state() == "61 s"
-    assert activity.seconds_left is None
     assert progress._duration(59.4) == "59 s"
-    assert progress._duration(61) == "1 min 1 s"
     assert progress._duration(7260) == "2 h 1 min"
-
-
-def test_a_stage_that_the_label_names_is_not_repeated():
-    activity = Activity("training gpt2")
-    activity.enter("training")
-    assert activity.state() == "0 s"
-    activity.enter("evaluating")
-    assert activity.state() == "evaluating, 0 s"
 
 
 def test_where_there_is_no_terminal_the_innermost_activity_has_a_line(monkeypatch):
@@ -67,7 +64,7 @@ def test_where_there_is_no_terminal_the_innermost_activity_has_a_line(monkeypatc
     console = Console(file=io.StringIO(), width=120)
     display = Display(console)
     with display.during(Activity("evaluation")):
-        for _ in track(display, range(2), Activity("[drawing]", 2, unit="figures")):
+        for _ in display.track(range(2), Activity("[drawing]", 2, unit="figures")):
             time.sleep(0.1)
     printed = console.file.getvalue().splitlines()
     assert printed[0] == "[drawing]: 0 of 2 figures, 0 s"
@@ -79,33 +76,28 @@ def test_where_there_is_no_terminal_the_innermost_activity_has_a_line(monkeypatc
 
 def test_a_terminal_shows_bars_that_end_with_an_error():
     file = io.StringIO()
-    console = Console(file=file, force_terminal=True, width=120)
-    display = Display(console)
+    display = Display(Console(file=file, force_terminal=True, width=120))
 
     def fails():
         with (
             display.during(Activity("training")),
-            display.during(Activity("gpt2", 3, unit="steps")) as activity,
+            display.during(Activity("[gpt2]", 3, unit="steps")) as activity,
         ):
             activity.enter("compiling")
-            display._bars.refresh()
+            time.sleep(0.4)
             raise ValueError("stopped")
 
     with pytest.raises(ValueError, match="stopped"):
         fails()
+    assert "[gpt2]" in file.getvalue()
     assert "compiling, 0 of 3 steps" in file.getvalue()
-    assert file.getvalue().endswith("\x1b[?25h\r\x1b[1A\x1b[2K") or (
-        "\x1b[?25h" in file.getvalue()
-    )
-    assert display._bars is None
+    assert file.getvalue().endswith("\x1b[1A\x1b[2K")  # the bars are gone
 
 
 def test_a_quiet_console_shows_nothing(monkeypatch):
     monkeypatch.setattr(progress, "INTERVAL", 0.01)
     console = Console(file=io.StringIO(), quiet=True)
-    display = Display(console)
-    with display.during(Activity("training")):
-        assert display._ended is None
+    with Display(console).during(Activity("training")):
         time.sleep(0.05)
     assert console.file.getvalue() == ""
 

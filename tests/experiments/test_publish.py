@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from experiments import publish
-from experiments._frame.environment import small_lm_digest
+from experiments.frame.run import small_lm_digest
 
 NAMES = publish.published()
 SMALL_LM, SHIPPED = "experiments/small_lm/checkpoint", small_lm_digest()

@@ -1,11 +1,18 @@
 """Tables of reports in narrow terminals."""
 
+import io
+import json
+from pathlib import Path
+
 import pytest
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-from experiments._frame.report import Report
-from experiments._frame.tables import as_data, fitting
+from experiments import frame
+from experiments.frame import Report, table
+from experiments.frame.report import as_data, fitting
 
 
 def a_table(rows, *heads):
@@ -27,9 +34,9 @@ HEADS = ("task", "module", "validation", "test", "p")
 
 @pytest.mark.parametrize("width", [40, 50, 80])
 def test_no_cell_is_cut_and_every_part_tells_its_rows(width):
-    table = a_table(ROWS, *HEADS)
+    made = a_table(ROWS, *HEADS)
     console = Console(width=width)
-    parts = fitting(table, console)
+    parts = fitting(made, console)
     assert len(parts) == {40: 3, 50: 2, 80: 1}[width]
     found = [as_data(part) for part in parts]
     assert all(part["columns"][:2] == ["task", "module"] for part in found)
@@ -40,12 +47,19 @@ def test_no_cell_is_cut_and_every_part_tells_its_rows(width):
     assert found[-1]["caption"] == "caption"
     assert "title" not in [part["title"] for part in found[1:]]
     with console.capture() as printed:
-        Report({}, tables=[table]).print(console)
+        Report({}, tables=[made]).print(console)
     text = printed.get()
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= width
     for word in (*HEADS, "topic", "sentiment", "[0.450, 0.550]", "0.25"):
         assert word in text
+
+
+def test_a_table_is_made_of_rows_and_formats():
+    made = table([{"k": 1, "e": 0.25}], {"k": "{k}", "error": "{e:.3f}"}, "errors")
+    found = {"columns": ["k", "error"], "rows": [["1", "0.250"]], "caption": ""}
+    assert as_data(made) == {"title": "errors", **found}
+    assert as_data(table([{"k": 1, "error": "0.250"}], title="errors")) == as_data(made)
 
 
 def test_one_column_wider_than_the_terminal_stands_alone():
@@ -61,18 +75,23 @@ def test_rows_that_nothing_tells_apart_keep_their_first_column():
     assert [len(part.columns) for part in parts] == [2, 2]
 
 
-def test_no_word_of_columns_that_wrap_is_cut():
-    table = Table()
-    for head in ("model", "rule", "validation", "choice"):
-        table.add_column(head)
-    table.add_row(
-        "GPT-2", "exhaustive", "+0.0 %", "attn 0 rank 57, one more and another"
-    )
-    console = Console(width=46)
-    with console.capture() as printed:
-        Report({}, tables=[table]).print(console)
-    lines = printed.get().splitlines()
-    assert max(map(len, lines)) <= 46
-    assert "exhaustive" in printed.get()
-    assert "validation" in printed.get()
-    assert "another" in printed.get()
+@pytest.mark.parametrize("width", [80, 120])
+def test_no_word_of_the_stored_tables_is_cut(width):
+    """Also not where columns have to wrap."""
+    results = Path(frame.__file__).parents[1] / "results"
+    stored = [json.loads(p.read_text()) for p in results.glob("*/result.json")]
+    tables = [t for one in stored for t in one["tables"] if isinstance(t, dict)]
+    assert len(tables) > 50
+    for one in tables:
+        made = Table(title=escape(one["title"]))
+        for place, head in enumerate(one["columns"]):
+            made.add_column(escape(head), no_wrap=not place)
+        for row in one["rows"]:
+            made.add_row(Text(row[0]), *map(escape, row[1:]))
+        console = Console(width=width, file=io.StringIO())
+        Report({}, tables=[made]).print(console)
+        printed = console.file.getvalue()
+        cells = [cell for row in [one["columns"], *one["rows"]] for cell in row]
+        words = {word for cell in cells for word in cell.split()}
+        assert "…" not in printed
+        assert not [word for word in words if word not in printed]

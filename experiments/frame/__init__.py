@@ -1,0 +1,102 @@
+"""What every experiment is made of: presets, a run, a report.
+
+An experiment is one file: its docstring is its page in the list, a frozen dataclass its
+config and, by the comments beside the fields, its command line; ``PRESETS`` and
+``TIMES`` are dictionaries; the function marked with :func:`experiment` measures and
+returns a :class:`Report`. The last line is ``program(__name__, main)``.
+"""
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from rich.table import Table
+
+from experiments.frame.command_line import Flags, Processes, parse, read_line
+from experiments.frame.config import (
+    check_at_least,
+    check_seeds,
+    depends_on_all_steps,
+    expect,
+    read_config,
+)
+from experiments.frame.exits import Interrupt, continue_with, deferred, run_program
+from experiments.frame.figures import (
+    WIDTH,
+    figure,
+    key,
+    layer_colours,
+    layer_marker,
+    matrix_look,
+    panels,
+    plain_words,
+    rates_axis,
+)
+from experiments.frame.progress import Activity, Display
+from experiments.frame.report import Check, Claim, Report, largest
+from experiments.frame.run import Run
+from icltheory.plotting.panels import name_ends
+
+__all__ = ["Check", "Claim", "Flags", "Report", "Run", "experiment", "program"]
+__all__ += ["check_at_least", "check_seeds", "expect", "largest", "table"]
+__all__ += ["Activity", "Display", "Interrupt", "Processes", "continue_with"]
+__all__ += ["deferred", "depends_on_all_steps", "read_config", "read_line"]
+__all__ += ["WIDTH", "figure", "key", "layer_colours", "layer_marker", "matrix_look"]
+__all__ += ["name_ends", "panels", "plain_words", "rates_axis"]
+
+
+def experiment(
+    presets: Mapping[str, Any],
+    flags: Flags | None = None,
+    check: Callable[[Any, Any], None] = lambda config, flags: None,
+) -> Callable[[Callable[..., Report]], Callable[..., dict]]:
+    """Marks ``main(config, run)``, which returns a report, as an experiment.
+
+    The marked function takes the words of a command line and returns what it wrote to
+    ``result.json``. With ``flags`` it is ``main(config, run, flags)``, and ``check``
+    raises where they do not fit the config, before anything is written.
+    """
+
+    def mark(body: Callable[..., Report]) -> Callable[..., dict]:
+        @functools.wraps(body)
+        def main(argv: list[str] | None = None) -> dict:
+            launch = parse(presets, argv, flags=flags)
+            check(launch.config, launch.flags)
+            run = Run.begin(launch, _first_line(body))
+            more = () if flags is None else (launch.flags,)
+            return run.finish(body(launch.config, run, *more))
+
+        return main
+
+    return mark
+
+
+def program(name: str, main: Callable[[], Any]) -> None:
+    """Runs the experiment where its file is the program."""
+    if name == "__main__":
+        run_program(main)
+
+
+def table(
+    rows: Iterable[Mapping[str, Any]],
+    columns: Mapping[str, str] | None = None,
+    title: str = "",
+    caption: str = "",
+) -> Table:
+    """A table of rows, each column a head and a format such as ``"{risk:.3f}"``.
+
+    Without columns the rows are written as they are, under the names of the first.
+    """
+    made, rows = Table(title=title or None, caption=caption or None), list(rows)
+    for place, head in enumerate(columns or next(iter(rows), {})):
+        made.add_column(head, justify="right" if place else "left", no_wrap=not place)
+    for row in rows:
+        cells = row.values()
+        if columns is not None:
+            cells = (cell.format_map(row) for cell in columns.values())
+        made.add_row(*map(str, cells))
+    return made
+
+
+def _first_line(body: Callable) -> str:
+    return (body.__globals__["__doc__"] or "").partition("\n")[0].rstrip(".")

@@ -1,0 +1,164 @@
+"""Submits a command to a Slurm cluster by submitit, with one process per host.
+
+``python -m experiments.NAME --slurm.nodes 2 --slurm.gpus-per-node 8 --slurm.time 60
+OPTIONS`` submits what the same line without the ``--slurm`` options would run, prints
+the job and the folder, and ends. A job that is requeued, because its time was up, it
+was preempted, or a host died, continues from the last checkpoint.
+"""
+
+import dataclasses
+import os
+import re
+import subprocess
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+_PREFIX = "--slurm."
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """Resources to request from Slurm; ``None`` selects the cluster's default."""
+
+    partition: str | None = None  # Where to queue.
+    nodes: int = 1  # Hosts; each runs one process, with all its devices.
+    gpus_per_node: int | None = None  # GPUs of each host.
+    cpus_per_task: int | None = None  # Cores of each host.
+    mem_gb: int | None = None  # Memory of each host.
+    # Limit as Slurm writes it: minutes, H:M:S or D-H:M:S; needed but locally.
+    time: str | None = None
+    account: str | None = None  # Whom to charge.
+    qos: str | None = None  # Quality of service.
+    constraint: str | None = None  # Features of the hosts, such as ``h200``.
+    requeues: int = 3  # How often a job whose time is up is queued again.
+    local: bool = False  # Run on this machine instead, as a try.
+
+
+def request(asked: Request, argv: list[str]) -> Request | None:
+    """Returns the checked request of a command line; ``None`` without Slurm options."""
+    if not any(word.startswith(_PREFIX) for word in argv):
+        return None
+    for name, value in dataclasses.asdict(asked).items():
+        if type(value) is int and value < (name == "nodes"):
+            least = "a positive number" if name == "nodes" else "0 or more"
+            raise ValueError(f"slurm.{name}: expected {least}, got {value}")
+    if asked.time is None and not asked.local:
+        raise ValueError(
+            "slurm.time: expected a limit such as 2:00:00, got None; pass --slurm.time"
+        )
+    if asked.local and asked.nodes > 1:
+        raise ValueError(f"slurm.nodes: expected 1 with slurm.local, got {asked.nodes}")
+    minutes(asked.time or "1")
+    return asked
+
+
+def check_processes(job: Request | None, several: bool) -> None:
+    """Raises if a job or ``srun`` has several processes, and the experiment has one."""
+    processes = tasks_of_srun() if job is None else job.nodes
+    if processes > 1 and not several:
+        raise ValueError(
+            f"slurm: expected one host and one task, got {processes}: this experiment "
+            "runs in one process"
+        )
+
+
+def tasks_of_srun() -> int:
+    """Returns the task count of the ``srun`` that started this process, else 1."""
+    by_srun = {"SLURM_STEP_NODELIST", "SLURM_PROCID"} <= set(os.environ)
+    return int(os.environ.get("SLURM_NTASKS", "1")) if by_srun else 1
+
+
+def minutes(time: str) -> int:
+    """Converts a Slurm time limit to minutes, rounded up."""
+    found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", time)
+    if found is None:
+        raise ValueError(f"slurm.time: expected M, H:M:S or D-H:M:S, got {time}")
+    days, first, second, third = (int(part or 0) for part in found.groups())
+    # With days or three numbers, Slurm reads the first as hours, else as minutes.
+    if found[1] is None and found[4] is None:
+        first, second, third = 0, first, second
+    seconds = ((days * 24 + first) * 60 + second) * 60 + third
+    return max(1, -(-seconds // 60))
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What submitit calls once on each host; the run is made below ``output``."""
+
+    name: str
+    args: tuple[str, ...]
+    output: Path
+
+    def __call__(self) -> None:
+        """Runs the experiment, or continues the run of an earlier attempt."""
+        status = subprocess.run(self.command()).returncode
+        if status:
+            raise RuntimeError(f"{self.name}: expected status 0, got {status}")
+
+    def command(self) -> list[str]:
+        """Returns the command of a process; those of several hosts find each other."""
+        command = [sys.executable, "-m", f"experiments.{self.name}", *self.args]
+        if "--resume" in self.args:
+            return command
+        # No host creates the run before all hosts have looked for it, since they join
+        # each other first.
+        begun = sorted(self.output.glob("*/*/config.json"))[:1]
+        resume = [word for path in begun for word in ("--resume", str(path.parent))]
+        return [*command, "--output", str(self.output), *resume]
+
+    def checkpoint(self) -> Any:
+        """Returns what submitit requeues after a time limit or a preemption."""
+        import submitit
+
+        return submitit.helpers.DelayedSubmission(self)
+
+
+def submit(asked: Request, name: str, argv: list[str], output: Path) -> None:
+    """Submits an experiment; prints the job, and where its logs and its run are."""
+    try:
+        import submitit
+    except ImportError as error:
+        raise ValueError(
+            "slurm: the package submitit is not installed; run "
+            "pip install 'icltheory[slurm]'"
+        ) from error
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S-%f")
+    folder = (output / "slurm" / f"{name}-{stamp}").absolute()
+    cluster, requeues = "local" if asked.local else "slurm", asked.requeues
+    try:
+        executor = submitit.AutoExecutor(
+            folder, cluster, slurm_max_num_timeout=requeues
+        )
+    except RuntimeError as error:
+        raise ValueError(f"slurm: {error}") from error
+    executor.update_parameters(
+        name=name,
+        timeout_min=minutes(asked.time or "60"),
+        tasks_per_node=1,
+        nodes=asked.nodes,
+        gpus_per_node=asked.gpus_per_node,
+        cpus_per_task=asked.cpus_per_task,
+        mem_gb=asked.mem_gb,
+        slurm_partition=asked.partition,
+        slurm_account=asked.account,
+        slurm_qos=asked.qos,
+        slurm_constraint=asked.constraint,
+    )
+    args = without_options(argv)
+    job = executor.submit(Job(name, args, folder))
+    resumed = " (resumed)" if "--resume" in args else f"; its run is made in {folder}"
+    hosts = f"{asked.nodes} x {asked.gpus_per_node or 0} GPUs"
+    print(f"job {job.job_id}: {name} on {hosts}{resumed}\nlogs: {job.paths.stdout}")
+
+
+def without_options(argv: list[str]) -> tuple[str, ...]:
+    """Returns a command line without its ``--slurm`` options."""
+    rest, words = [], iter(argv)
+    for word in words:
+        if not word.startswith(_PREFIX):
+            rest.append(word)
+        elif "=" not in word and word != f"{_PREFIX}local":
+            next(words, None)  # skips its value
+    return tuple(rest)
