@@ -1,0 +1,919 @@
+"""Pruning neurons by magnitude (Li et al.) and by SVD (Yao et al.), on the same models.
+
+Prunes neurons, rows of W_O, of one-layer models (equation 7): small ones first, large
+ones first, at random (Figures 14 and 15; Theorem 3). Beside the errors stand
+[1 - F (1 - g)]_+ for the share g of the large neurons that is gone, and the same with
+the share of the gain of the neurons of the query's sign. A GPT-2 trained on the same
+prompts loses the same fraction of the neurons in every block. Then the bridge between
+the papers: clips singular values of the matrices, and prunes entries and neurons to as
+many parameters as the clipped factors hold. Entries also in the basis of the patterns:
+pruning by entry depends on the basis, clipping does not. In float32; intervals are 95 %
+of Student's t over the seeds. A resumed run trains the one-layer models again.
+"""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.frame import (
+    Check,
+    Claim,
+    Report,
+    check_at_least,
+    expect,
+    experiment,
+    figure,
+    legend_key,
+    name_ends,
+    program,
+    table,
+)
+from experiments.shared.pattern_gpt2 import GPT_GPU, GPT_PAPER, Gpt, train_gpt
+from experiments.shared.patterns import (
+    PatternEnsemble,
+    check_sums,
+    over_seeds,
+    shifted_prompts,
+    train_ensemble,
+)
+from icltheory import patterns, pruning, training
+from icltheory.layered import forward
+from icltheory.plotting.style import COLOURS
+from icltheory.statistics import Estimate
+
+# Purposes of keys (see ``PatternEnsemble.keys``).
+PROMPTS, ORDER_KEYS = 6, 7
+# Indices of the tests: unseen tasks, and shifted patterns at the first alpha'.
+INSIDE, OUTSIDE = 0, 1
+ORDERS = {"magnitude": "small first", "reverse": "large first", "random": "random"}
+CURVES, EXACT = "curves [seed][rate][test]", "as many as small ones"
+MODULES = ("W_O", "W_V", "W_Q", "W_K", "all")
+SVD, ENTRIES, AXES, NEURONS = METHODS = (
+    "singular values",
+    "entries",
+    "entries, in the patterns' basis",
+    "neurons",
+)
+# The slides end at .4, beyond which GPT-2 still works here.
+GPT_RATES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.98)
+# Figure 14: 0-1 error out of domain against R, read off the slide.
+PUBLISHED_RATES = (0.0, 0.1, 0.2, 0.3, 0.4)
+PUBLISHED = {
+    "magnitude": (0.007, 0.0057, 0.0085, 0.0175, 0.030),
+    "random": (0.007, 0.0108, 0.0175, 0.029, 0.044),
+}
+FEW, MANY = 0.1, 0.4  # values of R in the claims
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """The models, how they are pruned, and how much is measured."""
+
+    ensemble: PatternEnsemble  # the one-layer models
+    rates: tuple[float, ...]  # pruned fractions R of the neurons, ascending from 0
+    # ranks r of the clipped matrices, ascending; other methods keep as many parameters
+    # as r (m + n)
+    ranks: tuple[int, ...]
+    draws: int  # draws of the shifted patterns in a test
+    prompts: int  # prompts of a draw
+    bridge_prompts: int  # prompts of a draw where methods are compared
+    coefficient_sum: float = 1.1  # S_1 of the tests out of domain
+    alphas: tuple[float, ...] = (0.8, 0.6, 1.0)  # alpha'; in domain only the first
+    num_examples: int = 20  # contexts l of a test prompt
+    random_orders: int = 8  # random orders over which that curve is a mean
+    tolerance: float = 0.01  # harmless increase of the hinge error
+    gpt: Gpt = Gpt(steps=800)  # GPT-2, on the patterns of the first of the models
+    gpt_seeds: tuple[int, ...] = (0, 1, 2)  # seeds of GPT-2
+    gpt_rates: tuple[float, ...] = GPT_RATES  # pruned fractions R of each block
+    gpt_random_orders: int = 4  # random orders of GPT-2's neurons
+    gpt_draws: int = 16  # draws of the shifted patterns for each of its seeds
+    gpt_prompts: int = 64  # prompts of a draw for GPT-2
+
+    def __post_init__(self):
+        counts = ("draws", "prompts", "bridge_prompts", "num_examples", "random_orders")
+        check_at_least(self, 1, *counts)
+        check_at_least(self, 1, "gpt_draws", "gpt_prompts", "gpt_random_orders")
+        named = {"ensemble.seeds": self.ensemble.seeds, "gpt_seeds": self.gpt_seeds}
+        for name, seeds in named.items():
+            expect(len(seeds) > 1, name, "at least two seeds (for intervals)", seeds)
+        shifts, most = self.ensemble.shifts, self.ensemble.num_relevant - 1
+        unseen = f"fewer than {most}, so that some tasks are unseen"
+        expect(len(shifts) < most, "ensemble.shifts", unseen, shifts)
+        check_sums(self.ensemble, (self.coefficient_sum,))
+        right = self.alphas != () and all(0 < alpha <= 1 for alpha in self.alphas)
+        expect(right, "alphas", "at least one value, each in (0, 1]", self.alphas)
+        for name in ("rates", "gpt_rates"):
+            rates = getattr(self, name)
+            right = list(rates) == sorted(set(rates)) and len(rates) > 1
+            right = right and rates[0] == 0 and rates[-1] < 1
+            expect(right, name, "0 and then ascending rates below 1", rates)
+        ranks, m = self.ranks, self.ensemble.num_neurons
+        right = ranks != () and list(ranks) == sorted(set(ranks))
+        expect(right, "ranks", "ascending ranks", ranks)
+        D = 2 * (self.ensemble.num_relevant + self.ensemble.num_irrelevant)
+        most = min(m * D // (m + D), D // 2)
+        fits = f"r (m + n) <= m n in every matrix, so 1 to {most}"
+        expect(1 <= ranks[0] <= ranks[-1] <= most, "ranks", fits, ranks)
+        expect(self.tolerance > 0, "tolerance", "a number > 0", self.tolerance)
+
+    @property
+    def tests(self) -> tuple[str, ...]:
+        """Names of the tests: in domain, and out of domain for each alpha'."""
+        S, inside = self.coefficient_sum, f"in domain, alpha' = {self.alphas[0]:g}"
+        return (inside, *(f"S_1 = {S:g}, alpha' = {a:g}" for a in self.alphas))
+
+
+def _ensemble(num_seeds):
+    steps = PatternEnsemble().steps
+    return PatternEnsemble(record_every=steps, seeds=tuple(range(num_seeds)))
+
+
+_RATES = tuple(i / 40 for i in range(33))
+_FINE = tuple(i / 64 for i in range(58))
+_RANKS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 25, 30)
+_LARGE = {"gpt_draws": 64, "gpt_prompts": 128, "gpt_seeds": tuple(range(5))}
+_ALL = tuple(range(1, 31))
+PRESETS = {
+    "cpu": Config(_ensemble(3), _RATES, _RANKS, 4, 1024, 256),
+    "gpu": Config(_ensemble(10), _RATES, _ALL, 16, 2048, 512, gpt=GPT_GPU, **_LARGE),
+    "paper": Config(_ensemble(10), _FINE, _ALL, 64, 2048, 512, gpt=GPT_PAPER, **_LARGE),
+}
+# Measured times; the other presets have not been run yet.
+TIMES = {"cpu": "1 min, 2 cores"}
+
+
+# --- prompts, and errors on them
+
+
+def prompts_of(config, task, key, alphas, num_prompts, num_draws=None):
+    """Prompts (tests, draws, prompts): unseen tasks, and shifted at some of the alpha'.
+
+    The tests out of domain share the draws of the patterns.
+    """
+    l = config.num_examples
+    values = jnp.asarray(config.alphas, task.dtype)
+
+    def known(draw):
+        own = jax.random.fold_in(jax.random.fold_in(key, 0), draw)
+        unseen = task.held_out().with_(relevant_fraction=values[0])
+        return unseen.sample(own, l, num_prompts)
+
+    def shifted(alpha, draw):
+        own = jax.random.fold_in(jax.random.fold_in(key, 1), draw)
+        S = jnp.asarray(config.coefficient_sum, task.dtype)
+        return shifted_prompts(task, own, S, num_prompts, l, alpha)
+
+    draws = jnp.arange(config.draws if num_draws is None else num_draws)
+    by_draw = jax.vmap(shifted, (None, 0))
+    outside = jax.vmap(lambda alpha: by_draw(alpha, draws))(values[:alphas])
+    inside = jax.vmap(known)(draws)
+    return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), inside, outside)
+
+
+def errors(outputs, z):
+    """Mean hinge and 0-1 error of outputs F over draws and prompts; NaN is an error."""
+    margins = z.reshape((1,) * (outputs.ndim - z.ndim) + z.shape) * outputs
+    wrong = (~(margins > 0)).astype(margins.dtype)
+    return jnp.mean(patterns.hinge(margins), (-2, -1)), jnp.mean(wrong, (-2, -1))
+
+
+# --- neurons of one layer
+
+
+def prune(config, trained):
+    """Norms of the neurons of every seed, and errors (seeds, rates, tests) by order.
+
+    ``counted`` is [1 - F (1 - g)]_+ for the share g of the large neurons that is gone,
+    with the margins F of the prompts before pruning; ``weighed`` has the share of the
+    gain of the neurons of the query's sign.
+    """
+    model = trained.model
+
+    def one(task, params, key):
+        prompt = prompts_of(config, task, key, len(config.alphas), config.prompts)
+        parts = patterns.neuron_parts(params, task)
+        found = patterns.gain_ratio(params, task)
+        # Only the outputs of pruned neurons are removed, so attention is computed once
+        # for all orders and rates.
+        hidden = model.block(0, params, model.embed(params, prompt))
+        few = jnp.mean((~parts.large).astype(task.dtype))[None]
+        rates = jnp.concatenate([jnp.asarray(config.rates, task.dtype), few])
+        own = jax.random.fold_in(key, ORDER_KEYS)
+        kept = masks(params["W_O"], rates, config.random_orders, own)
+        errors_of = _errors_of(model, params, task, hidden, prompt.z)
+        # Shares of prompts on which any small neuron fires, and on which a large one.
+        fires = hidden > 0
+        shares = jnp.mean(fires, tuple(range(fires.ndim - 1)))
+        large = jnp.mean(shares, where=parts.large)
+        some_small = jnp.mean(jnp.any(jnp.where(parts.large, False, fires), axis=-1))
+        margins = prompt.z * model.read_out(params, hidden)
+        return {
+            "sizes": jnp.sort(parts.size),
+            "small": parts.num_small,
+            "firing, small and large": jnp.stack([some_small, large]),
+            "gain, ratio": jnp.stack([found.gain, found.ratio]),
+            "margin [seed][test]": jnp.mean(margins, (-2, -1)),
+        }, jax.lax.map(lambda kept: jax.lax.map(errors_of, kept), kept)
+
+    known, found = over_seeds(one, trained, trained.ensemble.keys(PROMPTS))
+    found = [_by_order(np.asarray(values)) for values in found]
+    split = dict(zip(("hinge", "error", "counted", "weighed"), found, strict=True))
+
+    def part(which):
+        return {o: {n: m[o][:, which] for n, m in split.items()} for o in ORDERS}
+
+    known = {name: np.asarray(value) for name, value in known.items()}
+    return known | {CURVES: part(slice(-1)), EXACT: part(slice(-1, None))}
+
+
+def masks(W, rates, count, key):
+    """Neurons to keep, (orders, rates, ..., m): by size, then in random orders."""
+
+    def kept(order, key=None):
+        def at(rate):
+            cut = patterns.prune_neurons({"W_O": W}, rate, order=order, key=key)
+            return jnp.any(cut["W_O"] != 0, axis=-1)
+
+        return jax.vmap(at)(rates)
+
+    by_size = jnp.stack([kept("magnitude"), kept("reverse")])
+    at_random = jax.vmap(functools.partial(kept, "random"))
+    return jnp.concatenate([by_size, at_random(jax.random.split(key, count))])
+
+
+def _by_order(found):
+    """Two orders by size and the mean of the random ones, from (seeds, orders, ...)."""
+    values = found[:, 0], found[:, 1], found[:, 2:].mean(1)
+    return dict(zip(ORDERS, values, strict=True))
+
+
+def _errors_of(model, params, task, hidden, z):
+    """A function from masks of neurons to measured and predicted errors."""
+    margins = z * model.read_out(params, hidden)
+    parts = patterns.neuron_parts(params, task)
+    # What each neuron contributes to the margin of queries of its sign.
+    along = parts.feature_norm * jnp.cos(parts.feature_angle)
+    along = along * jnp.linalg.norm(jnp.mean(task.relevant, axis=0))
+    off = parts.label_norm * jnp.abs(jnp.cos(parts.label_angle))
+    gains = jnp.abs(params["a"]) * (along + off)
+    positive, negative = (
+        jnp.where(parts.lucky() & (parts.positive == sign), gains, 0)
+        for sign in (True, False)
+    )
+
+    def share(gone, weights):
+        weights = weights.astype(float)
+        return jnp.sum(jnp.where(gone, weights, 0)) / jnp.sum(weights)
+
+    def at(kept):
+        outputs = model.read_out(params, jnp.where(kept, hidden, 0))
+        counted = patterns.pruned_hinge(margins, share(~kept, parts.large))
+        of_sign = jnp.where(z > 0, share(~kept, positive), share(~kept, negative))
+        weighed = patterns.hinge(margins * (1 - of_sign))
+        predicted = (jnp.mean(values, (-2, -1)) for values in (counted, weighed))
+        return (*errors(outputs, z), *predicted)
+
+    return at
+
+
+# --- neurons of GPT-2: rows of the matrix into each MLP, with their biases
+
+
+def prune_gpt(config, trained):
+    """Norms (seeds, blocks, m), and errors of GPT-2 with neurons of every block pruned.
+
+    By order (seeds, rates) out of domain at the first alpha', and in every test with
+    small ones pruned first.
+    """
+
+    def one(args):
+        params, key = args
+        blocks = [params[f"block_{i}"] for i in range(trained.module.num_layers)]
+        W = jnp.stack([block["mlp_in"]["kernel"].T for block in blocks])
+        rates, own = jnp.asarray(config.gpt_rates, W.dtype), jax.random.fold_in(key, 2)
+        kept = masks(W, rates, config.gpt_random_orders, own)
+        sizes = len(config.alphas), config.gpt_prompts, config.gpt_draws
+        prompt = prompts_of(config, trained.task, key, *sizes)
+
+        def tested(prompt):
+            z, leaves = prompt.z, (prompt.X, prompt.y, prompt.x_query)
+            flat = [leaf.reshape(-1, *leaf.shape[z.ndim :]) for leaf in leaves]
+
+            def at(kept):
+                weights = {"params": without(params, kept)}
+                F = trained.module.apply(weights, *flat, method="predict")
+                return errors(F.reshape(z.shape), z)
+
+            return at
+
+        shifted = jax.tree.map(lambda leaf: leaf[OUTSIDE], prompt)
+        rest = kept[1:].reshape(-1, *kept.shape[2:])
+        return (
+            jnp.sort(jnp.linalg.norm(W, axis=-1)),
+            jax.lax.map(tested(prompt), kept[0]),
+            jax.lax.map(tested(shifted), rest),
+        )
+
+    keys = [training.stream_key(seed, "evaluation") for seed in config.gpt_seeds]
+    args = trained.params, jnp.stack(keys)
+    sizes, first, rest = jax.jit(lambda args: jax.lax.map(one, args))(args)
+    found: dict[str, Any] = {"sizes [seed][block]": np.asarray(sizes)}
+    for name, tests, others in zip(("hinge", "error"), first, rest, strict=True):
+        tests, others = np.asarray(tests), np.asarray(others)
+        others = others.reshape(len(tests), -1, tests.shape[1])
+        found[f"small first, {name} [seed][rate][test]"] = tests
+        others = np.concatenate([tests[:, None, :, OUTSIDE], others], axis=1)
+        found[f"{name} [seed][rate]"] = _by_order(others)
+    return found
+
+
+def without(params, kept):
+    """Parameters of a GPT-2 without the pruned neurons, whose weights become zero."""
+    params = dict(params)
+    for layer, stays in enumerate(kept):
+        block = params[f"block_{layer}"]
+        into = {k: jnp.where(stays, leaf, 0) for k, leaf in block["mlp_in"].items()}
+        params[f"block_{layer}"] = block | {"mlp_in": into}
+    return params
+
+
+# --- methods at equal numbers of parameters
+
+
+def compare(config, trained):
+    """Errors of every module pruned by every method, all seeds in one program.
+
+    One row a module and method, with its errors (seeds, ranks, in or out of domain);
+    beside them the errors before, and the singular values of W_O W_V and W_K' W_Q.
+    """
+    keys, params = trained.ensemble.keys(PROMPTS), trained.params
+
+    def ask(task, key):
+        return prompts_of(config, task, key, 1, config.bridge_prompts)
+
+    def turned(task, params, prompt):
+        return in_basis(params, prompt, basis_of(task))
+
+    asked = jax.jit(jax.vmap(ask))(trained.tasks, keys)
+    along_axes = jax.jit(jax.vmap(turned))(trained.tasks, params, asked)
+    given = {SVD: (params, asked), ENTRIES: (params, asked), AXES: along_axes}
+    rows, model = [], trained.model
+    count, ranks = pruning.kept_parameters, config.ranks
+
+    def add(module, method, parameters, total, found):
+        row = {"module": module, "method": method, "total": total}
+        hinge, error = map(np.asarray, found)
+        row |= {"parameters": np.array(parameters), "hinge": hinge, "error": error}
+        rows.append(row)
+
+    for module in MODULES:
+        names = MODULES[:-1] if module == "all" else (module,)
+        shapes = [params[name].shape[1:] for name in names]
+        total = sum(m * n for m, n in shapes)
+        kept = [sum(count(shape, rank) for shape in shapes) for rank in ranks]
+        for method, models in given.items():
+            rates, how = [1 - own / total for own in kept], "magnitude"
+            if method == SVD:
+                rates, how = [1 - r / min(shapes[0]) for r in ranks], "svd"
+
+            def swept(params, prompt, module=module, rates=rates, how=how):
+                look: Any = {"params": params, "inputs": prompt, "method": how}
+                look["score_args"] = (prompt.z,)
+                return pruning.sweep(model, 0, module, rates, errors, **look)
+
+            add(module, method, kept, total, jax.vmap(swept)(*models))
+    m, n = params["W_O"].shape[1:]
+    counts = [count((m, n), rank) // n for rank in ranks]
+
+    def rows_cut(params, prompt):
+        hidden = model.block(0, params, model.embed(params, prompt))
+
+        def at(count):
+            cut = pruning.prune_rows(params["W_O"], kept=count)
+            left = jnp.where(jnp.any(cut != 0, axis=1), hidden, 0)
+            return errors(model.read_out(params, left), prompt.z)
+
+        return jax.lax.map(at, jnp.asarray(counts))
+
+    neurons = jax.jit(jax.vmap(rows_cut))(params, asked)
+    add("W_O", NEURONS, [count * n for count in counts], m * n, neurons)
+
+    def whole(params, prompt):
+        return errors(forward(model, params, prompt), prompt.z)
+
+    before = map(np.asarray, jax.jit(jax.vmap(whole))(params, asked))
+    W_O, W_V, W_K, W_Q = (params[name] for name in ("W_O", "W_V", "W_K", "W_Q"))
+    products = {"W_O W_V": W_O @ W_V, "W_K' W_Q": jnp.swapaxes(W_K, 1, 2) @ W_Q}
+    spectra = {k: np.linalg.svd(np.asarray(W, float))[1] for k, W in products.items()}
+    named = dict(zip(("hinge", "error"), before, strict=True))
+    return {"rows": rows, "spectra": spectra, **named}
+
+
+def basis_of(task):
+    r"""Orthogonal matrix whose columns are the patterns and the label embedding.
+
+    .. math:: R = \operatorname{diag}\bigl( [\mu_1 .. \mu_{M_1}, \nu_1 .. \nu_{M_2}]
+        / \beta ,\ H \bigr) , \qquad H e_1 = q ,
+
+    with H a reflection. It needs d_X = M1 + M2.
+    """
+    d, e = task.dim, task.label_dim
+    features = jnp.concatenate([task.relevant, task.irrelevant]) / task.scale
+    v = task.label_embedding - jnp.zeros(e, task.dtype).at[0].set(1)
+    square = jnp.sum(v**2)
+    H = jnp.eye(e, dtype=task.dtype)
+    H = H - 2 / jnp.where(square > 0, square, 1) * jnp.outer(v, v)
+    R = jnp.zeros((d + e, d + e), task.dtype)
+    return R.at[:d, :d].set(features.T).at[d:, d:].set(H)
+
+
+def in_basis(params, prompt, R):
+    r"""Transforms weights and tokens to new coordinates; the outputs stay the same.
+
+    .. math:: W \mapsto R^\top W R , \qquad W_O \mapsto W_O R , \qquad
+        p \mapsto R^\top p .
+
+    The law of the start does not depend on the basis, and the descent turns with it:
+    these are the weights of a model that was trained on patterns along the axes.
+    """
+    turned = {name: R.T @ params[name] @ R for name in ("W_Q", "W_K", "W_V")}
+    prompt = dataclasses.replace(prompt, P=prompt.P @ R, P_query=prompt.P_query @ R)
+    return params | turned | {"W_O": params["W_O"] @ R}, prompt
+
+
+# --- summaries over seeds
+
+
+def interval(values):
+    """Mean over the seeds with the ends of the 95 % interval of Student's t."""
+    found = Estimate.of(np.asarray(values))
+    return found.mean, *found.interval()
+
+
+def shown(values, form="{:.4f} [{:.4f}, {:.4f}]"):
+    """The mean over the seeds and its interval in words."""
+    return form.format(*interval(values))
+
+
+def nearest(rates, rate):
+    """Index of the rate closest to a value."""
+    return int(np.abs(np.asarray(rates) - rate).argmin())
+
+
+def of(bridge, module, method) -> Any:
+    """The row of a module and method, or ``None``."""
+    own = [r for r in bridge["rows"] if (r["module"], r["method"]) == (module, method)]
+    return own[0] if own else None
+
+
+def least_kept(config, bridge, row, test):
+    """Fewest parameters beyond which the hinge error stays within the tolerance.
+
+    By seed; all parameters where none of the ranks is enough.
+    """
+    bad = row["hinge"][:, :, test] > bridge["hinge"][:, test, None] + config.tolerance
+    # Index after the last error above the limit; 0 if there is none.
+    first = np.where(bad.any(1), bad.shape[1] - np.argmax(bad[:, ::-1], axis=1), 0)
+    return np.append(row["parameters"], row["total"])[first]
+
+
+def slope_ratio(config, found, test):
+    r"""Ratio of the hinge error's slope in R to its expected value, by seed.
+
+    .. math:: \frac{d}{dR} [1 - F (1 - g)]_+ = \frac{F m}{m - m_{small}}
+
+    once the small neurons and the slack F - 1 are gone, up to R = 1.
+    """
+    rates, curve = np.asarray(config.rates), found[CURVES]["magnitude"]
+    m, ratios = found["sizes"].shape[1], []
+    for seed, small in enumerate(found["small"]):
+        rising = curve["counted"][seed, :, test] > 0.1
+        slope, expected = (
+            np.nan,
+            found["margin [seed][test]"][seed, test] * m / (m - small),
+        )
+        if rising.sum() > 1:
+            hinge = curve["hinge"][seed, rising, test]
+            slope = np.polyfit(rates[rising], hinge, 1)[0]
+        ratios.append(slope / expected)
+    return np.array(ratios)
+
+
+def ranks_left(bridge):
+    """Number of singular values above a tenth of the largest, by product and seed."""
+    spectra = bridge["spectra"].items()
+    return {name: (s > 0.1 * s[:, :1]).sum(1).tolist() for name, s in spectra}
+
+
+# --- what is reported
+
+
+def numbers(config, found, gpt, gpt_found, bridge):
+    """Contents of ``result.json``."""
+    curves = []
+    for row in bridge["rows"]:
+        own = {x: row[x] for x in ("module", "method", "parameters", "total")}
+        own |= {f"{x} [seed][rank][test]": row[x] for x in ("hinge", "error")}
+        least = [least_kept(config, bridge, row, test) for test in range(2)]
+        curves.append(own | {"least kept [test][seed]": least})
+    own = {name: bridge[name] for name in ("hinge", "error", "spectra")}
+    published = {"published rates": PUBLISHED_RATES, "published error": PUBLISHED}
+    neurons = {"rates": config.rates, "tests": config.tests, **found}
+    of_gpt = {"rates": config.gpt_rates, "tests": config.tests, **gpt_found}
+    return {
+        "neurons": neurons,
+        "gpt2": {"loss": gpt.loss, **of_gpt, **published},
+        "bridge": {"ranks": ranks_left(bridge), "curves": curves, **own},
+        "precision": "float32",
+    }
+
+
+def checks(config, found, gpt, bridge):
+    """Theorem 3, the ranks after training, and whether GPT-2 learned."""
+    curves, exact = found[CURVES], found[EXACT]
+    start, large = curves["magnitude"]["hinge"][:, 0], exact["reverse"]
+    change = np.abs(exact["magnitude"]["hinge"][:, 0] - start).max()
+    far = np.abs(large["hinge"] - large["counted"]).max()
+    by_sign = max(np.abs(c["hinge"] - c["weighed"]).max() for c in curves.values())
+    random = curves["random"]
+    gap = np.abs((random["hinge"] - random["counted"]).mean(0)).max()
+    slopes, ranks = slope_ratio(config, found, OUTSIDE), ranks_left(bridge)
+    most = config.ensemble.num_relevant - 1
+    exact_large = "as many large ones pruned: hinge against 1 - F (1 - g)"
+    signs = "any order, R and test: hinge against the formula by sign"
+    made = [
+        Check("all small neurons pruned: change of the hinge", change, 1e-3, "<="),
+        Check(exact_large, far, 0.0, "within", 0.08),
+        Check(signs, by_sign, 1e-3, "<="),
+        Check("random orders: hinge against 1 - F (1 - g)", gap, 0.02, "<="),
+        Check("rank of W_O W_V", np.mean(ranks["W_O W_V"]), 2.0, "within"),
+        Check("rank of W_K' W_Q", np.mean(ranks["W_K' W_Q"]), most, "within"),
+    ]
+    if np.isfinite(slopes).any():
+        name = "small first: slope in R over F m / (number of large ones)"
+        made.append(Check(name, float(np.nanmean(slopes)), 1.0, "within", 0.1))
+    for module, rank in (("W_O", 2), ("W_V", 2), ("W_Q", most), ("W_K", most)):
+        if rank in config.ranks:
+            clipped = of(bridge, module, SVD)["hinge"][:, config.ranks.index(rank)]
+            change = np.abs(clipped - bridge["hinge"]).max()
+            name = f"{module} clipped to rank {rank}: change of the hinge"
+            made.append(Check(name, change, 1e-3, "<="))
+    name = "GPT-2: hinge loss at the end of training"
+    return [*made, Check(name, gpt.loss, 0.05, "<=")]
+
+
+def claims(config, found, gpt, bridge):
+    """Claims of both papers, and what was measured."""
+    made = one_layer_claims(config, found) + gpt_claims(config, gpt)
+    made.append(_gain(config, bridge))
+    against = [(module, ENTRIES) for module in MODULES] + [("W_O", NEURONS)]
+    against += [(module, AXES) for module in MODULES]
+    return made + [_fewer(config, bridge, module, other) for module, other in against]
+
+
+def _beyond(claim, expected, difference, measured):
+    """The claim that a paired difference is above 0 beyond its interval."""
+    said, held = measured.replace("{}", shown(difference)), interval(difference)[1] > 0
+    return Claim(claim=claim, expected=expected, measured=said, held=held)
+
+
+def one_layer_claims(config, found):
+    """Figures 14 and 15, which are GPT-2's there, on one layer."""
+    curve, place = found[CURVES]["magnitude"], nearest(config.rates, MANY)
+    error, hinges = curve["error"][..., OUTSIDE], curve["hinge"]
+    rise = shown(hinges[:, place, OUTSIDE] - hinges[:, 0, OUTSIDE])
+    order = np.argsort(config.alphas)
+    by_alpha = hinges[:, place, 1 + order]
+    pairs = zip(order, by_alpha.mean(0), strict=True)
+    said = ", ".join(f"{config.alphas[i]:g}: {x:.4f}" for i, x in pairs)
+    return [
+        _beyond(
+            "one layer: the 0-1 error rises with the pruned fraction (Figure 14)",
+            "GPT-2 from .007 to .030 at R = .4; the lower end of the rise above 0",
+            error[:, place] - error[:, 0],
+            f"R = {config.rates[place]:g}: 0-1 error rises by {{}}, hinge by {rise}",
+        ),
+        _beyond(
+            "one layer: pruning costs more where alpha' is small (Figure 15), hinge",
+            "lower end of the paired difference above 0",
+            by_alpha[:, 0] - by_alpha[:, -1],
+            f"alpha' {said}; largest minus smallest {{}}",
+        ),
+    ]
+
+
+def gpt_claims(config, found):
+    """Figures 14 and 15 for GPT-2, with paired differences over seeds."""
+    few, many = (nearest(config.gpt_rates, rate) for rate in (FEW, MANY))
+    by_order, hinges = found["error [seed][rate]"], found["hinge [seed][rate]"]
+    at, error = f"R = {config.gpt_rates[many]:g}", by_order["magnitude"]
+    other, sizes = by_order["random"], found["sizes [seed][block]"]
+
+    def first_rise(curve):
+        low = interval(curve - curve[:, :1])[1]
+        beyond = [R for R, rise in zip(config.gpt_rates, low, strict=True) if rise > 0]
+        return f"{beyond[0]:g}" if beyond else "none"
+
+    order = np.argsort(config.alphas)
+    by_alpha = found["small first, error [seed][rate][test]"][..., 1 + order]
+    start, end = by_alpha[:, 0], by_alpha[:, many]
+    means = zip(order, start.mean(0), end.mean(0), strict=True)
+    said = ", ".join(f"{config.alphas[i]:g}: {a:.4f} to {b:.4f}" for i, a, b in means)
+    gaps, rises = (sizes[..., 1:] / sizes[..., :-1]).max(-1), end - start
+    return [
+        _beyond(
+            "GPT-2: the 0-1 error rises with the pruned fraction (Figure 14)",
+            "from .007 to .030 at R = .4; the lower end of the rise above 0",
+            error[:, many] - error[:, 0],
+            f"from {error[:, 0].mean():.4f}, at {at} by {{}}; first R with a rise "
+            f"beyond its interval: {first_rise(error)} "
+            f"(hinge: {first_rise(hinges['magnitude'])})",
+        ),
+        _beyond(
+            "GPT-2: small neurons cost less than random ones (Figure 14)",
+            ".030 against .044 at R = .4; the lower end of the difference above 0",
+            other[:, many] - error[:, many],
+            f"random minus small first at {at}: {{}}",
+        ),
+        _beyond(
+            "GPT-2: the first pruning lowers the error (Figure 14)",
+            "from .007 to .0057 at R = .1; the lower end of the drop above 0",
+            error[:, 0] - error[:, few],
+            f"at R = {config.gpt_rates[few]:g} lower by {{}}",
+        ),
+        _beyond(
+            "GPT-2: larger alpha' errs less with neurons pruned (Figure 15)",
+            ".030, .0105 and .0072 at R = .4; lower end of the difference above 0",
+            end[:, 0] - end[:, -1],
+            f"alpha' {said}; smallest minus largest {{}}",
+        ),
+        _beyond(
+            "GPT-2: pruning costs more where alpha' is small (Figure 15)",
+            "lower end of the difference of the rises above 0",
+            rises[:, 0] - rises[:, -1],
+            "rise at the smallest alpha' minus rise at the largest {}",
+        ),
+        Claim(
+            claim="GPT-2: a gap parts small neurons from large ones (Figure 14)",
+            expected="neighbours .175 and .38 in the slides; a ratio above 1.5 in "
+            "every block",
+            measured=f"norms {sizes.min():.2f} to {sizes.max():.2f}; largest ratio of "
+            f"neighbours {gaps.min():.2f} to {gaps.max():.2f}",
+            held=gaps.min() > 1.5,
+        ),
+    ]
+
+
+def _gain(config, bridge):
+    """Claim of Yao et al. that pruning can improve in-context learning."""
+    before = bridge["hinge"][:, OUTSIDE]
+    gains = {
+        (row["module"], rank): before - row["hinge"][:, place, OUTSIDE]
+        for row in bridge["rows"]
+        if row["method"] == SVD
+        for place, rank in enumerate(config.ranks)
+    }
+    (module, rank), best = max(gains.items(), key=lambda item: interval(item[1])[1])
+    return Claim(
+        claim="some clip lowers the error out of domain (Yao et al.)",
+        expected=f"lower end of the best of {len(gains)} above 0",
+        measured=f"unpruned hinge {before.mean():.1e}; best {module} to rank {rank}, "
+        f"lower by {shown(best, '{:.1e} [{:.1e}, {:.1e}]')}",
+        held=interval(best)[1] > 1e-6,  # float32 rounding
+    )
+
+
+def _fewer(config, bridge, module, other):
+    """Claim that singular values need fewer parameters than another method."""
+    rows = [of(bridge, module, method) for method in (SVD, other)]
+    a, b = (least_kept(config, bridge, row, OUTSIDE) for row in rows)
+    said = [f"{x.min()}" + f" to {x.max()}" * int(x.min() < x.max()) for x in (a, b)]
+    return Claim(
+        claim=f"{module}: {SVD} need fewer parameters than {other}",
+        expected=f"hinge out of domain within {config.tolerance:g} of the unpruned, "
+        "every seed",
+        measured=f"{said[0]} against {said[1]} of {rows[0]['total']}",
+        held=(a < b).all(),
+    )
+
+
+def tables(config, found, gpt, bridge):
+    """Errors by order and rate, of one layer and of GPT-2, and least parameters."""
+    one_layer, of_gpt, kept = [], [], []
+    first, second, third = ({"R": "{R:.3g}"}, {"R": "{R:.3g}"}, {"module": "{module}"})
+    for order, head in ORDERS.items():
+        first |= {head: f"{{{order}}}", f"{head}: formula": f"{{{order} formula:.4f}}"}
+        first |= {f"{head}: 0-1": f"{{{order} error:.4f}}"}
+        second |= {head: f"{{{order}}}", f"{head}: hinge": f"{{{order} hinge:.4f}}"}
+    third |= {method: f"{{{method}}}" for method in METHODS}
+    for place in range(0, len(config.rates), max(1, len(config.rates) // 8)):
+        row = {"R": config.rates[place]}
+        for order, curve in found[CURVES].items():
+            at = {name: values[:, place, OUTSIDE] for name, values in curve.items()}
+            row |= {order: shown(at["hinge"]), f"{order} error": at["error"].mean()}
+            row[f"{order} formula"] = at["counted"].mean()
+        one_layer.append(row)
+    for place, rate in enumerate(config.gpt_rates):
+        row = {"R": rate}
+        for order in ORDERS:
+            row[order] = shown(gpt["error [seed][rate]"][order][:, place])
+            hinge = gpt["hinge [seed][rate]"][order][:, place]
+            row[f"{order} hinge"] = hinge.mean()
+        of_gpt.append(row)
+    for module in MODULES:
+        row = {"module": module} | dict.fromkeys(METHODS, "")
+        for method in METHODS:
+            if own := of(bridge, module, method):
+                least = (least_kept(config, bridge, own, test) for test in (0, 1))
+                shares = (counts.mean() / own["total"] for counts in least)
+                row[method] = " / ".join(f"{share:.3f}" for share in shares)
+        kept.append(row)
+    where = config.tests[OUTSIDE]
+    titles = (
+        f"hinge error and formula, {where}; mean and 95 % interval over the seeds",
+        f"GPT-2, {where}: 0-1 error (mean and 95 % interval over the seeds), and hinge "
+        "error",
+        "least share of a module's parameters with a hinge error within "
+        f"{config.tolerance:g} of the unpruned one: in domain / out of domain (mean "
+        "over seeds)",
+    )
+    made = (one_layer, first), (of_gpt, second), (kept, third)
+    return [table(*parts, title) for parts, title in zip(made, titles, strict=True)]
+
+
+# --- what is drawn
+
+
+def line(x, values, colour, band=None, **look):
+    """A line of the mean over seeds, with its interval unless another band is given."""
+    mean, low, high = interval(values)
+    band = (np.maximum(low, 0), high) if band is None else band
+    return {"x": x, "mean": mean, "band": band, "colour": COLOURS[colour], **look}
+
+
+def draw_lines(axes, lines, marked=False):
+    """Draws lines with their bands, and returns them by label."""
+    drawn = {}
+    for label, one in lines.items():
+        look = {"color": one["colour"], "label": f"_{label}"}
+        if marked:
+            look |= {"marker": "*osD^vP"[COLOURS.index(one["colour"])], "markersize": 4}
+        style = one.get("style", "-")
+        (drawn[label],) = axes.plot(one["x"], one["mean"], style, **look)
+        band = {"color": one["colour"], "alpha": 0.2, "linewidth": 0}
+        if len(one.get("band", ())):
+            axes.fill_between(one["x"], *one["band"], **band)
+    return drawn
+
+
+def draw_pruned(lines, sizes, where, ylabel, title, norm=r"$\|W_O(i, \cdot)\|$"):
+    """Sorted norms of the neurons, and errors against the pruned share.
+
+    A line with a ``kind`` is named in the legend, the others at their ends.
+    """
+    small, m = sizes < sizes.max(-1, keepdims=True) / 2, sizes.shape[-1]
+    few, index = small.sum(-1), np.arange(1, m + 1)
+    rings = f"{few.min()} to {few.max()} of {m} neurons are small (rings)"
+    mark = {"color": COLOURS[0], "linestyle": "", "alpha": 0.6}
+    ring = {"marker": "o", "markersize": 5, "markerfacecolor": "none", **mark}
+    with figure([rings, where], 2, title, 2.6) as ((left, right), entries):
+        for row, own in zip(sizes.reshape(-1, m), small.reshape(-1, m), strict=True):
+            left.plot(index[~own], row[~own], marker=".", markersize=4, **mark)
+            left.plot(index[own], row[own], **ring)
+        left.set(xlabel="neuron, by norm", ylabel=norm)
+        left.set_ylim(bottom=0)
+        draw_lines(right, lines)
+        right.set(xlabel="pruned fraction R of the neurons", ylabel=ylabel)
+        right.set_ylim(bottom=0)
+        named = {k: one for k, one in lines.items() if "kind" not in one}
+        name_ends(right, [(x["mean"][-1], k, x["colour"]) for k, x in named.items()])
+        kinds = [one["kind"] for one in lines.values() if "kind" in one]
+        entries |= {kind: legend_key(linestyle="--") for kind in kinds}
+    return left.figure
+
+
+def draw_kept(panels, title):
+    """Errors against the kept share of parameters, one panel a matrix."""
+    columns, ticks = 2 if len(panels) == 4 else 3, (0.03, 0.1, 0.3, 1.0)
+    with figure(panels, columns, title, 2.5, sharey=True) as (shown, entries):
+        for axes, lines in zip(shown, panels.values(), strict=True):
+            entries |= draw_lines(axes, lines, marked=True)
+            axes.set(xlabel="kept share of parameters (log)", xscale="log")
+            axes.set_ylim(-0.02, 1.02)
+            axes.set_xticks(ticks, [f"{x:g}" for x in ticks])
+            axes.minorticks_off()
+        for axes in shown[::columns]:
+            axes.set_ylabel("hinge error")
+    return shown[0].figure
+
+
+def figures(config, found, gpt, bridge):
+    """Errors against the pruned share of neurons and the kept share of parameters."""
+    over = f"{len(config.ensemble.seeds)} seeds, 95 % intervals"
+    where = f"out of domain, $S_1$ = {config.coefficient_sum:g}, "
+    where += f"$\\alpha'$ = {config.alphas[0]:g}"
+    one_layer, of_gpt = {}, {}
+    for colour, order in enumerate(("magnitude", "random", "reverse"), 1):
+        name, curve = ORDERS[order], found[CURVES][order]
+        error = gpt["error [seed][rate]"][order]
+        hinge = {x: curve[x][:, :, OUTSIDE] for x in ("hinge", "counted")}
+        one_layer[name] = line(config.rates, hinge["hinge"], colour)
+        kind = {"style": "--", "kind": "neurons counted by sign, $[1 - F(1 - g)]_+$"}
+        formula = line(config.rates, hinge["counted"], colour, (), **kind)
+        one_layer[f"_{name}, formula"] = formula
+        spread = (error.min(0), error.max(0)) if order == "magnitude" else ()
+        of_gpt[name] = line(config.gpt_rates, error, colour, spread)
+        if order in PUBLISHED:
+            read = {"x": PUBLISHED_RATES, "mean": PUBLISHED[order], "style": "--"}
+            read |= {"kind": "published", "colour": COLOURS[colour]}
+            of_gpt[f"_{name}, published"] = read
+    return {
+        "neurons.png": draw_pruned(
+            one_layer,
+            found["sizes"],
+            where,
+            "hinge error",
+            f"Pruning neurons of the one-layer model ({over})",
+        ),
+        "gpt2.png": draw_pruned(
+            of_gpt,
+            gpt["sizes [seed][block]"],
+            where,
+            "0-1 error",
+            f"Pruning MLP neurons of GPT-2: mean of {len(config.gpt_seeds)} seeds\n"
+            "(band of small first: range of the seeds)",
+            r"$\|W_{in}(i, \cdot)\|$",
+        ),
+        "kept.png": draw_kept(
+            kept_panels(bridge),
+            "Keeping singular values, entries or neurons: error at equal numbers of "
+            f"parameters\n({where}; bands: {over})",
+        ),
+    }
+
+
+def kept_panels(bridge):
+    """Lines by method for each matrix; matrices with equal lines share a panel."""
+
+    def alike(lines, others):
+        return lines.keys() == others.keys() and all(
+            np.allclose(lines[x]["mean"], others[x]["mean"], atol=1e-3) for x in lines
+        )
+
+    panels = {}
+    for module in MODULES:
+        title, lines = "all four matrices" if module == "all" else f"${module}$", {}
+        for row in (row for row in bridge["rows"] if row["module"] == module):
+            method, x = row["method"], row["parameters"] / row["total"]
+            # The dashed line often coincides with another one.
+            style = "--" if method == AXES else "-"
+            colour, values = 1 + METHODS.index(method), row["hinge"][:, :, OUTSIDE]
+            lines[method] = line(x, values, colour, style=style)
+        twin = next((x for x in panels if alike(panels[x], lines)), None)
+        if twin is None:
+            panels[title] = lines
+        else:
+            both = f"{twin} and {title}"
+            panels = {both if x == twin else x: panels[x] for x in panels}
+    return panels
+
+
+def report(config, found, gpt, gpt_found, bridge):
+    """Numbers, checks, claims, tables and figures of the run."""
+    return Report(
+        numbers(config, found, gpt, gpt_found, bridge),
+        checks=checks(config, found, gpt, bridge),
+        tables=tables(config, found, gpt_found, bridge),
+        claims=claims(config, found, gpt_found, bridge),
+        claims_title="what the papers say, on these models",
+        figures=figures(config, found, gpt_found, bridge),
+        interval_level=0.95,
+        axes={
+            "neurons.sizes": ["seed", "neuron"],
+            "neurons.curves [seed][rate][test].*.*": ["seed", "rate", "test"],
+        },
+    )
+
+
+@experiment(PRESETS)
+def main(config, run):
+    """Trains one-layer models and GPT-2, prunes both, and compares methods."""
+    with run.phase("training"):
+        trained = train_ensemble(config.ensemble)
+        jax.block_until_ready(trained.path)
+    with run.phase("pruning neurons"):
+        neurons = prune(config, trained)
+    with run.phase("comparing methods"):
+        bridge = compare(config, trained)
+    with run.phase("training GPT-2"):
+        gpt = train_gpt(config.gpt, config.gpt_seeds, trained, run)
+    with run.phase("pruning GPT-2"):
+        gpt_neurons = prune_gpt(config, gpt)
+    return report(config, neurons, gpt, gpt_neurons, bridge)
+
+
+program(__name__, main)
