@@ -16,16 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from experiments._frame.looks import layer_marker, name_ends
-from experiments._patterns import (
-    PatternEnsemble,
-    TrainedEnsemble,
-    check_sums,
-    means_of,
-    over_seeds,
-    scores_at_sums,
-    scores_on,
-)
 from experiments.frame import (
     Check,
     Claim,
@@ -33,8 +23,19 @@ from experiments.frame import (
     check_at_least,
     experiment,
     figure,
+    layer_marker,
+    name_ends,
     program,
     table,
+)
+from experiments.shared.patterns import (
+    PatternEnsemble,
+    TrainedEnsemble,
+    check_sums,
+    means_of,
+    over_seeds,
+    scores_at_sums,
+    scores_on,
 )
 from icltheory.patterns import (
     DeepPatternTransformer,
@@ -197,7 +198,7 @@ def measure(config: Config, trained: TrainedEnsemble) -> dict[str, Any]:
         trained, config.sums, config.draws, config.prompts, **tests
     )
     for name, means in (("inside", inside), ("outside", outside)):
-        found[name] = {key: np.asarray(x) for key, x in means._asdict().items()}
+        found[name] = {key: np.asarray(x) for key, x in means.items()}
     return found | {"steps": trained.steps} | summary(trained.steps, found)
 
 
