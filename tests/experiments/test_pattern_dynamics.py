@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from experiments import pattern_dynamics
-from experiments.pattern_dynamics.drawing import steps_against_shares
-from experiments.pattern_dynamics.measure import first_below
-from experiments.pattern_dynamics.report import fitted, slopes
+from experiments.pattern_dynamics import fitted, slopes
 
 pytestmark = pytest.mark.usefixtures("float32")
 SHARES = (1.0, 0.5, 0.25, 0.125)
@@ -20,20 +18,21 @@ TINY = """
 
 def test_each_law_is_found_where_it_holds():
     power = fitted(SHARES, [50 * x**-0.7 for x in SHARES])
-    np.testing.assert_allclose(power.power, (50, -0.7))
-    assert power.power_error < 1e-12 < 0.01 < power.sum_error
+    np.testing.assert_allclose(power["power"], (50, -0.7))
+    assert power["power_error"] < 1e-12 < 0.01 < power["sum_error"]
     total = fitted(SHARES, [30 / x + 70 for x in SHARES])
-    np.testing.assert_allclose(total.sum, (30, 70))
-    assert total.sum_error < 1e-12 < 0.01 < total.power_error
+    np.testing.assert_allclose(total["sum"], (30, 70))
+    assert total["sum_error"] < 1e-12 < 0.01 < total["power_error"]
     some = fitted(SHARES, [30 + 70, np.nan, 30 / 0.25 + 70, 30 / 0.125 + 70])
-    np.testing.assert_allclose(some.sum, (30, 70))
-    assert np.isnan(fitted(SHARES, [1, np.nan, np.nan, 2]).sum_error)
+    np.testing.assert_allclose(some["sum"], (30, 70))
+    assert np.isnan(fitted(SHARES, [1, np.nan, np.nan, 2])["sum_error"])
     np.testing.assert_allclose(slopes(SHARES, [8 * x**-1.5 for x in SHARES]), -1.5)
 
 
 def test_the_first_loss_below_the_goal():
     losses = [[1.0, 0.5, 0.05, 0.2], [1.0, 1.0, 1.0, 1.0]]
-    np.testing.assert_array_equal(first_below(losses, 0.1), [2, np.nan])
+    found = pattern_dynamics.first_below(losses, 0.1)
+    np.testing.assert_array_equal(found, [2, np.nan])
 
 
 @pytest.mark.slow
@@ -54,7 +53,7 @@ def test_a_small_run_writes_everything_it_promises(tmp_path):
 def test_dots_and_lines_of_steps():
     found = np.array([[100.0, 110.0], [150.0, 160.0], [260.0, 270.0]])
     points = {"a": (found, found + 1, (60.0, 45.0))}
-    (axes,) = steps_against_shares((1.0, 0.5, 0.25), points, "t").axes
+    (axes,) = pattern_dynamics.draw_steps((1.0, 0.5, 0.25), points, "t").axes
     dots, _, crosses = axes.get_lines()[:3]
     np.testing.assert_array_equal(dots.get_ydata(), found[:, 0])
     np.testing.assert_array_equal(crosses.get_ydata(), found[:, 0] + 1)
@@ -65,13 +64,13 @@ def test_dots_and_lines_of_steps():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (["--every", "7"], "every: expected a divisor of steps 500, got 7"),
-        (["--window", "4"], "window: expected an odd number, got 4"),
-        (["--shares", "0.5", "1", "0.2"], "shares: expected three or more shares"),
-        (["--seeds", "0", "0"], "seeds: expected at least two seeds, all distinct"),
-        (["--goal", "2"], "goal: expected a number in (0, 1), got 2"),
-        (["--scales", "-1", "1"], "scales: expected pairs of positive numbers"),
+        ("--every 7", "every: expected a divisor of steps 500, got 7"),
+        ("--window 4", "window: expected an odd number, got 4"),
+        ("--shares 0.5 1 0.2", "shares: expected three or more shares"),
+        ("--seeds 0 0", "seeds: expected at least two seeds, all distinct"),
+        ("--goal 2", "goal: expected a number in (0, 1), got 2"),
+        ("--scales -1 1", "scales: expected pairs of positive numbers"),
     ],
 )
 def test_mistakes_are_named_and_nothing_is_written(change, message, refused):
-    refused(pattern_dynamics.main, change, message)
+    refused(pattern_dynamics.main, change.split(), message)

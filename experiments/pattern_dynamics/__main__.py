@@ -1,6 +1,0 @@
-"""``python -m experiments.pattern_dynamics``."""
-
-from experiments._frame.program import run_program
-from experiments.pattern_dynamics.main import main
-
-run_program(main)
