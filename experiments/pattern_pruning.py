@@ -27,6 +27,7 @@ from experiments.frame import (
     expect,
     experiment,
     figure,
+    layer_marker,
     legend_key,
     name_ends,
     program,
@@ -717,12 +718,10 @@ def tables(config, found, gpt, bridge):
             row |= {order: shown(at["hinge"]), f"{order} error": at["error"].mean()}
             row[f"{order} formula"] = at["counted"].mean()
         one_layer.append(row)
+    error, hinge = (gpt[f"{x} [seed][rate]"] for x in ("error", "hinge"))
     for place, rate in enumerate(config.gpt_rates):
-        row = {"R": rate}
-        for order in ORDERS:
-            row[order] = shown(gpt["error [seed][rate]"][order][:, place])
-            hinge = gpt["hinge [seed][rate]"][order][:, place]
-            row[f"{order} hinge"] = hinge.mean()
+        row = {"R": rate} | {o: shown(own[:, place]) for o, own in error.items()}
+        row |= {f"{o} hinge": own[:, place].mean() for o, own in hinge.items()}
         of_gpt.append(row)
     for module in MODULES:
         row = {"module": module} | dict.fromkeys(METHODS, "")
@@ -748,35 +747,14 @@ def tables(config, found, gpt, bridge):
 # --- what is drawn
 
 
-def line(x, values, colour, band=None, **look):
-    """A line of the mean over seeds, with its interval unless another band is given."""
-    mean, low, high = interval(values)
-    band = (np.maximum(low, 0), high) if band is None else band
-    return {"x": x, "mean": mean, "band": band, "colour": COLOURS[colour], **look}
+def draw_pruned(rates, curves, dashed, sizes, title, where, ylabel, norm, law):
+    """Sorted norms of the neurons, and errors against the pruned share by order.
 
-
-def draw_lines(axes, lines, marked=False):
-    """Draws lines with their bands, and returns them by label."""
-    drawn = {}
-    for label, one in lines.items():
-        look = {"color": one["colour"], "label": f"_{label}"}
-        if marked:
-            look |= {"marker": "*osD^vP"[COLOURS.index(one["colour"])], "markersize": 4}
-        style = one.get("style", "-")
-        (drawn[label],) = axes.plot(one["x"], one["mean"], style, **look)
-        band = {"color": one["colour"], "alpha": 0.2, "linewidth": 0}
-        if len(one.get("band", ())):
-            axes.fill_between(one["x"], *one["band"], **band)
-    return drawn
-
-
-def draw_pruned(lines, sizes, where, ylabel, title, norm=r"$\|W_O(i, \cdot)\|$"):
-    """Sorted norms of the neurons, and errors against the pruned share.
-
-    A line with a ``kind`` is named in the legend, the others at their ends.
+    ``curves`` are values (seeds, rates) with a band or none by order, ``dashed`` are
+    points beside some of them, and ``law`` says what those are.
     """
     small, m = sizes < sizes.max(-1, keepdims=True) / 2, sizes.shape[-1]
-    few, index = small.sum(-1), np.arange(1, m + 1)
+    few, index, ends = small.sum(-1), np.arange(1, m + 1), []
     rings = f"{few.min()} to {few.max()} of {m} neurons are small (rings)"
     mark = {"color": COLOURS[0], "linestyle": "", "alpha": 0.6}
     ring = {"marker": "o", "markersize": 5, "markerfacecolor": "none", **mark}
@@ -786,22 +764,58 @@ def draw_pruned(lines, sizes, where, ylabel, title, norm=r"$\|W_O(i, \cdot)\|$")
             left.plot(index[own], row[own], **ring)
         left.set(xlabel="neuron, by norm", ylabel=norm)
         left.set_ylim(bottom=0)
-        draw_lines(right, lines)
+        for (order, (values, band)), colour in zip(
+            curves.items(), COLOURS[1 : 1 + len(curves)], strict=True
+        ):
+            mean = values.mean(0)
+            right.plot(rates, mean, color=colour)
+            if band is not None:
+                right.fill_between(rates, *band, color=colour, alpha=0.2, linewidth=0)
+            if order in dashed:
+                right.plot(*dashed[order], "--", color=colour)
+            ends.append((float(mean[-1]), ORDERS[order], colour))
         right.set(xlabel="pruned fraction R of the neurons", ylabel=ylabel)
         right.set_ylim(bottom=0)
-        named = {k: one for k, one in lines.items() if "kind" not in one}
-        name_ends(right, [(x["mean"][-1], k, x["colour"]) for k, x in named.items()])
-        kinds = [one["kind"] for one in lines.values() if "kind" in one]
-        entries |= {kind: legend_key(linestyle="--") for kind in kinds}
+        name_ends(right, ends)
+        entries[law] = legend_key(linestyle="--")
     return left.figure
 
 
-def draw_kept(panels, title):
-    """Errors against the kept share of parameters, one panel a matrix."""
-    columns, ticks = 2 if len(panels) == 4 else 3, (0.03, 0.1, 0.3, 1.0)
+def draw_kept(bridge, title):
+    """Hinge errors out of domain against the kept share of parameters, by matrix.
+
+    Matrices with equal errors share a panel.
+    """
+    panels, ticks = {}, (0.03, 0.1, 0.3, 1.0)
+    for module in MODULES:
+        name = "all four matrices" if module == "all" else f"${module}$"
+        rows = [row for row in bridge["rows"] if row["module"] == module]
+        means = [row["hinge"][..., OUTSIDE].mean(0) for row in rows]
+        twins = (
+            x
+            for x, (_, others) in panels.items()
+            if len(others) == len(means) and np.allclose(others, means, atol=1e-3)
+        )
+        twin = next(twins, None)
+        if twin is None:
+            panels[name] = rows, means
+        else:
+            both = f"{twin} and {name}"
+            panels = {both if x == twin else x: own for x, own in panels.items()}
+    columns = 2 if len(panels) == 4 else 3
     with figure(panels, columns, title, 2.5, sharey=True) as (shown, entries):
-        for axes, lines in zip(shown, panels.values(), strict=True):
-            entries |= draw_lines(axes, lines, marked=True)
+        for axes, (rows, _) in zip(shown, panels.values(), strict=True):
+            for row in rows:
+                place = 1 + METHODS.index(row["method"])
+                look = {"color": COLOURS[place], "marker": layer_marker(place - 1)}
+                # The dashed line often coincides with another one.
+                style = "--" if row["method"] == AXES else "-"
+                x = row["parameters"] / row["total"]
+                mean, low, high = interval(row["hinge"][..., OUTSIDE])
+                (line,) = axes.plot(x, mean, style, markersize=4, **look)
+                band = {"color": COLOURS[place], "alpha": 0.2, "linewidth": 0}
+                axes.fill_between(x, np.maximum(low, 0), high, **band)
+                entries[row["method"]] = line
             axes.set(xlabel="kept share of parameters (log)", xscale="log")
             axes.set_ylim(-0.02, 1.02)
             axes.set_xticks(ticks, [f"{x:g}" for x in ticks])
@@ -816,70 +830,48 @@ def figures(config, found, gpt, bridge):
     over = f"{len(config.ensemble.seeds)} seeds, 95 % intervals"
     where = f"out of domain, $S_1$ = {config.coefficient_sum:g}, "
     where += f"$\\alpha'$ = {config.alphas[0]:g}"
-    one_layer, of_gpt = {}, {}
-    for colour, order in enumerate(("magnitude", "random", "reverse"), 1):
-        name, curve = ORDERS[order], found[CURVES][order]
+    one_layer, formula, of_gpt = {}, {}, {}
+    for order in ("magnitude", "random", "reverse"):
+        hinge, counted = (
+            found[CURVES][order][x][..., OUTSIDE] for x in ("hinge", "counted")
+        )
+        _, low, high = interval(hinge)
+        one_layer[order] = hinge, (np.maximum(low, 0), high)
+        formula[order] = config.rates, counted.mean(0)
         error = gpt["error [seed][rate]"][order]
-        hinge = {x: curve[x][:, :, OUTSIDE] for x in ("hinge", "counted")}
-        one_layer[name] = line(config.rates, hinge["hinge"], colour)
-        kind = {"style": "--", "kind": "neurons counted by sign, $[1 - F(1 - g)]_+$"}
-        formula = line(config.rates, hinge["counted"], colour, (), **kind)
-        one_layer[f"_{name}, formula"] = formula
-        spread = (error.min(0), error.max(0)) if order == "magnitude" else ()
-        of_gpt[name] = line(config.gpt_rates, error, colour, spread)
-        if order in PUBLISHED:
-            read = {"x": PUBLISHED_RATES, "mean": PUBLISHED[order], "style": "--"}
-            read |= {"kind": "published", "colour": COLOURS[colour]}
-            of_gpt[f"_{name}, published"] = read
+        band = (error.min(0), error.max(0)) if order == "magnitude" else None
+        of_gpt[order] = error, band
+    published = {order: (PUBLISHED_RATES, own) for order, own in PUBLISHED.items()}
     return {
         "neurons.png": draw_pruned(
+            config.rates,
             one_layer,
+            formula,
             found["sizes"],
+            f"Pruning neurons of the one-layer model ({over})",
             where,
             "hinge error",
-            f"Pruning neurons of the one-layer model ({over})",
+            r"$\|W_O(i, \cdot)\|$",
+            "neurons counted by sign, $[1 - F(1 - g)]_+$",
         ),
         "gpt2.png": draw_pruned(
+            config.gpt_rates,
             of_gpt,
+            published,
             gpt["sizes [seed][block]"],
-            where,
-            "0-1 error",
             f"Pruning MLP neurons of GPT-2: mean of {len(config.gpt_seeds)} seeds\n"
             "(band of small first: range of the seeds)",
+            where,
+            "0-1 error",
             r"$\|W_{in}(i, \cdot)\|$",
+            "published",
         ),
         "kept.png": draw_kept(
-            kept_panels(bridge),
+            bridge,
             "Keeping singular values, entries or neurons: error at equal numbers of "
             f"parameters\n({where}; bands: {over})",
         ),
     }
-
-
-def kept_panels(bridge):
-    """Lines by method for each matrix; matrices with equal lines share a panel."""
-
-    def alike(lines, others):
-        return lines.keys() == others.keys() and all(
-            np.allclose(lines[x]["mean"], others[x]["mean"], atol=1e-3) for x in lines
-        )
-
-    panels = {}
-    for module in MODULES:
-        title, lines = "all four matrices" if module == "all" else f"${module}$", {}
-        for row in (row for row in bridge["rows"] if row["module"] == module):
-            method, x = row["method"], row["parameters"] / row["total"]
-            # The dashed line often coincides with another one.
-            style = "--" if method == AXES else "-"
-            colour, values = 1 + METHODS.index(method), row["hinge"][:, :, OUTSIDE]
-            lines[method] = line(x, values, colour, style=style)
-        twin = next((x for x in panels if alike(panels[x], lines)), None)
-        if twin is None:
-            panels[title] = lines
-        else:
-            both = f"{twin} and {title}"
-            panels = {both if x == twin else x: panels[x] for x in panels}
-    return panels
 
 
 def report(config, found, gpt, gpt_found, bridge):

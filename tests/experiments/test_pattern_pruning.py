@@ -235,17 +235,24 @@ def test_impossible_configs_are_refused_before_anything_is_written(
 
 
 def test_pictures_show_their_numbers():
-    values = np.array([[0.1, 0.3], [0.1, 0.5]])
+    values, rates = np.array([[0.1, 0.3], [0.1, 0.5]]), [0.0, 0.5]
     sizes = np.array([[0.1, 0.9, 1.0], [0.2, 0.3, 1.0]])
-    one = pattern_pruning.line([0.0, 0.5], values, 1)
-    read = one | {"mean": [0.1, 0.2], "style": "--", "kind": "published"}
-    lines = {"a": one, "_a": read}
-    made = pattern_pruning.draw_pruned(lines, sizes, "where", "hinge", "title")
+    curves, dashed = {"random": (values, values)}, {"random": (rates, [0.1, 0.2])}
+    words = ("title", "where", "hinge", "norm", "published")
+    made = pattern_pruning.draw_pruned(rates, curves, dashed, sizes, *words)
     norms, panel = made.axes[:2]
     assert norms.get_title() == "1 to 2 of 3 neurons are small (rings)"
-    np.testing.assert_array_equal(panel.get_lines()[0].get_ydata(), [0.1, 0.4])
-    assert [text.get_text() for text in panel.texts] == ["a"]
+    np.testing.assert_allclose(panel.get_lines()[0].get_ydata(), [0.1, 0.4])
+    assert [text.get_text() for text in panel.texts] == ["random"]
     assert [text.get_text() for text in made.legends[0].get_texts()] == ["published"]
-    made = pattern_pruning.draw_kept({"W": {"a": one}}, "title")
-    assert made.axes[0].get_xscale() == "log"
-    assert [text.get_text() for text in made.legends[0].get_texts()] == ["a"]
+    row = {"parameters": np.array([10, 50]), "total": 100, "method": SVD}
+    row["hinge"] = np.stack([values, values], axis=-1)
+    rows = [
+        row | {"module": module, "hinge": factor * row["hinge"]}
+        for module, factor in zip(pattern_pruning.MODULES, (1, 2, 3, 3, 4), strict=True)
+    ]
+    made = pattern_pruning.draw_kept({"rows": rows}, "title")
+    titles = ["$W_O$", "$W_V$", "$W_Q$ and $W_K$", "all four matrices"]
+    assert [axes.get_title() for axes in made.axes] == titles
+    np.testing.assert_allclose(made.axes[1].get_lines()[0].get_ydata(), [0.2, 0.8])
+    assert [text.get_text() for text in made.legends[0].get_texts()] == [SVD]
