@@ -706,97 +706,76 @@ def _cover_checks(config, covers):
 
 def claims(config, found):
     """Claims of Figures 8, 12, 13, 27 and 28, and the 0-1 error of Theorem 2."""
-    curves = found["mechanism"]["curves"]
+    curves, made = found["mechanism"]["curves"], []
+
+    def add(claim, measured, held):
+        made.append(Claim(claim=claim, measured=measured, held=held))
+
     ends = ("W_Q p", "W_Q p along the pattern")
     norm, along = (curves[name][:, -1].mean() for name in ends)
-    made = [
-        Claim(
-            claim="Figure 8: W_Q p grows from .40 to 1.75, 1.47 of it along the "
-            "pattern",
-            measured=f"to {norm:.2f}, {along:.2f} along it (step size unknown)",
-            held=along > 0.8 * norm,
-        )
-    ]
+    add(
+        "Figure 8: W_Q p grows from .40 to 1.75, 1.47 of it along the pattern",
+        f"to {norm:.2f}, {along:.2f} along it (step size unknown)",
+        along > 0.8 * norm,
+    )
     for name, own in found["sweeps"].items():
         error, sums = own["error"].mean(axis=(0, 2)), own["sums"]
         below = sums[(sums < 1) & (error > 0.01)]
         first = f"first at S_1 = {below.max():g}" if below.size else "at none"
-        zero_one = Claim(
-            claim=f"{name}: the one-layer 0-1 error fails once S_1 < 1",
-            measured=f"above .01 {first}; c = {own['ratio'].mean():.2f}",
-            held=below.size and below.max() >= 0.5,
+        add(
+            f"{name}: the one-layer 0-1 error fails once S_1 < 1",
+            f"above .01 {first}; c = {own['ratio'].mean():.2f}",
+            below.size and below.max() >= 0.5,
         )
-        made.append(zero_one)
-    made += _gpt_claims(config, found["gpt"])
+    _gpt_claims(config, found["gpt"], add)
     for comparison in found["comparisons"]:
-        made += _method_claims(comparison)
+        _method_claims(comparison, add)
     return made
 
 
-def _gpt_claims(config, errors):
+def _gpt_claims(config, errors, add):
     last, order = config.figures.num_examples, np.argsort(config.gpt_sums)
     by_sum = errors["by S_1"][order, ..., last].mean(axis=1)  # (sums, seeds)
     low, high, means = by_sum[0], by_sum[-1], by_sum.mean(axis=1)
     sums, lengths = np.asarray(config.gpt_sums)[order], errors["by S_1"].mean((0, 1, 2))
     seeds = ", ".join(f"{a:.3f}/{b:.3f}" for a, b in zip(low, high, strict=True))
-    made = [
-        Claim(
-            claim=f"Figure 12: GPT-2 errs more at S_1 = {sums[0]:g} than at "
-            f"{sums[-1]:g}",
-            measured=f"{low.mean():.4f} and {high.mean():.4f}; by seed {seeds}",
-            held=low.mean() > high.mean(),
-        ),
-        Claim(
-            claim="Figure 12: its error never rises with S_1 (mean over seeds)",
-            measured=", ".join(f"{v:.4f}" for v in means),
-            held=np.all(np.diff(means) <= 0),
-        ),
-        Claim(
-            claim="Figure 12: its error falls with the prompt",
-            measured=f"{lengths[0]:.2f} at 0 and {lengths[-1]:.4f} at {last} contexts",
-            held=lengths[-1] < 0.1 * lengths[0],
-        ),
-    ]
+    add(
+        f"Figure 12: GPT-2 errs more at S_1 = {sums[0]:g} than at {sums[-1]:g}",
+        f"{low.mean():.4f} and {high.mean():.4f}; by seed {seeds}",
+        low.mean() > high.mean(),
+    )
+    add(
+        "Figure 12: its error never rises with S_1 (mean over seeds)",
+        ", ".join(f"{v:.4f}" for v in means),
+        np.all(np.diff(means) <= 0),
+    )
+    add(
+        "Figure 12: its error falls with the prompt",
+        f"{lengths[0]:.2f} at 0 and {lengths[-1]:.4f} at {last} contexts",
+        lengths[-1] < 0.1 * lengths[0],
+    )
     half, order = last // 2, np.argsort(config.fractions)
     for name, key in (("in", "unseen tasks"), ("out of", "out of domain")):
         by_alpha = errors[f"by alpha', {key}"][order].mean(axis=(1, 2))[:, half]
         said = ", ".join(f"{v:.4f}" for v in by_alpha)
-        larger = Claim(
-            claim=f"Figure 13: GPT-2 errs less for larger alpha', {name} domain",
-            measured=f"at {half} contexts {said}",
-            held=np.all(np.diff(by_alpha) < 0),
-        )
-        made.append(larger)
-    return made
+        larger = f"Figure 13: GPT-2 errs less for larger alpha', {name} domain"
+        add(larger, f"at {half} contexts {said}", np.all(np.diff(by_alpha) < 0))
 
 
-def _method_claims(comparison):
+def _method_claims(comparison, add):
     at = f"Figures 27/28, alpha' = {comparison['alpha']:g}"
     means = {name: own.mean() for name, own in comparison["wrong"].items()}
     ours = means.pop(ONE_LAYER)
     del means[GPT]
     best, worst = min(means, key=means.__getitem__), max(means, key=means.__getitem__)
-    made = [
-        Claim(
-            claim=f"{at}: the one-layer model errs least of all",
-            measured=f"{ours:.4f}; {best} {means[best]:.4f} (means over n)",
-            held=ours < means[best],
-        )
-    ]
+    said = f"{ours:.4f}; {best} {means[best]:.4f} (means over n)"
+    add(f"{at}: the one-layer model errs least of all", said, ours < means[best])
     for name in (LOGISTIC, ORIGIN):
         apart, error = difference(comparison, ONE_LAYER, name)
-        less = Claim(
-            claim=f"{at}: it errs less than {name}",
-            measured=f"difference {apart:+.4f} +- {error:.4f} (paired, mean over n)",
-            held=apart < -2 * error,
-        )
-        made.append(less)
-    most = Claim(
-        claim=f"{at}: 3-NN errs most",
-        measured=f"{worst} {means[worst]:.4f}",
-        held=worst == NEAREST_3 and means[worst] > ours,
-    )
-    return [*made, most]
+        said = f"difference {apart:+.4f} +- {error:.4f} (paired, mean over n)"
+        add(f"{at}: it errs less than {name}", said, apart < -2 * error)
+    most = worst == NEAREST_3 and means[worst] > ours
+    add(f"{at}: 3-NN errs most", f"{worst} {means[worst]:.4f}", most)
 
 
 def tables(config, found):
