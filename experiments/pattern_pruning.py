@@ -28,11 +28,11 @@ from experiments.frame import (
     experiment,
     figure,
     layer_marker,
-    legend_key,
     name_ends,
     program,
     table,
 )
+from experiments.frame import key as legend_key
 from experiments.shared.pattern_gpt2 import GPT_GPU, GPT_PAPER, Gpt, train_gpt
 from experiments.shared.patterns import (
     PatternEnsemble,
