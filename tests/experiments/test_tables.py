@@ -95,3 +95,14 @@ def test_no_word_of_the_stored_tables_is_cut(width):
         words = {word for cell in cells for word in cell.split()}
         assert "…" not in printed
         assert not [word for word in words if word not in printed]
+
+
+def test_rows_are_formatted_by_columns_or_written_as_they_are():
+    rows = [{"k": 1, "risk": 0.25}, {"k": 2, "risk": 0.125}]
+    formatted = as_data(table(rows, {"examples": "{k}", "error": "{risk:.2f}"}))
+    assert formatted["columns"] == ["examples", "error"]
+    assert formatted["rows"] == [["1", "0.25"], ["2", "0.12"]]
+    plain = as_data(table(rows))
+    assert plain["columns"] == ["k", "risk"]
+    assert plain["rows"] == [["1", "0.25"], ["2", "0.125"]]
+    assert as_data(table([]))["rows"] == []
