@@ -1,26 +1,12 @@
 """The pruning experiment end to end, its statistics, and its pictures."""
 
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import scipy.stats
 
 from experiments import prune_icl
-from experiments.prune_icl import analysis
-from experiments.prune_icl.conditions import (
-    ConditionCurve,
-    condition_numbers_along_depth,
-)
-from experiments.prune_icl.drawing import (
-    ErrorCurve,
-    Gain,
-    RatePanel,
-    errors_against_rate,
-    gains_of_choices,
-)
-from tests import processes
 
 SMALL = """
     --preset cpu --gpt2.dim 2 --gpt2.num-points 5 --gpt2.num-layers 2 --gpt2.width 4
@@ -47,7 +33,7 @@ def test_a_small_run_writes_everything_it_promises(small_run):
     assert json.loads(text, parse_constant=pytest.fail) == result
     pictures = {path.name for path in folder.glob("*.png")}
     assert {"figure1_layers.png", "figure2_shots.png"} < pictures
-    assert len(pictures) == 7
+    assert len(pictures) == 6
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     assert {json.loads(line)["model"] for line in lines} == {"gpt2", "linear"}
     gpt2, stack = (result["subjects"][n] for n in ("GPT-2", "linear stack"))
@@ -106,75 +92,55 @@ def test_impossible_configs_are_refused_before_anything_is_written(
     refused(prune_icl.main, change, message)
 
 
-def test_a_mistake_is_one_line_with_status_2(capsys):
-    assert processes.status("prune_icl", ["--top-k", "0"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "top_k: expected 1 to 3 layers, got 0" in line
-
-
 def test_matrices_of_one_seed_are_one_observation(monkeypatch):
     """The interval of the ratio is Student's over seeds."""
     logs = np.random.default_rng(0).normal(size=(3, 4, 6))  # seeds, layers, matrices
-    monkeypatch.setattr(
-        analysis, "condition_numbers", lambda _, seed: np.exp(logs[seed])
-    )
-    measured = SimpleNamespace(subject=SimpleNamespace(params=range(3)))
-    found = analysis.condition_by_depth(measured, 0.95)
+
+    def numbers(_, seed):
+        return np.exp(logs[seed])
+
+    monkeypatch.setattr(prune_icl, "condition_numbers", numbers)
+    subject = prune_icl.Subject(*[None] * 3, range(3), *[()] * 3)
+    found = prune_icl.condition_by_depth(subject, 0.95)
     per_seed = (logs[:, 3] - logs[:, 0]).mean(axis=1)
     limits = scipy.stats.ttest_1samp(per_seed, 0).confidence_interval(0.95)
     expected = np.exp([per_seed.mean(), limits.low, limits.high])
-    np.testing.assert_allclose(list(found.values()), expected)
+    np.testing.assert_allclose(found, expected)
 
 
 def test_errors_are_drawn_at_their_rates_and_only_sure_changes_are_filled():
-    sure = [False, False, True]
-    curves = {
-        "layer 0": ErrorCurve([1.0, 0.5, 9.0], [1.0, 0.4, 8.0], [1.0, 0.6, 10.0], sure),
-        "layer 1": ErrorCurve([1.0, 2.0, 3.0]),
-    }
-    figure = errors_against_rate({"one": RatePanel([0, 0.5, 0.9], curves)}, "title")
+    first = ([1.0, 0.5, 9.0], [1.0, 0.4, 8.0], [1.0, 0.6, 10.0], [False, False, True])
+    second = ([1.0, 2.0, 3.0], [1.0, 1.9, 2.9], [1.0, 2.1, 3.1], [False] * 3)
+    panel = [0, 0.5, 0.9], 1.0, [first, second]
+    figure = prune_icl.draw_rates({"one": panel}, "title")
     (axes,) = figure.axes
     level, line, filled, hollow, *_ = axes.get_lines()
     assert list(level.get_ydata()) == [1.0, 1.0]
     np.testing.assert_array_equal(line.get_xydata().T, [[0, 0.5, 0.9], [1.0, 0.5, 9.0]])
-    assert (filled.get_xdata().tolist(), hollow.get_xdata().tolist()) == (
-        [0.9],
-        [0, 0.5],
-    )
+    places = filled.get_xdata().tolist(), hollow.get_xdata().tolist()
+    assert places == ([0.9], [0, 0.5])
     assert axes.get_yscale() == "log"
     names = [text.get_text() for text in figure.legends[0].get_texts()]
     assert names[:2] == ["layer 0", "layer 1"]
 
 
-def test_shares_of_parameters_fall_to_the_right():
-    curves = {"layer 0": ErrorCurve([1.0, 2.0])}
-    other = {"layer 0": ErrorCurve([1.0, 1.5])}
-    panel = RatePanel([1.0, 0.1], curves, other, shares=True)
-    (axes,) = errors_against_rate({"a": panel}, "t", ways=("values", "entries")).axes
-    left, right = axes.get_xlim()
-    assert left > right
-    styles = [line.get_linestyle() for line in axes.get_lines()]
-    assert "--" in styles
-
-
 def test_gains_are_drawn_in_percent():
-    gains = {
-        "a": [Gain(-0.1, 0.02, -0.01, 0.05, False), Gain(0, -0.3, -0.4, -0.2, True)]
-    }
-    (axes,) = gains_of_choices({"condition": gains}, "title").axes
+    about = {"model": "a", "rule": "exhaustive", "condition": "standard"}
+    numbers = [(-0.1, 0.02, -0.01, 0.05), (0, -0.3, -0.4, -0.2)]
+    names = ("validation", "test", "low", "high")
+    rows = [about | dict(zip(names, own, strict=True)) for own in numbers]
+    (axes,) = prune_icl.draw_gains(rows, rows[1:], "title").axes
     dots = [line for line in axes.get_lines() if line.get_marker() == "o"]
     np.testing.assert_allclose([dot.get_xdata()[0] for dot in dots], [2.0, -30.0])
     assert [dot.get_markerfacecolor() == "white" for dot in dots] == [True, False]
     promised = [line for line in axes.get_lines() if line.get_marker() == "|"]
     assert -10.0 in [float(line.get_xdata()[0]) for line in promised]
-    with pytest.raises(ValueError, match="^panels: expected at least one"):
-        gains_of_choices({}, "title")
 
 
 def test_condition_numbers_are_points_around_their_geometric_mean():
     values = np.array([[10.0, 20.0], [40.0, 20.0]])
-    curve = ConditionCurve([0, 1], values, 5.0, "6 x 6")
-    above, beside = condition_numbers_along_depth({"model": {"W_Q": curve}}, "").axes
+    panels = {"model": {"W_Q": (values, 5.0, "6 x 6")}}
+    above, beside = prune_icl.draw_conditions(panels, "").axes
     np.testing.assert_allclose(above.get_lines()[0].get_ydata(), [20.0, 20.0])
     points = [line.get_ydata() for line in above.get_lines()[1:3]]
     np.testing.assert_allclose(points, values)
