@@ -19,14 +19,6 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.stats
 
-from experiments._trained import (
-    GPT2_CPU,
-    GPT2_GPU,
-    Recipe,
-    gradient_descent_errors,
-    linear_recipe,
-    train,
-)
 from experiments.frame import (
     Check,
     Claim,
@@ -45,6 +37,14 @@ from experiments.frame import (
     program,
     rates_axis,
     table,
+)
+from experiments.shared.descent import gradient_descent_errors
+from experiments.shared.training import (
+    GPT2_CPU,
+    GPT2_GPU,
+    Recipe,
+    linear_recipe,
+    train,
 )
 from icltheory import pruning, training
 from icltheory.layered import Batched, LayeredModel, forward, get_matrix

@@ -1,23 +1,17 @@
 """Supersample bounds of trained models: order, made-up cases, and a small whole run."""
 
-import dataclasses
 import json
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
 
 from experiments import supersample
 from experiments.shared.language import load
-from experiments.supersample import language
-from experiments.supersample.measure import in_and_out, judge
-from experiments.supersample.order import orders, tau_of
-from experiments.supersample.report import excess, report
-from icltheory.bridge import LanguageModel
 
 CONFIG = supersample.PRESETS["cpu"]
+CHANCES = (0.1, 0.3, 0.5, 0.9)
 SMALL = """
     --preset cpu --gpt2.dim 2 --gpt2.num-points 4 --gpt2.num-layers 1 --gpt2.width 8
     --gpt2.num-heads 2 --gpt2.steps 20 --gpt2.chunk-steps 20 --gpt2.batch-size 4
@@ -42,23 +36,24 @@ def made_up(family, x, chance):
         losses[rows] = np.where(fits, 0, losses[rows])
         return losses, chosen
 
-    more = {"norm": 1.0 + x, "condition": -x, "theorem2": 2.0}
-    return judge(CONFIG, family, f"{family} {x}", x, losses_of, None, **more)
+    more = {"norm": 1.0 + x, "condition number": -x, "theorem 2": 2.0}
+    return supersample.judge(
+        CONFIG, family, f"{family} {x}", x, losses_of, None, **more
+    )
 
 
 @pytest.fixture(scope="module")
-def cases():
-    chances = (0.1, 0.3, 0.5, 0.9)
-    return [made_up("GPT-2, training", i, c) for i, c in enumerate(chances)]
+def rows():
+    return [made_up("GPT-2, training", i, c) for i, c in enumerate(CHANCES)]
 
 
-def test_a_report_of_made_up_learners(cases):
-    found = report(CONFIG, cases)
+def test_a_report_of_made_up_learners(rows):
+    found = supersample.report(CONFIG, rows)
     assert found.passed
     numbers = json.loads(json.dumps(found.as_dict()))
     assert [one["held"] for one in numbers["claims"]][0]
     assert set(found.figures) == {"bounds.png", "along.png"}
-    for i, chance in enumerate((0.1, 0.3, 0.5, 0.9)):
+    for i, chance in enumerate(CHANCES):
         own = numbers["cases"][f"GPT-2, training {i}"]
         assert abs(own["error"] - chance / 2) < 4 * own["standard error"]
         assert own["loss on the prompt"] < 0.5
@@ -68,31 +63,38 @@ def test_a_report_of_made_up_learners(cases):
     assert taus["condition number"]["tau"] == -1
 
 
-def test_an_error_above_its_limit_fails_the_run(cases):
-    error = dataclasses.replace(cases[0].error, mean=cases[0].optimal.upper + 1.0)
-    wrong = dataclasses.replace(cases[0], error=error)
-    assert excess(wrong) > 3
-    assert not report(CONFIG, [wrong, *cases[1:]]).passed
+def test_an_error_above_its_limit_fails_the_run(rows):
+    wrong = rows[0] | {"error": rows[0]["optimal, limit"] + 1.0}
+    assert supersample.excess(wrong) > 3
+    assert not supersample.report(CONFIG, [wrong, *rows[1:]]).passed
+
+
+def test_bars_are_the_interval_of_the_error(rows):
+    (axes,) = supersample.draw_along(rows).axes
+    low, high = axes.containers[0][2][0].get_segments()[0][:, 1]
+    np.testing.assert_allclose([low, high], rows[0]["ends"])
+    limits = axes.get_lines()[2].get_ydata()
+    np.testing.assert_array_equal(limits, [row["optimal, limit"] for row in rows])
 
 
 def test_tau_is_scipys_with_ties_and_infinity():
     rng = np.random.default_rng(0)
     x, y = rng.integers(0, 5, 12).astype(float), rng.random(12)
-    found = tau_of(x, y, 0.95)
-    assert abs(found.tau - scipy.stats.kendalltau(x, y).statistic) < 1e-12
-    assert found.low <= found.tau <= found.high
+    found = supersample.tau_of(x, y, 0.95)
+    assert abs(found["tau"] - scipy.stats.kendalltau(x, y).statistic) < 1e-12
+    assert found["low"] <= found["tau"] <= found["high"]
     x[x == 4] = np.inf
-    assert tau_of(x, y, 0.95).tau == found.tau
-    assert np.isnan(tau_of(np.ones(12), y, 0.95).tau)
+    assert supersample.tau_of(x, y, 0.95)["tau"] == found["tau"]
+    assert np.isnan(supersample.tau_of(np.ones(12), y, 0.95)["tau"])
 
 
-def test_few_models_have_no_order(cases):
-    assert orders(cases[:3], 0.95) == {}
+def test_few_models_have_no_order(rows):
+    assert supersample.orders(rows[:3], 0.95) == {}
 
 
 def test_losses_are_quantised_for_the_error_too():
     losses = np.array([[[0.0, 0.49]], [[0.51, 1.0]]])
-    own, other = in_and_out(losses, np.array([[1], [0]]), 3)
+    own, other = supersample.in_and_out(losses, np.array([[1], [0]]), 3)
     assert own.tolist() == [[0.5], [0.5]]
     assert other.tolist() == [[0.0], [1.0]]
 
@@ -100,14 +102,12 @@ def test_losses_are_quantised_for_the_error_too():
 @pytest.mark.slow
 def test_the_language_model_is_asked_after_its_demonstrations():
     model = load(CONFIG.checkpoint)
-    assert isinstance(model, LanguageModel)
-    losses, chosen = language._run(
-        model.decoder, "nonce_topic", 8, 64, model.params, jax.random.key(0)
-    )
-    own, other = in_and_out(losses, chosen, None)
+    given = "nonce_topic", 8, 64, model.params, jax.random.key(0)
+    losses, chosen = supersample.language_losses(model.decoder, *given)
+    own, other = supersample.in_and_out(losses, chosen, None)
     # Four classes: the model has learned to read nonce labels, and its own ones best.
     assert np.mean(own) < np.mean(other) < 0.5
-    assert jnp.shape(chosen) == (64, 8)
+    assert chosen.shape == (64, 8)
 
 
 @pytest.mark.slow
