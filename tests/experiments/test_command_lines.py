@@ -53,9 +53,8 @@ PARTS = {
     },
     "mechanisms": {
         "train": TRAINED,
-        **dict.fromkeys(("language", "features", "kernels", "circuit"), MODULE),
-        "regression": MODULE,
-        "MechanismFindings": (),
+        **dict.fromkeys(("language", "features", "kernels", "circuit"), {}),
+        "regression": {},
     },
     "position": {"train": TRAINED, "measure": (), "label_weights": {}},
     "prune_icl": {"train": TRAINED, "subject": (), "measure": ()},

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from experiments import mechanisms
-from experiments.mechanisms.drawing import head_score_maps
 
 SMALL = """
     --preset cpu --gpt2.dim 2 --gpt2.num-points 7 --gpt2.num-layers 1 --gpt2.width 8
@@ -28,7 +27,7 @@ def test_a_small_run_passes_its_checks_and_draws_its_pictures(tmp_path):
     text = (folder / "result.json").read_text()
     assert json.loads(text, parse_constant=pytest.fail) == result
     pictures = {path.name for path in folder.glob("*.png")}
-    assert pictures == {"features.png", "kernels.png", "heads.png", "in_context.png"}
+    assert pictures == {"features.png", "kernels.png", "heads.png"}
     verdicts = {check["name"]: check["passed"] for check in result["checks"]}
     # Random matrices of 12 words have eigenvalues that balance less well.
     verdicts.pop("copying at random, of 20")
@@ -62,7 +61,7 @@ def test_impossible_configs_are_refused_before_anything_is_written(
 
 def test_every_head_says_its_score():
     scores = np.array([[0.5, -1.0], [0.0, 0.123]])
-    axes = head_score_maps({"model": scores}, "title").axes[0]
+    axes = mechanisms.draw_heads({"model": scores}, "title").axes[0]
     texts = [text.get_text() for text in axes.texts]
     assert texts == ["0.50", "-1.00", "0.00", "0.12"]
     np.testing.assert_allclose(axes.get_images()[0].get_array(), scores)
