@@ -1,6 +1,6 @@
 """Numbers read off those figures of Li et al. whose settings are not published."""
 
-from experiments.cot.reference import PUBLISHED, PUBLISHED_LENGTHS
+from experiments.cot import PUBLISHED, PUBLISHED_LENGTHS
 
 __all__ = [
     "FIGURE_14",

@@ -26,7 +26,12 @@ def each_setting(config, trained, settings, *_):
 
 # What an experiment's main calls, and what that returns here.
 PARTS = {
-    "cot": {"train": TRAINED, "masses": (), "measure": each_setting, "lines": ()},
+    "cot": {
+        "train": TRAINED,
+        "masses": ((), ()),
+        "measure": each_setting,
+        "theory": {},
+    },
     "gradient_flow": {
         "measure_paths": (),
         "measure_descents": (),

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from experiments import cot
-from experiments.cot import drawing, findings, measure, settings, theory
 from icltheory import plotting
+from icltheory.chain_of_thought import ReasoningTask
 
 TINY = [
     *("--preset", "cpu", "--seeds", "0", "1", "--dim", "10", "--train-states", "6"),
@@ -25,7 +25,7 @@ TINY = [
 def test_a_small_run_writes_everything_it_promises(tmp_path):
     result = cot.main([*TINY, "--output", str(tmp_path)])
     (folder,) = (tmp_path / "cot").iterdir()
-    figures = {"lengths.png", "needed.png", "comparison.png", "mechanism.png"}
+    figures = {"needed.png", "comparison.png", "mechanism.png"}
     files = {"config.json", "result.json", "report.html", "timing.json"}
     assert {
         path.name for path in folder.iterdir() if path.suffix != ".svg"
@@ -66,73 +66,76 @@ def test_mistakes_are_named_and_nothing_is_written(change, message, refused):
 def test_lengths_and_slopes_are_read_off():
     errors = [0.4, 0.2, 0.05]
     middle = 20 + 20 * np.log(0.2 / 0.1) / np.log(0.2 / 0.05)
-    assert measure.needed_length(errors, (10, 20, 40), 0.1) == pytest.approx(middle)
-    assert np.isnan(measure.needed_length([0.05, 0.01], (10, 20), 0.1))
-    assert np.isnan(measure.needed_length([0.5, 0.4], (10, 20), 0.1))
-    assert findings.slope([1, 2, 4], [8, 2, 0.5]) == pytest.approx(-2)
-    assert np.isnan(findings.slope([1, 2], [3, np.nan]))
+    assert cot.needed_length(errors, (10, 20, 40), 0.1) == pytest.approx(middle)
+    assert np.isnan(cot.needed_length([0.05, 0.01], (10, 20), 0.1))
+    assert np.isnan(cot.needed_length([0.5, 0.4], (10, 20), 0.1))
+    assert cot.slope([1, 2, 4], [8, 2, 0.5]) == pytest.approx(-2)
+    assert np.isnan(cot.slope([1, 2], [3, np.nan]))
 
 
 def test_settings_have_the_tau_and_rho_that_they_are_named_after():
-    from icltheory.chain_of_thought import ReasoningTask
-
     config = cot.PRESETS["cpu"]
-    found = settings.sweeps(config)
+    found = cot.sweeps(config)
     assert len(found) == 20
-    for setting in found:
-        task = ReasoningTask(setting.steps)
-        numbers = {
-            "tau": float(task.tau),
-            "rho": float(task.rho),
-            "alpha'": setting.fraction,
-        }
-        name = setting.group.split(",")[0]
-        assert numbers[name] == pytest.approx(setting.value, rel=1e-6)
-    proved, asked = findings.predicted(config, settings.TAU, [0.4, 0.8])
+    for row in found:
+        task = ReasoningTask(row["steps"])
+        numbers = {"tau": task.tau, "rho": task.rho, "alpha'": row["fraction"]}
+        own = float(numbers[row["group"].split(",")[0]])
+        assert own == pytest.approx(row["value"], rel=1e-6)
+    proved, asked = cot.predicted(config, cot.TAU, [0.4, 0.8])
     assert proved[0] / proved[1] == pytest.approx(2)
     assert asked[0] / asked[1] == pytest.approx(4)
 
 
 def test_lines_of_two_states_are_exact_votes():
-    setting = settings.ReasoningSetting(
-        "comparison", "slide", settings.tasks()["slide"], 1.0
-    )
-    lines = theory.lines(setting, (1, 11))
-    np.testing.assert_allclose(lines.first_votes[0], 0.4, rtol=1e-6)
-    np.testing.assert_allclose(lines.direct_votes[0], (0.56 + 0.36) / 2, rtol=1e-6)
-    assert lines.icl_limit == 0.5
-    assert lines.cot_bound[1] < lines.cot_bound[0]
+    (slide, *_) = cot.comparisons(cot.Config(seeds=(0, 1), compare_fractions=(1.0,)))
+    found = cot.theory(slide, (1, 11))
+    first, direct = found["votes"]["first"], found["votes"]["direct"]
+    np.testing.assert_allclose(first.wrong[0], 0.4, rtol=1e-6)
+    np.testing.assert_allclose(direct.wrong[0], (0.56 + 0.36) / 2, rtol=1e-6)
+    assert found["icl_limit"] == 0.5
+    assert found["CoT bound"][1] < found["CoT bound"][0]
+
+
+def measured(value, mean):
+    """What is measured of a task of two steps; every seed has the same errors."""
+    errors = dict.fromkeys(("mean", "direct"), np.array([mean, mean]))
+    row = {"value": value, "fraction": 1.0, "trained": errors, "counting": errors}
+    return row | {"CoT bound": np.ones(3), "ICL bound": np.ones(3), "icl_limit": 0.5}
 
 
 def test_figures_draw_what_they_are_given():
-    lengths, mean = np.array([1, 2, 4]), np.array([0.5, 0.2, 0.0])
-    series = [
-        drawing.LengthSeries(mean, mean / 10, "dots", 1, "a"),
-        drawing.LengthSeries(mean, None, "dashed", 1),
+    config = cot.Config(seeds=(0, 1), compare_lengths=(1, 11, 21), iterations=10)
+    row = measured(cot.SLIDE, [0.5, 0.2, 0.0])
+    figure = cot.draw_comparison(config, [row], floor=0.01)
+    (axes,) = figure.axes
+    trained, counted, bound, zero, *_ = axes.get_lines()
+    for line in (trained, counted):
+        np.testing.assert_array_equal(line.get_ydata(), [0.5, 0.2, np.nan])
+    assert np.isnan(bound.get_ydata()).all()  # a bound of 1 says nothing
+    assert (zero.get_marker(), zero.get_xydata().tolist()) == ("v", [[21.0, 0.01]])
+    assert {text.get_text() for text in axes.texts} == {"CoT", "ICL", "limit"}
+    assert len(figure.legends[0].get_texts()) == 4
+    masses = {"same_step_same_input": np.array([[0.1, 0.9], [0.3, 0.7]])}
+    for name in ("same_step_other_input", "other_step_same_input"):
+        masses[name] = np.full((2, 2), 0.1)
+    masses["other_step_other_input"] = np.full((2, 2), 0.0)
+    (axes,) = cot.draw_mechanism(config, masses).axes
+    line = axes.get_lines()[0]
+    np.testing.assert_allclose(line.get_ydata(), [0.2, 0.8])
+    assert line.get_color() == plotting.COLOURS[1]
+
+
+def test_guides_go_through_the_last_length_that_suffices():
+    config = cot.Config(seeds=(0, 1), lengths=(5, 10), fractions=(0.5, 1.0))
+    rows = [
+        measured(0.5, [0.4, 0.3]) | {"group": cot.FRACTION},
+        measured(1.0, [0.2, 0.05]) | {"group": cot.FRACTION},
     ]
-    panel = drawing.LengthPanel(lengths, series, 0.5)
-    kinds = {"dots": "trained", "dashed": "counted"}
-    figure = drawing.errors_against_length(
-        {"one": panel, "two": panel}, "title", kinds, ylabel="error", floor=0.01
-    )
-    axes = figure.axes[0]
-    measured, zero, *_ = axes.get_lines()
-    np.testing.assert_array_equal(measured.get_ydata(), [0.5, 0.2, np.nan])
-    assert (zero.get_marker(), zero.get_xydata().tolist()) == ("v", [[4.0, 0.01]])
-    assert {text.get_text() for text in axes.texts} == {"a", "limit"}
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
-        "trained",
-        "counted",
-        "no error in the test",
-    ]
-    need = drawing.NeedPanel([1, 2], {"a": [8, 4.0], "b": [4, np.nan]}, {"g": [1, 0.5]})
-    figure = drawing.lengths_that_suffice({"x": need}, "title", "examples")
-    first, _, guide = figure.axes[0].get_lines()
-    np.testing.assert_array_equal(guide.get_ydata(), first.get_ydata())
-    masses = {"a": np.array([[0.1, 0.9], [0.3, 0.7]])}
-    figure = drawing.attention_along_training([0, 10], masses, {"end": 5.0}, "title")
-    np.testing.assert_allclose(figure.axes[0].get_lines()[0].get_ydata(), [0.2, 0.8])
-    assert plotting.COLOURS[1] == figure.axes[0].get_lines()[0].get_color()
-    many = {str(i): masses["a"] for i in range(9)}
-    (axes,) = drawing.attention_along_training([0, 10], many, {}, "title").axes
-    assert {text.get_text() for text in axes.texts} == set(many)  # more than colours
+    axes = cot.draw_needed(config, rows).axes[0]
+    trained, _, proved, asked = axes.get_lines()
+    first, last = trained.get_ydata()
+    assert np.isnan(first)
+    assert last == cot.needed_length([0.2, 0.05], (5, 10), cot.LEVEL)
+    np.testing.assert_allclose(proved.get_ydata(), [2 * last, last])
+    np.testing.assert_allclose(asked.get_ydata(), [4 * last, last])
