@@ -10,6 +10,7 @@ and limits. Intervals are Student's t over seeds, each with several draws of pat
 """
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -412,7 +413,7 @@ def stage_ends(config, masses):
 
 def checks(config, masses, losses, swept, compared):
     """Slides, start and phases of attention, errors and votes, as they should be."""
-    rows = slide_rows()
+    rows: list[Any] = slide_rows()
     for (name, mass), value in zip(masses.items(), START, strict=True):
         at = Estimate.of(np.asarray(mass)[:, 0])
         # The values are read off a figure to 0.005, and sampling error is added.

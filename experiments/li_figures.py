@@ -13,7 +13,7 @@ error of the nearest neighbour. Relations that hold for every setting
 import dataclasses
 import itertools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -320,11 +320,12 @@ def voter(grid, lengths):
 def search(grid, track=iter):
     """Errors by length of every task, with and without chain of thought."""
     errors, found = voter(grid, LENGTHS), {}
-    for row, probabilities in track(grid.rows()):
+    for (p, gap, rivals), row in track(grid.rows()):
         for fraction in grid.fractions:
-            both = errors(probabilities, fraction)
+            both = errors(row, fraction)
             for K in grid.steps:
-                found[Task(*row, fraction, K)] = [each[K - 1] for each in both]
+                task = Task(p, gap, rivals, fraction, K)
+                found[task] = [each[K - 1] for each in both]
     return found
 
 
@@ -363,7 +364,7 @@ def best(curves, candidates, found, floor):
     Factors are those of the ratios to the published errors: the root mean square of
     their logarithms, and the largest.
     """
-    fits = []
+    fits: list[Any] = []
     for candidate in candidates:
         chosen, logs, errors = [], [], []
         for one, tasks in zip(curves, candidate, strict=True):
@@ -425,7 +426,7 @@ def levels(config, found):
     for one in both:
         cases.append((f"Figure 19, {one['label']}", [one], [[[*found]]], found))
     cases.append(("Figure 19, one task", both, [[[t], [t]] for t in found], found))
-    fits = [best(*case[1:], floor) for case in cases]
+    fits = [best(own, tasks, errors, floor) for _, own, tasks, errors in cases]
     fresh = again(grid, [t for fit in fits for t in fit["tasks"]], config.fresh_prompts)
     rows = []
     for (name, own, *_), fit in zip(cases, fits, strict=True):
@@ -452,14 +453,30 @@ def with_tau(grid, values):
 def train_one_layer(grid, shifts):
     """Trains at every gain and step size, and measures every snapshot, in one program.
 
-    Probes are (settings, snapshots). ``query`` and ``component`` are those of Figure 8,
-    ``attention`` Figure 9, ``feature`` and ``feature_turn`` (over pi) Figure 10,
-    ``label`` and ``label_turn`` Figure 11, ``size`` Figure 14, all of large neurons;
-    ``angle_ratio`` is the largest b sin(angle) / (delta |w|) over all neurons, and
-    ``drift`` the change of W_V W_V' - W_O' W_O over the norm of W_O' W_O. The errors
-    after pruning are those without the smallest and without random neurons.
+    Probes are (settings, snapshots).
     """
     ensemble = dataclasses.replace(grid.ensemble, shifts=shifts)
+    pairs = [(gain, rate / gain) for gain in grid.gains for rate in grid.rates]
+
+    @jax.jit
+    def measured(pairs):
+        return jax.lax.map(one_layer(grid, ensemble), pairs)
+
+    probes = jax.tree.map(np.asarray, measured(jnp.float32(pairs)))
+    steps = [*range(0, ensemble.steps + 1, ensemble.record_every)]
+    return {"shifts": shifts, "settings": pairs, "steps": steps, "probes": probes}
+
+
+def one_layer(grid, ensemble):
+    """A function from gain and step size to the probes of all snapshots.
+
+    ``query`` and ``component`` are those of Figure 8, ``attention`` Figure 9,
+    ``feature`` and ``feature_turn`` (over pi) Figure 10, ``label`` and ``label_turn``
+    Figure 11, ``size`` Figure 14, all of large neurons; ``angle_ratio`` is the largest
+    b sin(angle) / (delta |w|) over all neurons, and ``drift`` the change of
+    W_V W_V' - W_O' W_O over the norm of W_O' W_O. The errors after pruning are those
+    without the smallest and without random neurons.
+    """
     model, keys = ensemble.model(), [ensemble.keys(purpose)[0] for purpose in range(6)]
     data, init, inside, outside, pruning, training = keys
     task = ensemble.task(data)
@@ -508,16 +525,11 @@ def train_one_layer(grid, shifts):
 
     def run(pair):
         gain, step_size = pair
-        began = start | {"a": gain * start["a"]}
-        return jax.lax.map(
-            look, path_of(ensemble, model, task, began, training, step_size=step_size)
-        )
+        began, rule = start | {"a": gain * start["a"]}, {"step_size": step_size}
+        path = path_of(ensemble, model, task, began, training, **rule)
+        return jax.lax.map(look, path)
 
-    pairs = [(gain, rate / gain) for gain in grid.gains for rate in grid.rates]
-    found = jax.jit(lambda pairs: jax.lax.map(run, pairs))(jnp.float32(pairs))
-    steps = [*range(0, ensemble.steps + 1, ensemble.record_every)]
-    row = {"shifts": shifts, "settings": pairs, "steps": steps}
-    return row | {"probes": jax.tree.map(np.asarray, found)}
+    return run
 
 
 def path_of(sizes, model, task, start, key, **rule):
@@ -574,8 +586,8 @@ def worst_relations(ensemble, trained):
         grown = probes["label"] > 10 * delta * (start / 2) ** 0.5
         if grown.any():
             names = ("feature", "label", "large")
-            parts = (probes[name][grown] for name in names)
-            implied = balanced_size(*parts, excess_of(ensemble))
+            feature, label, large = (probes[name][grown] for name in names)
+            implied = balanced_size(feature, label, large, excess_of(ensemble))
             off = probes["size"][grown] / np.sqrt(implied**2 + start) - 1
             found["size"] = max(found["size"], float(np.nanmax(np.abs(off))))
     return found
@@ -672,7 +684,7 @@ def checks(config, single):
 
 def claims(config, fits, stops, stacks):
     """What was found of every figure, in their order."""
-    rows = [
+    rows: list[Any] = [
         *one_layer_claims(config, stops),
         *(
             (
@@ -839,12 +851,12 @@ def tables(fits, nearest, stacks):
     published = ENDS | {"attention": MASS}
     published = {name: f"{value:.3g}" for name, value in published.items()}
     published |= {f"{name}_turn": f"{turn:g}" for name, turn in TURNS.items()}
-    rows = [
+    rows: list[Any] = [
         {"tasks": "published", **dict.fromkeys(("gain", "rate", "step", "factor"), "")}
     ]
     rows[0] |= {name: published.get(name, "") for name in heads.values()}
     for stop in nearest:
-        row = {"tasks": 6 * len(stop["shifts"]), "gain": f"{stop['gain']:g}"}
+        row = {"tasks": f"{6 * len(stop['shifts'])}", "gain": f"{stop['gain']:g}"}
         row |= {"rate": f"{stop['step_size']:g}", "step": stop["step"]}
         for name in heads.values():
             row[name] = f"{stop['values'][name]:.{4 if name in exact else 3}f}"

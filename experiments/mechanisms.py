@@ -13,6 +13,7 @@ under claims, not checks.
 
 import dataclasses
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -488,7 +489,7 @@ def finite(values):
 
 def checks(config, found):
     """Statements of the theory."""
-    rows = []
+    rows: list[Any] = []
     for K, one in found["balanced"].items():
         ratio = one["half"][0] / one["half"][1]
         name = f"K={K}: steps to Attn = 1/2, descent over closed form"
@@ -561,7 +562,7 @@ def claims(config, found):
     last, (loss, error) = len(lm["numbers"]["label losses"]), lm["paired"]
     inputs, (again, fresh) = config.gpt2.num_points // 2, gpt2["errors"]
     untrained = gpt2["untrained"].prefix_matching.max()
-    rows = [
+    rows: list[Any] = [
         of_heads(
             "small LM: an induction head on random repeated words", lm["repeated"]
         ),
@@ -726,6 +727,7 @@ def draw_heads(panels, title):
     with plt.rc_context({**STYLE, "font.size": 9, "axes.grid": False}):
         size = (2.6, 0.55 * tall + 1.5)
         figure, grid = axes_in_rows(len(panels), len(panels), size, (0.6, 0.0))
+        image: Any = None
         for axes, (name, scores) in zip(grid[0], panels.items(), strict=True):
             names = {"xlabel": "head", "ylabel": "", "title": name}
             image = heat_map(scores, ax=axes, limit=1.0, **names)
