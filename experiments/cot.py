@@ -109,19 +109,21 @@ class Config:
     chain_fraction: float = 0.4  # alpha of their training, and alpha' where not varied
     compare_fraction: float = 0.5  # alpha of the training for two steps, Figure 19
     states: int = 10  # test patterns M' of Figures 17, 18 and 20
-    lengths: tuple[int, ...] = (5, 10, 20, 40, 60, 80, 100)  # of Figures 17 and 18
+    # Prompt lengths of Figures 17 and 18, ascending.
+    lengths: tuple[int, ...] = (5, 10, 20, 40, 60, 80, 100)
     fractions: tuple[float, ...] = (0.4, 0.6, 0.8, 1.0)  # values of alpha' in Figure 17
     taus: tuple[float, ...] = (0.4, 0.5, 0.6, 0.7)  # values of tau in Figure 18
     rho_of_taus: float = 0.88  # rho of those tasks
     rhos: tuple[float, ...] = (0.5, 0.6, 0.7, 0.8)  # values of rho in Figure 18
     tau_of_rhos: float = 0.29  # tau of those tasks, and of the task of Figure 17
-    compare_lengths: tuple[int, ...] = (11, 41, 81, 161, 321)  # of Figure 19, odd
+    # Prompt lengths of Figure 19, ascending and odd.
+    compare_lengths: tuple[int, ...] = (11, 41, 81, 161, 321)
     compare_fractions: tuple[float, ...] = (1.0, 0.5)  # values of alpha' there
     draws: int = 4  # draws of the test patterns for each seed
     prompts: int = 125  # fresh prompts for each draw and setting of Figures 17 and 18
     compare_prompts: int = 250  # the same for Figure 19
     mass_prompts: int = 128  # prompts for the attention masses
-    rows_at_once: int = 1  # settings that run side by side
+    rows_at_once: int = 1  # seeds and draws that run side by side
 
     def __post_init__(self):
         counts = ("batch_size", "train_examples", "draws", "mass_prompts")

@@ -89,7 +89,7 @@ class VoteGrid:
     probabilities: tuple[float, ...] = (0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8)
     # Relative gaps rho to a rival, of probability p (1 - rho).
     gaps: tuple[float, ...] = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
-    rivals: tuple[int, ...] = (1, 2)  # their numbers; the other states share the rest
+    rivals: tuple[int, ...] = (1, 2)  # numbers of rivals; others share the rest
     fractions: tuple[float, ...] = (0.4, 0.6, 0.8, 1.0)  # values of alpha'
     # Added to both errors before their ratio is taken, for what reading a figure and
     # counting prompts leave open.
