@@ -28,9 +28,8 @@ def test_limits_of_angle_pruning_and_neighbours():
     assert li.least_attention_scale(0.5, 1.2, 0.6) == pytest.approx(2.0)
     assert li.pruned_error_bound(0.95, 0.5) == pytest.approx(0.2)
     assert li.pruned_error_bound(0.95, 1.5) == li.pruned_error_bound(0.1, 0.5) == 1
-    assert li.pruned_error_bound(0.95, li.pruning_needs(0.2, 0.95)) == pytest.approx(
-        0.2
-    )
+    needs = li.pruning_needs(0.2, 0.95)
+    assert li.pruned_error_bound(0.95, needs) == pytest.approx(0.2)
     assert li.nearest_neighbour_error(1.0, 3) == pytest.approx(1 / 8)
     assert li.nearest_neighbour_error(0.5, 1) == pytest.approx(0.5)
 
@@ -212,35 +211,18 @@ def test_a_small_training_of_three_layers_is_followed():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (["--votes.prompts", "1"], "prompts: expected at least 2, got 1"),
-        (["--votes.steps", "0"], "steps: expected numbers >= 1"),
-        (["--votes.rivals", "9"], "rivals: expected numbers from 1 to 8"),
-        (
-            ["--votes.fractions", "2"],
-            "fractions: expected at least one value, each in (0, 1]",
-        ),
-        (["--votes.floor", "0"], "floor: expected a number > 0"),
-        (
-            ["--votes.probabilities", "1.0", "--votes.gaps", "0.5"],
-            "probabilities, gaps, rivals: expected a combination that",
-        ),
-        (["--fresh-prompts", "1"], "fresh_prompts: expected at least 2"),
-        (
-            ["--one-layer.gains", "0"],
-            "gains: expected at least one value, each above 0",
-        ),
-        (["--one-layer.pruned", "1"], "pruned: expected a number in (0, 1), got 1"),
-        (
-            ["--three-layers.layers.num-layers", "2"],
-            "layers.num_layers: expected 3, as in the figures, got 2",
-        ),
-        (
-            ["--three-layers.scales", "0"],
-            "scales: expected at least one value, each above 0",
-        ),
+        ("--votes.steps 0", "steps: expected numbers >= 1"),
+        ("--votes.rivals 9", "rivals: expected numbers from 1 to 8"),
+        ("--votes.fractions 2", "fractions: expected at least one value, each in (0"),
+        ("--votes.floor 0", "floor: expected a number > 0"),
+        ("--votes.probabilities 1.0 --votes.gaps 0.5", "expected a combination that"),
+        ("--fresh-prompts 1", "fresh_prompts: expected at least 2"),
+        ("--one-layer.gains 0", "gains: expected at least one value, each above 0"),
+        ("--one-layer.pruned 1", "pruned: expected a number in (0, 1), got 1"),
+        ("--three-layers.layers.num-layers 2", "layers.num_layers: expected 3, as in"),
     ],
 )
 def test_impossible_configs_are_refused_before_anything_is_written(
     change, message, refused
 ):
-    refused(li.main, change, message)
+    refused(li.main, change.split(), message)
