@@ -25,8 +25,8 @@ from rich.console import Console
 from benchmarks import _machine, _picture, _results, _runner, _table
 from benchmarks._registry import BENCHMARKS
 from benchmarks._results import Results
-from experiments._frame.cores import cores_usable
-from experiments._frame.run import Run
+from experiments.frame import Run
+from experiments.frame.run import cores_usable
 
 
 def main(argv: list[str] | None = None) -> int:

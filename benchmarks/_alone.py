@@ -56,7 +56,7 @@ def main(measure: Measure, argv: list[str] | None = None) -> None:
 
 def require_device() -> None:
     """Exits with status 2 if JAX finds none; a process of its own leaves it free."""
-    code = "from experiments._frame.program import require_platform as f; f()"
+    code = "from experiments.frame.exits import require_platform as f; f()"
     named = os.environ.get("JAX_PLATFORMS")
     if named and subprocess.run([sys.executable, "-c", code]).returncode:
         raise SystemExit(2)

@@ -15,9 +15,8 @@ from typing import Any
 import jax
 
 from benchmarks import _measure
-from experiments._frame.cores import cores_usable
-from experiments._frame.environment import environment
-from experiments._frame.program import require_platform
+from experiments.frame.exits import require_platform
+from experiments.frame.run import cores_usable, environment
 
 _PACKAGES = ("jaxlib", "flax", "optax", "numpy", "scipy", "scikit-learn", "torch")
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from benchmarks import _machine
 from benchmarks._suite import BenchmarkRow
-from experiments._frame.run import Run
+from experiments.frame import Run
 
 FORMAT = 1
 # Mean number of running processes in the minute before, above which times are doubtful.

@@ -25,7 +25,7 @@ from rich.table import Table
 
 from benchmarks import _alone, _table
 from benchmarks._profile import Spent, profile
-from experiments._frame.run import Run
+from experiments.frame import Run
 from experiments.garg_linear import (
     PRESETS,
     Config,

@@ -28,7 +28,7 @@ from rich.console import Console
 from benchmarks import _table
 from benchmarks._profile import profile
 from benchmarks.goals import MODELS, chunks, longest_of
-from experiments._frame.run import Run
+from experiments.frame import Run
 from experiments.garg_linear import PRESETS, Config, set_up
 from icltheory.training import Curriculum, OptimizerConfig
 

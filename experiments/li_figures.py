@@ -22,7 +22,6 @@ import optax
 from scipy.optimize import linprog
 from scipy.stats import binom
 
-from experiments._patterns import PatternEnsemble, shifted_prompts
 from experiments.cot import PUBLISHED, PUBLISHED_LENGTHS
 from experiments.frame import (
     Check,
@@ -37,6 +36,7 @@ from experiments.frame import (
     table,
 )
 from experiments.pattern_layers import Layers
+from experiments.shared.patterns import PatternEnsemble, shifted_prompts
 from icltheory.patterns import neuron_parts, projections, prune_neurons, scores, train
 from icltheory.plotting.style import COLOURS
 

@@ -19,7 +19,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments._trained import GPT2_CPU, GPT2_GPU, Recipe, train
 from experiments.frame import (
     Check,
     Claim,
@@ -30,9 +29,9 @@ from experiments.frame import (
     program,
     table,
 )
-from experiments.small_lm import vocabulary as v
-from experiments.small_lm.language import Language, documents
-from experiments.small_lm.model import load, logits
+from experiments.shared import language as v
+from experiments.shared.language import Language, documents, load, logits
+from experiments.shared.training import GPT2_CPU, GPT2_GPU, Recipe, train
 from icltheory import constructions, induction
 from icltheory.attention import kernel_matrix
 from icltheory.bridge import Tokens

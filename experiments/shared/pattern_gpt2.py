@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments._trained import fit
-from experiments._trained.fit import mean_metrics
 from experiments.frame import Run, check_at_least, depends_on_all_steps, expect
 from experiments.shared.patterns import TrainedEnsemble
+from experiments.shared.training import fit
+from experiments.shared.training.fit import mean_metrics
 from icltheory import training
 from icltheory.models import GPT2
 from icltheory.patterns import PatternPrompt, PatternTask

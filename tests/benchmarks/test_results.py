@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import _machine, _picture, _results, _table, compare, report
 from benchmarks._suite import BenchmarkRow
-from experiments._frame.cores import cores_usable
+from experiments.frame.run import cores_usable
 from tests.benchmarks.examples import results, row
 
 KEPT = sorted((Path(report.__file__).parent / "results").glob("*.json"))

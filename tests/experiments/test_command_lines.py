@@ -12,8 +12,8 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from experiments._trained import Timing
 from experiments.frame import Report
+from experiments.shared.training import Timing
 
 TRAINED = SimpleNamespace(records=[], name="model", timing=Timing(), path=MagicMock())
 

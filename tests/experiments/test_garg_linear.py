@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from experiments import garg_linear, garg_published
-from experiments._frame.command_line import parse
-from experiments._frame.program import run_program
 from experiments.frame import Report
+from experiments.frame.command_line import parse
+from experiments.frame.exits import run_program
 from experiments.garg_linear import MODEL, PRESETS, set_up
 from icltheory import training
 from icltheory.plotting import Curve

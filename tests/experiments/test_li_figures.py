@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from experiments import li_figures as li
-from experiments._patterns import PatternEnsemble
 from experiments.cot import PUBLISHED, PUBLISHED_LENGTHS
 from experiments.pattern_layers import Layers
+from experiments.shared.patterns import PatternEnsemble
 from icltheory.chain_of_thought import vote_error
 from icltheory.strict_json import plain
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments import pattern_layers
-from experiments._frame.stored import read_config
+from experiments.frame.config import read_config
 from experiments.pattern_layers import Layers
 from icltheory.layered import forward
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from experiments import pattern_pruning
-from experiments._frame.stored import read_config
+from experiments.frame.config import read_config
 from experiments.pattern_pruning import AXES, ENTRIES, NEURONS, ORDERS, SVD
 from icltheory import training
 from icltheory.layered import forward

@@ -8,7 +8,7 @@ from pathlib import Path
 import huggingface_hub
 import pytest
 
-from experiments._frame.program import run_program
+from experiments.frame.exits import run_program
 from experiments.real_model import fetch
 
 CONTENT = b"GGUF and more"

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments._frame.run import Run
+from experiments.frame import Run
 from experiments.shared.descent import gradient_descent_errors
 from experiments.shared.training import (
     GPT2_CPU,

@@ -1,1 +1,0 @@
-"""Names of :mod:`experiments.frame` for experiments that are not one file yet."""
