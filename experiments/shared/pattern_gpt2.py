@@ -11,8 +11,7 @@ from jax import Array
 
 from experiments.frame import Run, check_at_least, depends_on_all_steps, expect
 from experiments.shared.patterns import TrainedEnsemble
-from experiments.shared.training import fit
-from experiments.shared.training.fit import mean_metrics
+from experiments.shared.training import fit, mean_metrics
 from icltheory import training
 from icltheory.models import GPT2
 from icltheory.patterns import PatternPrompt, PatternTask

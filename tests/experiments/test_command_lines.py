@@ -65,7 +65,7 @@ PARTS = {
     "position": {"train": TRAINED, "measure": (), "label_weights": {}},
     "prune_icl": {"train": TRAINED, "subject": (), "measure": ()},
     "task_diversity": {
-        "train": MODULE,
+        "train": MagicMock(),
         **dict.fromkeys(("scorers", "measure", "theory"), {}),
     },
     "trajectories": {"train": TRAINED, "stacks": {}, "prompts": (), "measure": ()},
