@@ -1,187 +1,215 @@
-"""The benchmarks on sizes of no weight: both answers, and what is counted."""
+"""Every case of the benchmarks at a tiny size: both answers, and what is counted."""
 
 import dataclasses
-import functools
 import importlib
+from types import SimpleNamespace
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks import _measure
-from benchmarks._registry import BENCHMARKS
-from benchmarks._suite import Budget
+from benchmarks import machine
+from benchmarks.cases import launches
+from benchmarks.suite import EXACT, FLOAT32, FLOAT64, measure, once
+from icltheory import regression as reg
 from icltheory.training import Curriculum
 
 PEAK, BANDWIDTH = 1e9, 1e8
+SMALL = {"dim": 2, "num_points": 5, "width": 8, "num_layers": 1, "num_heads": 2}
+SMALL |= {"batch_size": 2, "curriculum": Curriculum.none(2, 5)}
 
 
-def case(name):
-    """A benchmark, imported where it is tested: all of them take seconds."""
-    return importlib.import_module(f"benchmarks.{name}")
+class Benchmark:
+    """Stands for the fixture of pytest-benchmark."""
+
+    def __init__(self):
+        self.group, self.param, self.extra_info = "group", "name", {}
+
+    def pedantic(self, target, setup, rounds):
+        times = []
+        for _ in range(rounds):
+            setup()
+            result, took = once(target)
+            times.append(took)
+        self.rounds, median = rounds, float(np.median(times))
+        self.stats = SimpleNamespace(stats=SimpleNamespace(median=median))
+        return result
 
 
 @pytest.fixture(autouse=True)
 def _known_machine(monkeypatch):
-    kinds = ("float32", "highest"), ("float64", "highest"), ("float32", None)
-    known = {_measure.product_name(*kind): PEAK / 1e9 for kind in kinds}
-    monkeypatch.setattr(_measure, "KNOWN", {**known, _measure.MEMORY: BANDWIDTH / 1e9})
+    kinds = "float32", "float32 at reduced precision", "float64", "bfloat16"
+    peaks = {f"{kind} product GFLOP/s": PEAK / 1e9 for kind in kinds}
+    peaks[machine.MEMORY] = BANDWIDTH / 1e9
+    monkeypatch.setattr(machine, "PEAKS", peaks)
+    monkeypatch.setattr("benchmarks.suite.TURNS", 0.0)
+    monkeypatch.setattr("benchmarks.suite.ENTRIES", [])
 
 
-def check(row, floor=True):
-    assert row.ours_s > 0
-    assert row.alternative_s > 0
-    assert row.alternative
-    assert not row.bad, row
-    assert (row.floor_s is not None) == floor
+def run(name, args, within=EXACT):
+    """Runs a case of a module, named "module.function"."""
+    module, function = name.split(".")
+    case = getattr(importlib.import_module(f"benchmarks.cases.{module}"), function)
+    with within():
+        pair = case.build(*args)
+        return pair, measure(Benchmark(), pair)
 
 
-@pytest.mark.slow
-def test_every_benchmark_offers_what_the_suite_calls():
-    for name in BENCHMARKS:
-        assert callable(case(name).measure), name
+def set_all(monkeypatch, module, **values):
+    for name, value in values.items():
+        monkeypatch.setattr(f"benchmarks.cases.{module}.{name}", value)
 
 
-def test_a_floor_is_the_slower_of_operations_and_bytes():
-    assert _measure.floor(2e9) == 2.0
-    assert _measure.floor(2e9, 1e8) == 2.0
-    assert _measure.floor(2e9, 5e8) == 5.0
-
-
-def test_peaks_are_measured_once(monkeypatch):
-    measured = []
-    monkeypatch.setattr(_measure, "KNOWN", {})
-    monkeypatch.setattr(
-        _measure, "_products", lambda *kind: measured.append(kind) or 2e9
-    )
-    monkeypatch.setattr(_measure, "_passes", lambda: 5e8)
-    assert (_measure.peak_flops(), _measure.peak_flops("float32", None)) == (2e9, 2e9)
-    assert _measure.peaks()["float64 product GFLOP/s"] == 2.0
-    assert len(measured) == 4
-    assert _measure.bandwidth() == 5e8
-
-
-def test_disagreement_is_relative_to_the_largest_value():
-    assert _measure.disagreement([1.0, 2.0], [1.0, 4.0]) == 0.5
-    assert _measure.disagreement([1e-3], [0.0]) == 1e-3
-    assert np.isnan(_measure.disagreement([np.nan, 1.0], [0.0, 1.0]))
-    with pytest.raises(ValueError, match="ours: expected shape"):
-        _measure.disagreement([1.0], [1.0, 2.0])
-
-
-def test_calls_take_turns_until_the_limit():
-    calls = []
-    one, two = (functools.partial(calls.append, name) for name in "ab")
-    assert len(_measure.in_turns(one, two, repeats=2)) == 2
-    assert "".join(calls) == "ab" + "abab"
-    calls.clear()
-    _measure.in_turns(one, two, repeats=2, limit=0.0)
-    assert "".join(calls) == "ab" + "ab"
-
-
-def test_a_part_of_a_loop_is_scaled():
-    answers, seconds = _measure.part_of_loop(lambda a, b: a + b, [(1, 2), (3, 4)], 200)
-    assert answers == [3, 7]
-    assert seconds > 0
-
-
-def test_what_a_program_needs():
-    program, facts = _measure.compiled(lambda x: x + 1, jnp.ones(3))
-    assert program(jnp.ones(3)).tolist() == [2.0, 2.0, 2.0]
-    assert facts["compile s"] > 0
+def check(pair, entry, floor=True):
+    about = entry["extra_info"]
+    assert entry["stats"]["median"] > 0
+    assert about["alternative_s"] > 0
+    assert about["alternative"]
+    assert about["error"] <= about["tolerance"]
+    assert (pair.floor is not None) == floor
 
 
 @pytest.mark.slow
-def test_trajectory():
-    trajectory = case("trajectory")
-    check(trajectory.row(2, 3, 4))
-    row = trajectory.depth(4, 3, 4)
-    assert 0 < row.error < row.tolerance
-    # The cheapest path follows the shapes: factors, dense, the Gram matrix.
-    assert trajectory.operations(1, 1, 1000) < 10 * 1000**2
-    assert trajectory.operations(1, 10**6, 10) == 12 * 10**3
+@pytest.mark.parametrize(
+    ("name", "args", "within", "floor", "small"),
+    [
+        ("trajectory.bench_norms", (2, 3, 4), EXACT, True, {}),
+        ("trajectory.bench_depth", (4, 3, 4), FLOAT64, False, {}),
+        ("exact_risk.bench_risk", (2, 4), EXACT, False, {"PROMPTS": 100}),
+        ("pruning_sweep.bench_sweep", (1, "attn"), EXACT, True, {
+            "PROMPTS": 2, "POINTS": 3, "DIM": 2, "WIDTH": 8, "LAYERS": 2,
+        }),
+        ("flow.bench_flow", (2.0, "RK45", 20.0), FLOAT64, False, {
+            "DIM": 2, "M": 3, "time_to_target": lambda task: 20.0,
+        }),
+        ("theory.bench_many", ("Remark 5's table", 6), EXACT, False, {
+            "BATCH": 3, "COMPARE": 2,
+        }),
+        ("first_calls.bench_call", (reg.gap, "task"), FLOAT64, False, {}),
+        ("theory.bench_precision", ("isotropic_bound",), FLOAT32, False, {}),
+    ],
+)  # fmt: skip
+def test_a_case_agrees_with_its_alternative(
+    name, args, within, floor, small, monkeypatch
+):
+    set_all(monkeypatch, name.split(".")[0], **small)
+    check(*run(name, args, within), floor=floor)
 
 
 @pytest.mark.slow
-def test_bounds():
-    bounds = case("bounds")
-    row = bounds.row(2, 6, 3, 4, 2)
-    check(row)
-    assert "scaled" in row.note
-    flops = 4 * bounds.operations(2, 6, 3)
-    moved = 8 * (3 * 2 * 9 + 4 * 6 * 3)
-    assert row.floor_s == max(flops / PEAK, moved / BANDWIDTH)
-    assert bounds.row(2, 6, 3, 1, 0).alternative_s is None
+def test_a_bound_counts_operations_and_bytes():
+    from benchmarks.cases import bounds
+
+    pair, entry = run("bounds.bench_bound", (2, 6, 3, 4, 2))
+    check(pair, entry)
+    flops, moved = 4 * bounds.operations(2, 6, 3), 8 * (3 * 2 * 9 + 4 * 6 * 3)
+    assert pair.floor == max(flops / PEAK, moved / BANDWIDTH)
+    assert entry["extra_info"]["note"] == "alternative timed on 2 of 4 prompts"
+    _, alone = run("bounds.bench_bound", (2, 6, 3, 1, 0))
+    assert alone["extra_info"]["alternative_s"] is None
+    assert "does not fit" in alone["extra_info"]["note"]
 
 
 @pytest.mark.slow
-def test_predictors():
-    predictors = case("predictors")
-    X = jax.random.normal(jax.random.key(0), (2, 4, predictors.DIM), jnp.float32)
-    y = X[..., 0]
-    pair = predictors.pairs(X[0])["ridge"]
-    row = predictors.row(pair, X, y)
-    check(row)
-    wrong = pair._replace(rule=lambda X, y, x: 1.0)
-    assert predictors.row(wrong, X, y).wrong
+def test_predictors(monkeypatch):
+    from benchmarks.cases import predictors
 
-
-@pytest.mark.slow
-def test_exact_risk(monkeypatch):
-    exact_risk = case("exact_risk")
-    monkeypatch.setattr(exact_risk, "PROMPTS", 100)
-    check(exact_risk.against(2, 4), floor=False)
-
-
-@pytest.mark.slow
-def test_flow(monkeypatch):
-    flow = case("flow")
-    monkeypatch.setattr(flow, "time_to_target", lambda task: 20.0)
-    monkeypatch.setattr(flow, "DIM", 2)
-    monkeypatch.setattr(flow, "M", 3)
-    for row in flow.rows(2.0, 20.0):
-        check(row, floor=False)
-    stopped = flow.row(2.0, None, 1.0, "", "RK45", None, 20.0)
-    assert stopped.error is None
-    assert "lower bound" in stopped.note
-
-
-@pytest.mark.slow
-def test_pruning_sweep(monkeypatch):
-    pruning_sweep = case("pruning_sweep")
-    small = {"PROMPTS": 2, "POINTS": 3, "DIM": 2, "WIDTH": 8, "LAYERS": 2}
-    for name, value in small.items():
-        monkeypatch.setattr(pruning_sweep, name, value)
-    row = pruning_sweep.row(1, "attn")
-    check(row)
-    assert "1 compilation" in row.note
+    set_all(monkeypatch, "predictors", PROMPTS=2, POINTS=4)
+    make, rule, flops = predictors.RULES["ridge"]
+    check(*run("predictors.bench_predictor", (make, rule, flops)))
+    with pytest.raises(AssertionError, match="answers: expected a difference of at"):
+        run("predictors.bench_predictor", (make, lambda X, y, x: 1.0, flops))
 
 
 @pytest.mark.slow
 def test_prune_search(monkeypatch):
-    prune_search = case("prune_search")
-    arch = prune_search.gpt_j(2, 256, 64)
-    small = prune_search.SearchCase(arch, jnp.float32, 3, 2, ((1, "mlp"),))
-    monkeypatch.setattr(prune_search, "CPU", small)
-    monkeypatch.setattr(prune_search, "SAMPLE", 2)
-    monkeypatch.setattr(prune_search, "RATES", (0.0, 0.5))
-    (row,) = prune_search.measure(Budget(1000.0))
-    check(row)
-    assert "alternative timed on 2 prompts" in row.note
-    assert "0 differ" in row.note
+    from benchmarks.cases import prune_search
+
+    model = (prune_search.gpt_j(2, 256, 64), "float32", 3, 2)
+    set_all(monkeypatch, "prune_search", MODEL=model, SAMPLE=2, RATES=(0.0, 0.5))
+    pair, entry = run("prune_search.bench_search", (1, "mlp"))
+    check(pair, entry)
+    assert "alternative timed on 2 of 3 prompts" in entry["extra_info"]["note"]
+    search, plain = pair.ours(), pair.alternative()
+    wrong = [dataclasses.replace(e, predictions=1 - e.predictions) for e in plain]
+    with pytest.raises(ValueError, match="predictions: expected the same up to"):
+        prune_search.compare(search, wrong, exact=True)
 
 
 @pytest.mark.slow
-def test_train_step(monkeypatch):
-    train_step = case("train_step")
-    monkeypatch.setattr(train_step.importlib.util, "find_spec", lambda name: None)
-    small = {"dim": 2, "num_points": 5, "width": 8, "num_layers": 1, "num_heads": 2}
-    curriculum = Curriculum.none(small["dim"], small["num_points"])
-    changed = {**train_step.changes(False)["Adam"], **small, "batch_size": 2}
-    config = dataclasses.replace(
-        train_step.PRESETS["cpu"], curriculum=curriculum, **changed
-    )
-    row = train_step.row(config)
-    assert row.ours_s > 0
-    assert row.note.startswith("PyTorch is not installed")
+@pytest.mark.parametrize("name", ["train_step.bench_step", "ensemble.bench_ensemble"])
+def test_training(name, monkeypatch):
+    from benchmarks import garg
+
+    published = garg.published
+    module = name.split(".")[0]
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    change = lambda **given: published(**SMALL, **given)  # noqa: E731
+    set_all(monkeypatch, module, published=change)
+    if module == "ensemble":
+        check(*run(name, (2, None)))
+    else:
+        _, entry = run(name, ({"precision": "float32"},))
+        assert entry["extra_info"]["note"].startswith("PyTorch is not installed")
+        assert entry["extra_info"]["facts"]["tokens/s"] > 0
+        assert entry["extra_info"]["per"] == 10
+
+
+PROGRAM = """HloModule jit_scan
+
+%fused (p: f32[2]) -> f32[2] {
+  %p = f32[2]{0} parameter(0)
+  ROOT %e = f32[2]{0} exponential(%p)
+}
+
+%called (p: f32[2]) -> f32[2] {
+  %p = f32[2]{0} parameter(0)
+  %k = f32[2]{0} custom-call(%p), custom_call_target="__gpu$xla.gpu.triton"
+  ROOT %f = f32[2]{0} fusion(%k), kind=kLoop, calls=%fused
+}
+
+%body (state: (s32[], f32[2])) -> (s32[], f32[2]) {
+  %state = (s32[], f32[2]{0}) parameter(0)
+  %x = f32[2]{0} get-tuple-element(%state), index=1
+  %n = s32[] get-tuple-element(%state), index=0
+  %d = f32[2]{0} custom-call(%x), custom_call_target="__cublas$lt$matmul"
+  %a = f32[2]{0} custom-call(%d), custom_call_target="__cudnn$fmhaSoftmax"
+  %c = f32[2]{0} copy(%a)
+  %y = f32[2]{0} call(%c), to_apply=%called
+  %s = s32[] add(%n, %n)
+  ROOT %t = (s32[], f32[2]{0}) tuple(%s, %y)
+}
+
+ENTRY %main (p: f32[2]) -> f32[2] {
+  %p = f32[2]{0} parameter(0)
+  %w = (s32[], f32[2]{0}) while(%p), condition=%cond, body=%body
+  ROOT %r = f32[2]{0} get-tuple-element(%w), index=1
+}
+"""
+
+
+def test_launches_in_the_body_of_the_loop_are_counted_by_kind():
+    kinds = {*launches.KINDS.values(), "fusion", "copy", "other"}
+    assert launches.count(PROGRAM) == dict.fromkeys(kinds, 1)
+    without = PROGRAM.replace("while(%p), condition=%cond, body=%body", "tuple(%p)")
+    with pytest.raises(ValueError, match="program: expected one loop at its top"):
+        launches.count(without)
+
+
+@pytest.mark.slow
+def test_a_profile_names_what_ran_and_how_often():
+    import jax
+
+    from benchmarks.gpu_check import profile
+
+    x = jnp.ones((64, 64))
+
+    @jax.jit
+    def repeated(x):
+        return jax.lax.fori_loop(0, 3, lambda _, x: jnp.tanh(x @ x), x)
+
+    jax.block_until_ready(repeated(x))
+    spent = profile(lambda: repeated(x))
+    assert spent == sorted(spent, key=lambda one: -one[2])
+    assert {calls for kind, calls, _ in spent if "tanh" in kind} == {3}
+    assert not any(kind.startswith("while") for kind, *_ in spent)

@@ -1,137 +1,170 @@
-"""Rows, budgets, and cases that run, are left out or fail."""
+"""Pairs are timed in turns and compared; the table, the stored results, the README."""
 
 import json
-import math
+import subprocess
+import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 
-from benchmarks import _alone, _suite
-from benchmarks._suite import BenchmarkRow, Budget, Case, Skip, each
-from tests.benchmarks.examples import row
+from benchmarks import __main__ as program
+from benchmarks import machine, suite, table
+from benchmarks.suite import Pair, disagreement, entry, measure
+from tests.benchmarks.test_cases import Benchmark
+
+STORED = sorted(Path(program.__file__).parent.glob("results/*.json"))
+ABOUT = {
+    "name": "Some CPU, 2 cores",
+    "versions": {"python": "3.11.7", "jax": "0.10.2"},
+    "revision": "abc",
+    "peaks": {"float32 product GFLOP/s": 100.0},
+    "load before": 0.1,
+}
 
 
-class Clock:
-    """Seconds that pass only when something takes them."""
-
-    def __init__(self, monkeypatch):
-        self.now = 0.0
-        monkeypatch.setattr(_suite.time, "monotonic", lambda: self.now)
-
-    def case(self, name, expected, taken=None):
-        def measure():
-            self.now += expected if taken is None else taken
-            return BenchmarkRow(ours_s=1.0)
-
-        return Case(name, expected, measure)
+@pytest.fixture(autouse=True)
+def _no_entries(monkeypatch):
+    monkeypatch.setattr(suite, "ENTRIES", [])
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    return Clock(monkeypatch)
+def row(name="a", ours=1.0, theirs=10.0, floor=0.5, group="group", **more):
+    about = {"alternative": "NumPy", "alternative_s": theirs, "floor_s": floor}
+    about |= {"precision": "float32", "error": None, "tolerance": None}
+    return entry(group, name, ours, **{**about, "note": "", "facts": {}, **more})
 
 
-def test_ratio_and_share_of_the_floor():
-    assert (row().ratio, row().share_of_floor) == (10.0, 0.5)
-    assert BenchmarkRow(alternative_s=1.0, floor_s=1.0).ratio is None
-    assert BenchmarkRow(ours_s=1.0).ratio is None
-    assert BenchmarkRow(ours_s=1.0).share_of_floor is None
+def write(path, *rows, **about):
+    stored = {"machine_info": {**ABOUT, **about}, "datetime": "2026-11-22T01:00:00"}
+    path.write_text(json.dumps({**stored, "benchmarks": rows}))
+    return path
 
 
-def test_a_fast_wrong_answer_is_bad_and_so_is_nan():
-    assert not row(error=1e-6, tolerance=1e-5).bad
-    assert row(error=1e-4, tolerance=1e-5).wrong
-    assert row(error=math.nan, tolerance=1e-5).bad
-    assert not row(error=1e-4).bad
-    assert BenchmarkRow.failed("group", "a", ValueError("b\nc")).note == "ValueError: b"
-    assert BenchmarkRow.failed("group", "a", "b").bad
-    for left_out in (
-        BenchmarkRow.skipped("group", "a", "b"),
-        BenchmarkRow.late("group", "a", "b"),
-    ):
-        assert left_out.left_out
-        assert not left_out.bad
+def test_both_sides_take_turns_and_are_scaled(monkeypatch):
+    monkeypatch.setattr(suite, "TURNS", 0.0)
+    calls = []
+    benchmark = Benchmark()
+    found = measure(
+        benchmark,
+        Pair(
+            lambda: calls.append("a") or 1.0,
+            lambda: calls.append("b") or 1.0,
+            "NumPy",
+            (1, 100, "prompts"),
+            per=2,
+            facts={"MiB": 3.0},
+            rates={"prompts/s": 4.0},
+        ),
+    )["extra_info"]
+    assert "".join(calls) == "ba" + "a" + 3 * "ba"
+    assert benchmark.extra_info == found
+    median = benchmark.stats.stats.median
+    assert found["facts"]["prompts/s"] == pytest.approx(8.0 / median)
+    assert found["facts"]["MiB"] == 3.0
+    assert found["note"] == "alternative timed on 1 of 100 prompts"
+    assert found["error"] == 0
 
 
-def test_a_row_survives_json():
-    before = row(error=math.inf, tolerance=1e-5, facts={"compile s": 1.5})
-    assert BenchmarkRow(**json.loads(json.dumps(before.as_dict()))) == before
+def test_a_long_alternative_is_called_once_and_a_cold_call_is_not_warmed(monkeypatch):
+    monkeypatch.setattr(suite, "SLOW", 0.0)
+    calls = []
+    pair = Pair(lambda: calls.append("a"), lambda: calls.append("b"), "NumPy")
+    found = measure(Benchmark(), pair)["extra_info"]
+    assert calls.count("b") == 1
+    assert found["alternative_s"] > 0
+    assert found["error"] is None
+    assert "lower bound" in found["note"]  # it returned None: it was stopped
+    calls.clear()
+    measure(Benchmark(), Pair(lambda: calls.append("a"), cold=True))
+    assert calls == ["a"]
 
 
-def test_cases_run_in_order_and_take_their_names(clock):
-    rows = list(each("g", Budget(9), [clock.case("a", 1), clock.case("b", 1)]))
-    assert [(r.group, r.name, r.status) for r in rows] == [
-        ("g", "a", "measured"),
-        ("g", "b", "measured"),
+@pytest.mark.parametrize("wrong", [1.1, np.nan])
+def test_a_fast_wrong_answer_fails_and_has_a_row(wrong):
+    pair = Pair(lambda: wrong, lambda: 1.0, "NumPy", tolerance=1e-5)
+    with pytest.raises(AssertionError, match="at most 1e-05, got"):
+        measure(Benchmark(), pair)
+    assert "WRONG, at most 1e-05 allowed" in table.cells(suite.ENTRIES[0])[-1]
+
+
+def test_disagreement_is_relative_to_the_largest_value():
+    assert disagreement([1.0, 2.0], [1.0, 4.0]) == 0.5
+    assert disagreement([1e-3], [0.0]) == 1e-3
+    with pytest.raises(ValueError, match="ours: expected shape"):
+        disagreement([1.0], [1.0, 2.0])
+
+
+def test_a_floor_is_the_slower_of_operations_and_bytes(monkeypatch):
+    peaks = {machine.MEMORY: 0.1, "float32 product GFLOP/s": 1.0}
+    monkeypatch.setattr(machine, "PEAKS", peaks)
+    assert machine.floor(2e9) == machine.floor(2e9, 1e8) == 2.0
+    assert machine.floor(2e9, 5e8) == 5.0
+    monkeypatch.setattr(machine, "_products", lambda dtype, precision: 2e9)
+    assert machine.floor(2e9, exact=False) == 1.0
+    assert machine.describe(0.1)["peaks"] == peaks
+    assert len(peaks) == 3
+
+
+def test_numbers_read_well():
+    assert [table.number(x) for x in (None, 12345.6, 0.012345)] == [
+        *("-", "12,346", "0.0123")
     ]
-    own = BenchmarkRow("other", "own", 1.0)
-    assert list(each("g", Budget(), [Case("a", 1, lambda: own)])) == [own]
-
-
-def test_a_case_that_does_not_fit_is_left_out_and_a_shorter_one_still_runs(clock):
-    cases = [clock.case("a", 5), clock.case("b", 6), clock.case("c", 4)]
-    rows = list(each("g", Budget(10), cases))
-    assert [r.status for r in rows] == ["measured", "late", "measured"]
-    assert rows[1].note == "needs about 6 s, 5 s left"
-
-
-def test_on_a_slow_machine_later_cases_are_expected_to_be_slow(clock):
-    rows = list(each("g", Budget(10), [clock.case("a", 2, 6), clock.case("b", 2)]))
-    assert [r.status for r in rows] == ["measured", "late"]
-    assert rows[1].note == "needs about 6 s, 4 s left"
-
-
-def test_cases_that_are_not_wanted_leave_no_row(clock):
-    budget = Budget(wanted=[["g", "b"], ["h", "a"]])
-    rows = list(each("g", budget, [clock.case("a", 1), clock.case("b", 1)]))
-    assert [r.name for r in rows] == ["b"]
-
-
-def test_a_quick_run_measures_the_first_case_whatever_the_time(clock):
-    rows = list(each("g", Budget(1, quick=True), [clock.case("a", 5)] * 2))
-    assert [r.status for r in rows] == ["measured", "skipped"]
-    assert rows[1].note == "quick run"
-
-
-def test_a_failure_does_not_stop_the_other_cases(clock):
-    def broken():
-        raise ZeroDivisionError("no")
-
-    def unfit():
-        raise Skip("needs two devices")
-
-    def two():
-        return [BenchmarkRow(name="x", ours_s=1.0), BenchmarkRow(name="y", ours_s=2.0)]
-
-    cases = [Case("a", 1, broken), Case("b", 1, unfit), Case("c", 1, two)]
-    rows = list(each("g", Budget(), cases))
-    assert [(r.name, r.status) for r in rows] == [
-        ("a", "failed"),
-        ("b", "skipped"),
-        ("x", "measured"),
-        ("y", "measured"),
+    assert [table.duration(s) for s in (1.5, 0.0123, 5e-5, 2e-8, None)] == [
+        *("1.5 s", "12.3 ms", "50 us", "20 ns", "-")
     ]
-    assert rows[0].note == "ZeroDivisionError: no"
+    facts = table.fact("compile s", 1.25), table.fact("products in TF32:", 1e-3)
+    assert facts == ("compile 1.25 s", "products in TF32: 0.001")
 
 
-def test_alone_a_benchmark_prints_its_table(capsys, tmp_path):
-    file = tmp_path / "table.md"
-    _alone.main(lambda budget: [row()], ["--quick", "--markdown", str(file)])
-    assert "10" in capsys.readouterr().out
-    assert "| a | 1 s | NumPy | 10 s | 10 |" in file.read_text()
-    with pytest.raises(SystemExit) as stop:
-        _alone.main(lambda budget: [row(error=1.0, tolerance=0.5)], [])
-    assert stop.value.code == 1
-    assert "WRONG" in capsys.readouterr().out
+def test_the_table_has_ratio_share_of_floor_and_brackets_as_they_are(capsys):
+    rows = [row(facts={"MiB": 3.0}), row("b|c", group="other", note="shape [3]", per=2)]
+    assert table.cells(rows[0])[1:7] == [
+        *("1 s", "NumPy", "10 s", "10", "500 ms", "0.5")
+    ]
+    assert table.ratio(rows[1]) == 20
+    assert table.ratio(row(theirs=None)) is table.ratio(row(ours=None)) is None
+    table.show(rows, before=[row(ours=4.0)])
+    out = capsys.readouterr().out
+    for text in ("3 MiB", "shape [3]", "before", "2.5"):
+        assert text in out
+    assert r"| b\|c | 500 ms | NumPy | 10 s | 20 | 500 ms | 1 |" in table.markdown(rows)
 
 
-def test_as_part_of_the_suite_it_leaves_rows_up_to_its_failure(tmp_path):
-    def measure(budget):
-        assert (budget.seconds, budget.quick) == (7.0, False)
-        yield row("a")
-        raise RuntimeError("late")
+def test_the_command_prints_a_file_or_refuses_it(tmp_path, capsys):
+    path = write(tmp_path / "new.json", row(), **{"load before": 3.25})
+    assert program.main([str(path), "--before", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "Some CPU, 2 cores, 2026-11-22 (Python 3.11.7, jax 0.10.2)" in out
+    assert "3.2 processes" in out
+    for text in ("", "[]", "{}", '{"benchmarks": [{}]}'):
+        path.write_text(text)
+        assert program.main([str(path)]) == 2
+    assert "results: expected a file written by pytest" in capsys.readouterr().err
 
-    path = tmp_path / "rows"
-    _alone.main(measure, ["--rows", str(path), "--budget", "7"])
-    rows = [BenchmarkRow(**json.loads(line)) for line in path.read_text().splitlines()]
-    assert rows[0] == row("a")
-    assert (rows[1].status, rows[1].note) == ("failed", "RuntimeError: late")
+
+def test_tables_go_between_the_marks_of_the_readme(tmp_path, monkeypatch):
+    path, readme = write(tmp_path / "new.json", row()), tmp_path / "README.md"
+    readme.write_text(f"1\n{program.BEGIN.format('old.json')}\n2\n{program.END}\n3\n")
+    monkeypatch.setattr(program, "README", readme)
+    for _ in range(2):
+        program.main([str(path), "--readme"])
+        assert readme.read_text() == f"1\n{program.section(path)}\n3\n"
+
+
+def test_the_readme_shows_the_stored_results_letter_by_letter():
+    shown = [p for p in STORED if program.section(p) in program.README.read_text()]
+    assert shown == STORED != []
+    for path in STORED:
+        for one in table.load(path)["benchmarks"]:
+            assert "WRONG" not in table.cells(one)[-1]
+
+
+@pytest.mark.slow
+def test_a_quick_run_takes_the_first_size_of_every_case():
+    pytest.importorskip("pytest_benchmark")
+    words = [sys.executable, "-m", "pytest", "benchmarks", "--quick", "--collect-only"]
+    root = Path(program.__file__).parents[1]
+    found = subprocess.run([*words, "-qq"], cwd=root, capture_output=True, text=True)
+    cases = [line.split("[")[0] for line in found.stdout.splitlines() if "::" in line]
+    assert len(cases) == len(set(cases)) > 15
+    assert not [case for case in cases if "transformers" in case]  # marked long

@@ -134,9 +134,9 @@ def test_a_platform_that_is_not_there_is_one_line(capsys, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["experiments.cot", "benchmarks.flow", "benchmarks"])
-def test_no_command_shows_a_traceback_for_an_unknown_platform(name):
-    line, env = [sys.executable, "-m", name], {**os.environ, "JAX_PLATFORMS": "abacus"}
+def test_no_command_shows_a_traceback_for_an_unknown_platform():
+    line = [sys.executable, "-m", "experiments.cot"]
+    env = {**os.environ, "JAX_PLATFORMS": "abacus"}
     ended = subprocess.run(line, cwd=ROOT, env=env, capture_output=True, text=True)
     assert ended.returncode == 2
     (line,) = ended.stderr.splitlines()

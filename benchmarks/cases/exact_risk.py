@@ -1,0 +1,117 @@
+"""Exact risks of linear transformer blocks, and simulation to equal accuracy.
+
+There are no floors: a call of a tenth of a millisecond is mostly the call itself.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+
+from benchmarks.suite import EXACT, Pair, case, compiled, disagreement, named, once
+from icltheory import regression as reg
+from icltheory.regression import LinearPopulation
+
+PROMPTS, COUNT, SAMPLE = 20_000, 1000, 50
+
+
+def problem(dim: int, seed: int = 0) -> LinearPopulation:
+    """Draws a random problem with trace H = trace Psi = d."""
+    keys = jax.random.split(jax.random.key(seed), 3)
+    A, C = (jax.random.normal(key, (dim, dim)) / dim**0.5 for key in keys[:2])
+    mean = jax.random.normal(keys[2], (dim,))
+    return LinearPopulation(A @ A.T, mean, C @ C.T, 0.25)
+
+
+@case(
+    "Exact risk of the best LTB, M = 2 d",
+    named("d {}, M {}", ((5, 10), (20, 40), (50, 100))),
+    EXACT,
+)
+def bench_risk(dim: int, M: int) -> Pair:
+    """Compares the exact risk with a simulation to a relative accuracy of 1 %.
+
+    That takes (standard deviation / mean / 0.01)^2 prompts, of which a batch is timed.
+    Its own mean is too coarse to judge the exact risk, whose difference is that from
+    float64.
+    """
+    task = problem(dim)
+    model = reg.optimum(reg.LTB, task, M).model
+    exact = jax.jit(lambda model, task: reg.risk(model, task, M))
+
+    @jax.jit
+    def simulate(key):
+        prompt = task.sample(key, M, PROMPTS)
+        answers = jax.vmap(model.predict)(prompt.X, prompt.y, prompt.x_query)
+        losses = (answers - prompt.y_query) ** 2
+        return jnp.mean(losses), jnp.std(losses)
+
+    with jax.enable_x64(True):
+        widen = functools.partial(jax.tree.map, lambda x: jnp.asarray(x, jnp.float64))
+        truth = float(reg.risk(widen(model), widen(task), M))
+    mean, spread = (float(x) for x in simulate(jax.random.key(3)))
+    z = (mean - truth) / (spread / PROMPTS**0.5)
+    return Pair(
+        lambda: exact(model, task),
+        lambda: simulate(jax.random.key(2)),
+        "simulation to 1 %, compiled",
+        (PROMPTS, (spread / truth / 0.01) ** 2, "prompts"),
+        error=lambda got, _: disagreement(got, truth),
+        # The tolerance allows for float32 moments of d coordinates.
+        tolerance=1e-4,
+        note=f"z = {z:.2f}; difference from float64",
+    )
+
+
+def _block_risk(task, M):
+    weights = jax.random.normal(jax.random.key(4), (6, 21, 21))
+    return reg.risk(reg.LTB(*(weights * 21**-0.75)), task, M)
+
+
+@case(
+    f"{COUNT:,} (problem, M) pairs at d = 20 in one call",
+    {
+        "risk of an LTB": (_block_risk,),
+        "least risk of an LTB": (lambda *given: reg.optimum(reg.LTB, *given).risk,),
+        "Gamma* and its risk": (lambda *given: reg.optimum(reg.GDBeta, *given),),
+    },
+    EXACT,
+)
+def bench_many(function) -> Pair:
+    tasks = jax.jit(jax.vmap(lambda seed: problem(20, seed)))(jnp.arange(COUNT))
+    lengths = jnp.arange(1, COUNT + 1)
+    together, alone = jax.jit(jax.vmap(function)), jax.jit(function)
+    # On the host, since JAX would compile a slice for each problem.
+    host = jax.device_get((tasks, lengths))
+    items = [jax.tree.map(lambda x, i=i: x[i], host) for i in range(SAMPLE)]
+    once(lambda: alone(*items[0]))
+
+    def error(got, found):
+        same = jax.tree.map(lambda *xs: jnp.stack(xs), *found)
+        part = jax.tree.map(lambda x: x[:SAMPLE], got)
+        return max(jax.tree.leaves(jax.tree.map(disagreement, part, same)))
+
+    return Pair(
+        lambda: together(tasks, lengths),
+        lambda: [jax.block_until_ready(alone(*item)) for item in items],
+        "a compiled call per problem",
+        (SAMPLE, COUNT, "problems"),
+        error=error,
+        tolerance=1e-4,
+    )
+
+
+@case(
+    "Search for the best LSA, 16 starts, M = 40",
+    named("d {}", ((2,), (20,), (50,))),
+    EXACT,
+)
+def bench_search(dim: int) -> Pair:
+    """Times the search for the best LSA, which has no alternative to compare with."""
+    task, M = problem(dim), jnp.asarray(40)
+
+    def least_risk(M):
+        return reg.optimum(reg.LSA, task, M, key=jax.random.key(0)).risk
+
+    program, facts = compiled(least_risk, M)
+    return Pair(lambda: program(M), facts=facts)

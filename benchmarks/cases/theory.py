@@ -1,0 +1,204 @@
+"""Calculators on thousands of prompts, and their errors in float32.
+
+First the calculators on 1,000 and 4,000 prompts (64,000 on an accelerator), a batch at
+a time in one compiled program; the alternative is a NumPy loop over the prompts. Then
+calculators of the library (with ``-m long`` all of them): the error in float32, and
+what it would be if products were shortened as an accelerator does by default.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from benchmarks.cases.bounds import bound_of, numpy_bound
+from benchmarks.cases.trajectory import numpy_norms
+from benchmarks.suite import (
+    FLOAT32,
+    FLOAT64,
+    Pair,
+    case,
+    compiled,
+    disagreement,
+    on_gpu,
+)
+from icltheory import noise, pruning, trajectory
+from icltheory.attention import LinearAttentionStack
+from icltheory.batching import batched
+from tests import products, theory_cases
+
+L, N, n = 4, 40, 6
+BATCH, COMPARE, RANK = 500, 20, 3
+GROUP = f"Theory on many prompts, n {n}, N {N}, L {L}"
+PRECISION_GROUP = "Error of float32, and of shortened products"
+EVERY = theory_cases.cases()
+FEW = (
+    "implicit_gd_norms, dense",
+    "isotropic_bound",
+    "update_split",
+    "LeastSquares, prefixes",
+)
+# Tolerance for rounding errors; the case below exceeds it for the given reason.
+TOLERANCE = 1e-5
+COARSE = {
+    "noise_spectrum, gram": "rank: float32 keeps fewer eigenvalues, as documented",
+}
+
+
+def problem(prompts: int, dtype: Any) -> tuple[LinearAttentionStack, jax.Array]:
+    """Draws a stack whose updates are small, and prompts for it."""
+    weights, H = theory_cases.stack_and_tokens(L, N, n, prompts)
+    W_V, W_K, W_Q = (jnp.asarray(W, dtype) for W in weights)
+    return LinearAttentionStack(0.1 * W_V, W_K, W_Q), jnp.asarray(H, dtype)
+
+
+def norms(stack, H):
+    return trajectory.implicit_gd_norms(stack, H, scale=1 / N).G
+
+
+def spectrum(stack, H):
+    return noise.noise_spectrum(stack, H, N // 2, scale=1 / N).eigenvalues[:, :5]
+
+
+def table(stack, H):
+    found = pruning.depth_table(stack, H, "W_V", rank=RANK, scale=1 / N)
+    return jnp.concatenate([found.G, found.G_unpruned[None]])
+
+
+def bound(stack, H):
+    return bound_of(N // 2, N)(stack, H).value
+
+
+def plain_norms(stack, H, W_V=None) -> np.ndarray:
+    """Computes the norms of G_t with n x n matrices in NumPy."""
+    W_V = stack.W_V if W_V is None else W_V
+    host = [np.asarray(a) for a in (W_V, stack.W_K, stack.W_Q, H)]
+    return numpy_norms(host[0] / N, *host[1:])[:, 1]
+
+
+def plain_spectrum(stack, H) -> np.ndarray:
+    """Computes the five largest eigenvalues of each C_t from the dense matrix."""
+    W_V, W_K, W_Q, H = (np.asarray(a) for a in (stack.W_V, stack.W_K, stack.W_Q, H))
+    P, values = np.eye(n, dtype=H.dtype), []
+    for V, K, Q in zip(W_V, W_K, W_Q, strict=True):
+        z = np.stack([(np.outer(V @ h, K @ h) @ Q @ P).ravel() for h in H])  # N / N = 1
+        G = z.mean(axis=0)
+        C = (z - G).T @ (z - G) / N * (N - N // 2) / (N // 2 * (N - 1))
+        values.append(np.linalg.eigvalsh(C)[::-1][:5])
+        G = G.reshape(n, n)
+        H, P = H + H @ (G @ np.linalg.inv(P)).T, P + G
+    return np.array(values)
+
+
+def plain_table(stack, H) -> np.ndarray:
+    """Computes the norms with each layer's value matrix truncated in turn."""
+    rows, W_V = [], np.asarray(stack.W_V)
+    for k in range(L):
+        U, s, Vt = np.linalg.svd(W_V[k])
+        cut = W_V.copy()
+        cut[k] = (U[:, :RANK] * s[:RANK]) @ Vt[:RANK]
+        rows.append(plain_norms(stack, H, cut))
+    return np.array([*rows, plain_norms(stack, H)])
+
+
+CALCULATORS: dict[str, tuple[Callable, Callable]] = {
+    "Norms": (norms, plain_norms),
+    "Noise spectrum": (spectrum, plain_spectrum),
+    "Theorem 2": (bound, lambda stack, H: numpy_bound(stack, H, N // 2)),
+    "Remark 5's table": (table, plain_table),
+}
+SIZES = {
+    f"{name}, {size:,} prompts": (name, size)
+    for size in (1000, 64_000 if on_gpu() else 4000)
+    for name in CALCULATORS
+}
+
+
+def many(name: str, prompts: int, dtype: str = "float32") -> Pair:
+    function, plain = CALCULATORS[name]
+    stack, H = problem(prompts, dtype)
+    program = batched(function, BATCH, in_axes=(None, 0))
+    # On the host, since NumPy does not wait for copies from a device.
+    host, some = jax.device_get((stack, H[:COMPARE]))
+    _, facts = compiled(jax.vmap(function, (None, 0)), stack, H[:BATCH])
+    return Pair(
+        lambda: program(stack, H),
+        lambda: np.array([plain(host, one) for one in some]),
+        "NumPy, a prompt at a time",
+        (COMPARE, prompts, "prompts"),
+        error=lambda got, found: disagreement(got[:COMPARE], found),
+        tolerance=1e-4 if dtype == "float32" else 1e-9,
+        precision=dtype,
+        facts={f"{BATCH} prompts MiB": facts.get("MiB", float("nan"))},
+        rates={"prompts/s": prompts},
+    )
+
+
+bench_many = case(GROUP, SIZES)(many)
+doubled = {"Theorem 2, 1,000 prompts, float64": ("Theorem 2", 1000, "float64")}
+bench_many_doubled = case(GROUP, doubled, FLOAT64)(many)
+
+
+def precision(name: str) -> Pair:
+    """Measures errors against float64, as written and with shortened products.
+
+    On an accelerator those are the device's own; elsewhere their operands are rounded.
+    """
+    function, arrays64 = EVERY[name]
+    with jax.enable_x64(True):
+        wide, plain = _cast(arrays64, jnp.float64), jax.jit(function)
+    arrays = _cast(arrays64, jnp.float32)
+    short = {"TF32": products.TF32, "bfloat16": products.BF16}
+    every = {
+        kind: products.rounded(function, bits=bits, all_of_them=True)
+        for kind, bits in short.items()
+    }
+    asked = jax.jit(function)
+    if jax.default_backend() == "cpu":
+        asked = jax.jit(products.rounded(function, bits=products.TF32))
+    else:
+        every["this device"] = products.loosened(function)
+
+    def exact():
+        with jax.enable_x64(True):
+            return plain(*wide)
+
+    truth = exact()
+    why = COARSE.get(name, "")
+    return Pair(
+        lambda: asked(*arrays),
+        exact,
+        "the same in float64",
+        error=error,
+        tolerance=None if why else TOLERANCE,
+        note=why,
+        facts={
+            f"products in {kind}:": error(jax.jit(one)(*arrays), truth)
+            for kind, one in every.items()
+        },
+    )
+
+
+def error(got: Any, exact: Any) -> float:
+    """Returns the largest error of all outputs, each relative to its largest entry."""
+    worst = 0.0
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(exact), strict=True):
+        a, b = (np.asarray(x, np.float64) for x in (a, b))
+        if not np.array_equal(np.isfinite(a), np.isfinite(b)):
+            return float("inf")
+        known = np.isfinite(b)
+        worst = max(worst, disagreement(a[known], b[known]))
+    return worst
+
+
+def _cast(tree: Any, dtype: Any) -> Any:
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), tree)
+
+
+few = {name: (name,) for name in FEW}
+bench_precision = case(PRECISION_GROUP, few, FLOAT32)(precision)
+rest = {name: (name,) for name in EVERY if name not in FEW}
+bench_rest = pytest.mark.long(case(PRECISION_GROUP, rest, FLOAT32)(precision))

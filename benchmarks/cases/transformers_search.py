@@ -1,0 +1,206 @@
+"""Loading, evaluation and search, and the same in transformers, compilation included.
+
+A random LLaMA of 8 layers in float32 with 1,000 questions behind a prefix of 180
+tokens, and one of 1.1 billion weights in bfloat16 (the architecture of TinyLlama: 22
+layers of width 2,048, in three shards) with 32 questions. transformers runs sorted
+batches of 32 whole prompts, logits of the last token only, which is what its users
+write; it keeps no prefix. Both sides have the same weights and decompose the matrices
+that they prune; their scores have to be equal but for rounding. Our time is that of the
+first call, which compiles; a later one is stated. Twenty minutes, 8 GB.
+"""
+
+import functools
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from benchmarks.cases.prune_search import RATES, Words, task_of
+from benchmarks.suite import Pair, case, disagreement, once
+from icltheory.bridge import (
+    Decoder,
+    LanguageModel,
+    evaluate,
+    evaluate_rates,
+    load_checkpoint,
+    save_checkpoint,
+)
+from icltheory.bridge.evaluation import tokenize
+from icltheory.bridge.families import read_architecture
+from icltheory.pruning import rank_for_rate
+
+BATCH = 32
+SMALL = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "vocab_size": 8192,
+    "hidden_size": 256,
+    "intermediate_size": 688,
+    "num_hidden_layers": 8,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "max_position_embeddings": 1024,
+    "rms_norm_eps": 1e-5,
+    "hidden_act": "silu",
+    "tie_word_embeddings": False,
+    "rope_theta": 10000.0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "torch_dtype": "float32",
+}
+LARGE = SMALL | {
+    "vocab_size": 32000,
+    "hidden_size": 2048,
+    "intermediate_size": 5632,
+    "num_hidden_layers": 22,
+    "num_attention_heads": 32,
+    "max_position_embeddings": 2048,
+    "torch_dtype": "bfloat16",
+}
+# Relative tolerance of scores; in bfloat16 several roundings in each of 22 layers.
+TOLERANCES = {"float32": 1e-4, "bfloat16": 5e-2}
+
+
+def model_of(config: dict[str, Any]) -> LanguageModel:
+    """Builds a language model with random weights."""
+    decoder = Decoder(read_architecture(config))
+    params = decoder.init(jax.random.key(0), jnp.dtype(config["torch_dtype"]))
+    words = Words(config["vocab_size"])
+    return LanguageModel(decoder, params, words, source="random", config=config)
+
+
+class Torch:
+    """A transformers model that scores labels in batches sorted by length."""
+
+    def __init__(self, folder: str):
+        pytest.importorskip("transformers")
+        import torch
+        from transformers import AutoModelForCausalLM
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()
+        self.torch = torch
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        load: Any = AutoModelForCausalLM.from_pretrained
+        self.model = load(folder, dtype="auto").to(self.device).eval()
+
+    def searched(self, rows, labels, layer: int | None) -> np.ndarray:
+        """Returns the scores of all rows, at all clipping rates of a layer's MLP."""
+        with self.torch.inference_mode():
+            if layer is None:
+                return np.array([self.scores(rows, labels)])
+            mlp = self.model.model.layers[layer].mlp
+            weights = [mlp.gate_proj.weight, mlp.up_proj.weight, mlp.down_proj.weight]
+            kept = [W.clone() for W in weights]
+            svd = functools.partial(self.torch.linalg.svd, full_matrices=False)
+            parts = [svd(W.float()) for W in kept]
+            found = []
+            for rate in RATES:
+                for W, old, (U, s, Vt) in zip(weights, kept, parts, strict=True):
+                    rank = rank_for_rate(tuple(W.shape), rate)
+                    cut = (U[:, :rank] * s[:rank]) @ Vt[:rank]
+                    W.copy_(cut if rate else old)
+                found.append(self.scores(rows, labels))
+        return np.array(found)
+
+    def scores(self, rows: Sequence[Sequence[int]], labels: Sequence[int]) -> list[Any]:
+        """Returns the logits of the labels after each row of tokens."""
+        order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
+        found: dict[int, list[float]] = {}
+        for start in range(0, len(order), BATCH):
+            numbers = order[start : start + BATCH]
+            longest = len(rows[numbers[-1]])
+            gaps = [longest - len(rows[i]) for i in numbers]
+            pairs = list(zip(gaps, [rows[i] for i in numbers], strict=True))
+            ids = [[0] * gap + list(row) for gap, row in pairs]
+            mask = [[0] * gap + [1] * len(row) for gap, row in pairs]
+            given = {"input_ids": ids, "attention_mask": mask}
+            tensor = functools.partial(self.torch.tensor, device=self.device)
+            tensors = {name: tensor(values) for name, values in given.items()}
+            logits = self.model(**tensors, logits_to_keep=1, use_cache=False).logits
+            chosen = logits[:, -1, list(labels)].float().tolist()
+            found.update(zip(numbers, chosen, strict=True))
+        return [found[i] for i in range(len(rows))]
+
+
+@pytest.mark.long
+@case("Beside transformers", {"load 1.1 billion weights": (LARGE,)})
+def bench_load(config: dict[str, Any]) -> Pair:
+    folder = tempfile.TemporaryDirectory()
+    save_checkpoint(model_of(config), f"{folder.name}/model", shard_bytes=800 * 10**6)
+    return Pair(
+        lambda: load_checkpoint(f"{folder.name}/model").params,
+        lambda: Torch(f"{folder.name}/model"),
+        "transformers, dtype auto",
+        error=None,
+        precision=config["torch_dtype"],
+        note="transformers maps the file and reads it at the first use",
+    )
+
+
+@pytest.mark.long
+@case(
+    "Beside batches in transformers",
+    {
+        "one evaluation": (SMALL, 1000, 10, None),
+        "search over 8 rates, layer 7, mlp": (SMALL, 1000, 10, 7),
+        "search over 8 rates, layer 4, mlp": (SMALL, 1000, 10, 4),
+        "1.1 billion weights, 8 rates, layer 20, mlp": (LARGE, 32, 4, 20),
+    },
+)
+def bench_transformers(
+    config: dict[str, Any], questions: int, shots: int, layer: int | None
+) -> Pair:
+    """Compares one evaluation, or the search over all rates of a layer's MLP."""
+    rng = np.random.default_rng(0)
+    lengths = np.clip(rng.lognormal(2.9, 0.5, questions).astype(int), 3, 60)
+    task, ours = task_of(lengths, [15] * shots, config["vocab_size"]), model_of(config)
+    prompts = tokenize(ours, task)
+    rows = [(*prompts.prefix, *row) for row in prompts.rows]
+    with tempfile.TemporaryDirectory() as folder:
+        other = Torch(str(save_checkpoint(ours, f"{folder}/model")))
+        other.searched(rows[:BATCH], prompts.label_ids, None)
+
+    def answers() -> tuple[Any, ...]:
+        if layer is None:
+            return (evaluate(ours, task, batch_size=BATCH),)
+        return evaluate_rates(ours, task, layer, "mlp", RATES, batch_size=BATCH)
+
+    facts: dict[str, float] = {}
+    jax.clear_caches()
+    spent(facts, "first", answers)
+    spent(facts, "later", answers)
+
+    def error(got, found):
+        scores = np.stack([each.scores for each in got])
+        wrong = scores.argmax(axis=2) != found.argmax(axis=2)
+        facts["answers that differ:"] = int(wrong.sum())
+        return disagreement(scores, found)
+
+    def theirs():
+        searched = functools.partial(other.searched, rows, prompts.label_ids, layer)
+        return spent(facts, "transformers", searched)
+
+    return Pair(
+        answers,
+        theirs,
+        f"transformers, batches of {BATCH}",
+        error=error,
+        tolerance=TOLERANCES[config["torch_dtype"]],
+        precision=config["torch_dtype"],
+        facts=facts,
+        cold=True,
+    )
+
+
+def spent(facts: dict[str, float], name: str, call: Callable[[], Any]) -> Any:
+    """Calls a function and keeps its time and that of all processors."""
+    used = time.process_time()
+    result, facts[f"{name} call s"] = once(call)
+    facts[f"processor, {name} s"] = time.process_time() - used
+    return result
