@@ -8,7 +8,16 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from benchmarks.suite import EXACT, Pair, case, compiled, disagreement, named, once
+from benchmarks.suite import (
+    EXACT,
+    Pair,
+    case,
+    compiled,
+    disagreement,
+    largest_error,
+    named,
+    once,
+)
 from icltheory import regression as reg
 from icltheory.regression import LinearPopulation
 
@@ -89,7 +98,7 @@ def bench_many(function) -> Pair:
     def error(got, found):
         same = jax.tree.map(lambda *xs: jnp.stack(xs), *found)
         part = jax.tree.map(lambda x: x[:SAMPLE], got)
-        return max(jax.tree.leaves(jax.tree.map(disagreement, part, same)))
+        return largest_error(part, same)
 
     return Pair(
         lambda: together(tasks, lengths),

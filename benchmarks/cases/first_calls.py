@@ -8,7 +8,7 @@ and checking the arguments. The first call, which traces and compiles, is in the
 import jax
 import jax.numpy as jnp
 
-from benchmarks.suite import FLOAT64, Pair, case, disagreement, once
+from benchmarks.suite import FLOAT64, Pair, case, largest_error, once
 from icltheory import bounds, linalg, noise, trajectory
 from icltheory import regression as reg
 from icltheory.attention import LinearAttentionStack
@@ -59,7 +59,7 @@ def bench_call(function, kind: str) -> Pair:
         call,
         program,
         "compiled by the caller",
-        error=lambda got, found: max(map(disagreement, got, found)),
+        error=largest_error,
         tolerance=1e-9,
         precision="float64",
         facts={"first call s": first},

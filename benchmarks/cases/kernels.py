@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from benchmarks.suite import Pair, case, disagreement, on_gpu
+from benchmarks.suite import Pair, case, largest_error, on_gpu
 from icltheory.kernels import causal_attention
 
 BATCH, TOKENS, WIDTH, HEADS, DTYPE, CALLS = 64, 82, 256, 8, jnp.bfloat16, 20
@@ -49,7 +49,7 @@ def bench_attention(part: str, name: str) -> Pair:
         name,
         per=CALLS,
         precision=jnp.dtype(DTYPE).name,
-        error=lambda got, _: max(map(disagreement, got, exact)),
+        error=lambda got, _: largest_error(got, exact),
         tolerance=8 * float(jnp.finfo(DTYPE).eps),
     )
 

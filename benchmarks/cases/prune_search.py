@@ -18,7 +18,13 @@ import numpy as np
 
 from benchmarks.machine import floor
 from benchmarks.suite import Pair, case, disagreement, named, nbytes, on_gpu, once
-from icltheory.bridge import Architecture, Decoder, LanguageModel, Rotary
+from icltheory.bridge import (
+    Architecture,
+    Decoder,
+    LanguageModel,
+    Rotary,
+    clip_module,
+)
 from icltheory.bridge.evaluation import (
     Prompts,
     evaluate_naive,
@@ -26,9 +32,9 @@ from icltheory.bridge.evaluation import (
     tokenize,
 )
 from icltheory.bridge.tasks import Example, LanguageTask, PromptTemplate
-from icltheory.layered import get_matrix, replace_matrix
+from icltheory.layered import get_matrix
 from icltheory.linalg import svd
-from icltheory.pruning import module_matrices, rank_for_rate
+from icltheory.pruning import module_matrices
 
 RATES = (0.0, 0.1, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995)
 LABELS = ("negative", "positive")
@@ -82,16 +88,18 @@ class Words:
         return [labels[w] if w in labels else int(w) for w in text.split()]
 
 
-def task_of(lengths: Any, demonstrations: list[int], vocabulary: int) -> LanguageTask:
+def task_of(
+    rng: np.random.Generator, lengths: Any, shots: list[int], vocabulary: int
+) -> LanguageTask:
     """Builds a task of random words: questions and demonstrations of given lengths."""
-    rng, count = np.random.default_rng(0), len(lengths)
+    count = len(lengths)
 
     def text(length: int) -> str:
         return " ".join(map(str, rng.integers(0, vocabulary - 2, length)))
 
     rows = tuple(
         Example({"text": text(length)}, i % 2, i)
-        for i, length in enumerate([*lengths, *demonstrations])
+        for i, length in enumerate([*lengths, *shots])
     )
     return LanguageTask(
         name="words",
@@ -117,14 +125,6 @@ class Systems:
         parts = self.kept[id(W)]
         return parts.U, parts.s, parts.Vt
 
-    def cut(self, W: jax.Array, rate: float) -> jax.Array:
-        """Returns the matrix clipped at one rate."""
-        if rate == 0:
-            return W
-        with jax.default_matmul_precision("highest"):
-            cut = self.kept[id(W)].truncate(rank_for_rate(W.shape, rate))
-        return cut.astype(W.dtype)
-
 
 def counts(prompts: Prompts, arch: Architecture, layer: int) -> tuple[float, float]:
     """Returns the operations of the search, and how many times fewer layer-tokens."""
@@ -144,8 +144,8 @@ def counts(prompts: Prompts, arch: Architecture, layer: int) -> tuple[float, flo
 def bench_search(layer: int, module: str) -> Pair:
     arch, dtype, count, batch = MODEL
     # There are only a few lengths, since the plain evaluation compiles for each.
-    lengths = np.random.default_rng(0).choice([12, 15, 18, 21], count)
-    task = task_of(lengths, [18] * 10, arch.vocab_size)
+    rng = np.random.default_rng(0)
+    task = task_of(rng, rng.choice([12, 15, 18, 21], count), [18] * 10, arch.vocab_size)
     some = dataclasses.replace(task, validation=task.validation[:SAMPLE])
     decoder = Decoder(arch)
     # The random weights are large, so that pruning has an effect.
@@ -155,14 +155,7 @@ def bench_search(layer: int, module: str) -> Pair:
     specs = module_matrices(model, layer, module)
     matrices = [get_matrix(params, spec) for spec in specs]
     systems, deciding = once(lambda: Systems(matrices))
-
-    def pruned(rate: float) -> LanguageModel:
-        changed = params
-        for spec, W in zip(specs, matrices, strict=True):
-            changed = replace_matrix(changed, spec, systems.cut(W, rate))
-        return model.replace(params=changed)
-
-    models = [pruned(rate) for rate in RATES]
+    models = [clip_module(model, layer, module, r, systems=systems) for r in RATES]
     options = {"batch_size": batch, "systems": systems}
 
     def search():

@@ -23,6 +23,7 @@ from benchmarks.suite import (
     case,
     compiled,
     disagreement,
+    largest_error,
     on_gpu,
 )
 from icltheory import noise, pruning, trajectory
@@ -172,26 +173,14 @@ def precision(name: str) -> Pair:
         lambda: asked(*arrays),
         exact,
         "the same in float64",
-        error=error,
+        error=largest_error,
         tolerance=None if why else TOLERANCE,
         note=why,
         facts={
-            f"products in {kind}:": error(jax.jit(one)(*arrays), truth)
+            f"products in {kind}:": largest_error(jax.jit(one)(*arrays), truth)
             for kind, one in every.items()
         },
     )
-
-
-def error(got: Any, exact: Any) -> float:
-    """Returns the largest error of all outputs, each relative to its largest entry."""
-    worst = 0.0
-    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(exact), strict=True):
-        a, b = (np.asarray(x, np.float64) for x in (a, b))
-        if not np.array_equal(np.isfinite(a), np.isfinite(b)):
-            return float("inf")
-        known = np.isfinite(b)
-        worst = max(worst, disagreement(a[known], b[known]))
-    return worst
 
 
 def _cast(tree: Any, dtype: Any) -> Any:

@@ -159,7 +159,8 @@ def bench_transformers(
     """Compares one evaluation, or the search over all rates of a layer's MLP."""
     rng = np.random.default_rng(0)
     lengths = np.clip(rng.lognormal(2.9, 0.5, questions).astype(int), 3, 60)
-    task, ours = task_of(lengths, [15] * shots, config["vocab_size"]), model_of(config)
+    task = task_of(rng, lengths, [15] * shots, config["vocab_size"])
+    ours = model_of(config)
     prompts = tokenize(ours, task)
     rows = [(*prompts.prefix, *row) for row in prompts.rows]
     with tempfile.TemporaryDirectory() as folder:

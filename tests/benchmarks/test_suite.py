@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import __main__ as program
 from benchmarks import machine, suite, table
-from benchmarks.suite import Pair, disagreement, entry, measure
+from benchmarks.suite import Pair, disagreement, entry, largest_error, measure
 from tests.benchmarks.test_cases import Benchmark
 
 STORED = sorted(Path(program.__file__).parent.glob("results/*.json"))
@@ -44,6 +44,7 @@ def test_both_sides_take_turns_and_are_scaled(monkeypatch):
     monkeypatch.setattr(suite, "TURNS", 0.0)
     calls = []
     benchmark = Benchmark()
+    monkeypatch.setattr(suite, "SHORT", 0.0)
     found = measure(
         benchmark,
         Pair(
@@ -92,6 +93,11 @@ def test_disagreement_is_relative_to_the_largest_value():
     assert disagreement([1e-3], [0.0]) == 1e-3
     with pytest.raises(ValueError, match="ours: expected shape"):
         disagreement([1.0], [1.0, 2.0])
+    exact = {"a": np.array([1.0, np.inf, np.nan]), "b": np.array([2.0])}
+    assert largest_error(exact, exact) == 0
+    assert largest_error({**exact, "b": np.array([2.5])}, exact) == 0.25
+    for wrong in ([1.0, np.inf, 1.0], [np.nan, np.inf, np.nan], [1.0, -np.inf, np.nan]):
+        assert largest_error({**exact, "a": np.array(wrong)}, exact) == np.inf
 
 
 def test_a_floor_is_the_slower_of_operations_and_bytes(monkeypatch):
