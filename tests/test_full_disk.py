@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 
 from icltheory.bridge import save_checkpoint
+from icltheory.bridge.answer_file import Answer, AnswerFile
 from icltheory.bridge.model import check_weights
-from icltheory.bridge.records import Records
 from icltheory.bridge.spectra import SingularSystems
 from icltheory.training import Checkpoints
 from tests.bridge.tiny import model_of
 
 resource = pytest.importorskip("resource")
+
+# SQLite says so where a file may not grow; where a disk is full, that it is.
+FULL = "File too large|disk I/O error"
 
 
 @contextlib.contextmanager
@@ -44,8 +47,9 @@ def export(path):
     save_checkpoint(model_of("gpt2"), path / "out")
 
 
-def records(path):
-    Records(path / "r.jsonl", ("a",)).append([{"a": 1, "b": "x" * 9000}])
+def answers(path):
+    one = Answer("test", 0, "mlp", 0.5, 0, 1, np.ones(9000))
+    AnswerFile(path / "r.sqlite").add({"task": "t"}, [one])
 
 
 def systems(path):
@@ -58,13 +62,13 @@ def systems(path):
         (run, "step_00000001", []),
         (beside_it, "step_00000001", []),
         (export, "model.safetensors", []),
-        (records, "r.jsonl", ["r.jsonl"]),
+        (answers, "r.sqlite", ["r.sqlite", "r.sqlite-shm", "r.sqlite-wal"]),
         (systems, ".npz", []),
     ],
 )
 def test_a_full_disk_is_named_with_the_path(write, named, kept, tmp_path, capfd):
     check_weights(model_of("gpt2"))  # compiles, and JAX may write to its own cache
-    with small_files(8000), pytest.raises(OSError, match="File too large") as caught:
+    with small_files(8000), pytest.raises(OSError, match=FULL) as caught:
         write(tmp_path)
     path = re.escape(str(tmp_path)) + f"/.*{re.escape(named)}'$"
     assert re.search(path, str(caught.value))

@@ -9,6 +9,7 @@ models are in ``icltheory.statistics``.
 Stability: provisional.
 """
 
+from icltheory.bridge.answer_file import AnswerFile
 from icltheory.bridge.architecture import Architecture, Experts, Rotary
 from icltheory.bridge.checkpoint import load_checkpoint
 from icltheory.bridge.clipping import clip_module, clip_modules
@@ -24,7 +25,6 @@ from icltheory.bridge.evaluation import (
 from icltheory.bridge.export import save_checkpoint, size_report
 from icltheory.bridge.layer_search import Algorithm1Result, algorithm1
 from icltheory.bridge.model import LanguageModel
-from icltheory.bridge.records import Records
 from icltheory.bridge.sharding import shard_model
 from icltheory.bridge.spectra import (
     ConditionNumber,
@@ -45,7 +45,7 @@ __all__ = [
     "Example",
     "Experts",
     "LanguageModel",
-    "Records",
+    "AnswerFile",
     "Rotary",
     "SingularSystems",
     "Stream",

@@ -7,16 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from icltheory.bridge.answer_file import Answer, AnswerFile
 from icltheory.bridge.evaluation import GridChunk, predict
 from icltheory.bridge.evaluation.result import denominator_of
-from icltheory.bridge.records import Records
 from icltheory.bridge.tasks import LanguageTask
 from icltheory.pruning.rates import key_of
 
-__all__ = ["PLACE_FIELDS", "AnswerCache", "TaskFacts", "facts_of"]
-
-# Key fields of a record, which identify the pruned model and the example.
-PLACE_FIELDS = ("split", "layer", "module", "rate", "example")
+__all__ = ["AnswerCache", "TaskFacts", "facts_of"]
 
 
 class TaskFacts(NamedTuple):
@@ -70,17 +67,16 @@ def facts_of(task: LanguageTask) -> TaskFacts:
 class AnswerCache:
     """The scores of one model, pruned in many ways, on the examples of one task.
 
-    Beside rates there may be a :class:`~icltheory.pruning.Rank`; in records its field
-    ``rate`` is text such as ``"rank=8"``.
+    Beside rates there may be a :class:`~icltheory.pruning.Rank`; in a file its rate is
+    text such as ``"rank=8"``.
 
-    With records it begins with what they hold and appends what is added; without, it is
-    kept in memory. It needs no model, so that every table can be rebuilt from a file.
+    With a file it begins with what that holds and adds to it; without, it is kept in
+    memory. It needs no model, so that every table can be rebuilt from a file.
 
     Args:
         facts: The task.
-        records: Where answers are kept; their key fields are ``PLACE_FIELDS`` and the
-            names of ``fields``.
-        **fields: What else is in the key, such as ``task``, ``shots`` and ``seed``;
+        file: Where answers are kept, together with the digest of the task.
+        **fields: What else tells models apart, such as ``shots`` and ``seed``;
             ``method`` names how the model is pruned, if not by ``"svd"``.
 
     Example:
@@ -93,21 +89,13 @@ class AnswerCache:
         [[False, False]]
     """
 
-    def __init__(self, facts: TaskFacts, records: Records | None = None, **fields: Any):
-        self.facts, self.records, self.fields = facts, records, fields
-        self.added = 0
+    def __init__(self, facts: TaskFacts, file: AnswerFile | None = None, **fields: Any):
+        self.facts, self.file, self.fields = facts, file, fields
+        self.added, self._version = 0, -1
         self._labels: dict[str, np.ndarray] = {}
         self._scores: dict[tuple, np.ndarray] = {}
         self._known: dict[tuple, np.ndarray] = {}
-        if records is not None:
-            wanted = {*PLACE_FIELDS, *fields}
-            if set(records.key_fields) != wanted:
-                raise ValueError(
-                    f"records: expected the key fields {', '.join(sorted(wanted))}, "
-                    f"got {', '.join(sorted(records.key_fields))}"
-                )
-            if len(records):
-                self._load(records)
+        self._catch_up()
 
     def labels(self, split: str) -> np.ndarray:
         """Index of the correct option of each example.
@@ -140,6 +128,7 @@ class AnswerCache:
         Returns:
             Booleans, ``(rates, examples)``.
         """
+        self._catch_up()
         absent = np.zeros(self.facts.sizes[split], bool)
         places = [(split, layer, module, key_of(rate)) for rate in rates]
         return np.stack([self._known.get(place, absent) for place in places])
@@ -158,6 +147,7 @@ class AnswerCache:
         Returns:
             The scores, ``(rates, examples, options)``.
         """
+        self._catch_up()
         shape = (self.facts.sizes[split], len(self.facts.labels))
         absent = np.full(shape, np.nan)
         places = [(split, layer, module, key_of(rate)) for rate in rates]
@@ -242,33 +232,28 @@ class AnswerCache:
             labels: Number of the right option of every example of the split.
         """
         chunks = list(chunks)
-        if self.records is not None:
-            self.records.append(self._lines(split, rates, chunks, labels))
+        new = self.file is None or self.file.add(
+            self._model, self._answers(split, rates, chunks, labels)
+        )
         for chunk in chunks:
             self.added += chunk.scores.shape[0] * chunk.scores.shape[1]
             for rate, scores in zip(rates, chunk.scores, strict=True):
                 place = (split, chunk.layer, chunk.module, key_of(rate))
                 self._put(place, chunk.examples, scores, labels[chunk.examples])
 
-    def _lines(self, split, rates, chunks, labels) -> Iterator[dict[str, Any]]:
+        if not new:  # another process was first, and the file has its numbers
+            self._version = -1
+
+    @property
+    def _model(self) -> dict[str, Any]:
+        return {**self.fields, "task": self.facts.name, "digest": self.facts.digest}
+
+    def _answers(self, split, rates, chunks, labels) -> Iterator[Answer]:
         for chunk in chunks:
-            for rate, row, best in zip(
-                rates, chunk.scores, chunk.predictions, strict=True
-            ):
-                for example, scores, prediction in zip(
-                    chunk.examples.tolist(), row.tolist(), best.tolist(), strict=True
-                ):
-                    yield {
-                        **self.fields,
-                        "split": split,
-                        "layer": chunk.layer,
-                        "module": chunk.module,
-                        "rate": key_of(rate),
-                        "example": example,
-                        "label": int(labels[example]),
-                        "prediction": prediction,
-                        "scores": scores,
-                    }
+            for rate, rows in zip(rates, chunk.scores, strict=True):
+                place = split, chunk.layer, chunk.module, key_of(rate)
+                for example, scores in zip(chunk.examples.tolist(), rows, strict=True):
+                    yield Answer(*place, example, int(labels[example]), scores)
 
     def _put(self, place, examples, scores, labels):
         size = self.facts.sizes[place[0]]
@@ -279,18 +264,10 @@ class AnswerCache:
         self._known[place][examples] = True
         self._scores[place][examples] = scores
 
-    def _load(self, records: Records) -> None:
-        labels = records.table("label", **self.fields)
-        scores = records.table("scores", **self.fields)
-        names = [name for name in records.key_fields if name != "example"]
-        at = [names.index(name) for name in PLACE_FIELDS[:-1]]
-        examples = np.array(scores.columns, int)
-        rows: Any = scores.rows
-        for key, there, values, truth in zip(
-            rows, scores.present, scores.values, labels.values, strict=True
-        ):
-            split, layer, module, rate = (key[i] for i in at)
-            # A JSON reader may return rate 0 as an integer; a rank is text.
-            rate = rate if isinstance(rate, str) else float(rate)
-            place = (split, layer, module, rate)
-            self._put(place, examples[there], values[there], truth[there])
+    def _catch_up(self) -> None:
+        """Reads the file if others have written to it."""
+        if self.file is None or self._version == self.file.version:
+            return
+        self._version = self.file.version
+        for one in self.file.of(self._model):
+            self._put(one[:4], [one.example], one.scores[None], [one.label])

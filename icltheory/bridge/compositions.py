@@ -12,12 +12,13 @@ from icltheory._checks import check_open_unit, check_positive_int, check_sequenc
 from icltheory.batching import Progress
 from icltheory.bridge._beam import beam_search
 from icltheory.bridge.answer_cache import AnswerCache, facts_of
+from icltheory.bridge.answer_file import AnswerFile
 from icltheory.bridge.cached_evaluator import CachedEvaluator, method_name
 from icltheory.bridge.clipping import clip_modules, prepared
 from icltheory.bridge.evaluation import GridChunk, evaluate
 from icltheory.bridge.layer_search import (
     check_searchable,
-    open_records,
+    open_answers,
     shared_fields,
 )
 from icltheory.bridge.model import LanguageModel
@@ -104,7 +105,7 @@ def search_compositions(
     budget: int,
     beam: int = 1,
     shots: int | None = None,
-    records: str | os.PathLike | None = None,
+    answers: AnswerFile | str | os.PathLike | None = None,
     cache: SingularSystems | None = None,
     at_least_one: bool = False,
     level: float = 0.95,
@@ -142,9 +143,8 @@ def search_compositions(
         budget: Most evaluations, at least 2.
         beam: How many compositions of each size are extended; 1 is greedy.
         shots: Demonstrations in front; all if ``None``.
-        records: File of the answers, made if absent, from which a search goes on; it is
-            of one task and of these weights, and of one kind of singular systems. In
-            memory if ``None``.
+        answers: File of the answers, made if absent, from which a search goes on; it is
+            of these weights. In memory if ``None``.
         cache: Singular systems on disk; a decomposition each if ``None``.
         at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
         level: Confidence level of all intervals and of the verdict.
@@ -177,7 +177,7 @@ def search_compositions(
         raise ValueError(f"budget: expected at least 2 evaluations, got {budget}")
     check_searchable(model, task, shots)
     judge = _Judge(
-        model, task, shots, records, cache, at_least_one, layers_at_once, progress
+        model, task, shots, answers, cache, at_least_one, layers_at_once, progress
     )
     judge.options |= {"batch_size": batch_size}
 
@@ -215,7 +215,7 @@ class _Judge:
     """
 
     def __init__(
-        self, model, task, shots, records, systems, at_least_one, at_once, progress
+        self, model, task, shots, answers, systems, at_least_one, at_once, progress
     ):
         self.model, self.task, self.shots = model, task, shots
         self.at_least_one, self.at_once = at_least_one, at_once
@@ -225,13 +225,9 @@ class _Judge:
             "systems": systems,
         }
         self.facts = facts_of(task)
-        self.fields, self.records = shared_fields(task, shots), None
-        # The key names the method only where the systems are not exact.
         method = method_name("svd", systems)
-        self.method = {} if method == "svd" else {"method": method}
-        if records is not None:
-            keys = (*self.fields, *self.method, "composition")
-            self.records = open_records(records, model, self.facts, keys)
+        self.fields = {**shared_fields(task, shots), "method": method}
+        self.file = None if answers is None else open_answers(answers, model)
         self._caches: dict[str, AnswerCache] = {}
         self._current: tuple[Any, CachedEvaluator | None] = (None, None)
 
@@ -300,10 +296,8 @@ class _Judge:
     def _cache(self, below: tuple[Intervention, ...]) -> AnswerCache:
         name = _text(below)
         if name not in self._caches:
-            filed = self.records is not None
-            fields = {**self.fields, "composition": name} if filed else {}
-            fields = {**fields, **self.method}
-            self._caches[name] = AnswerCache(self.facts, self.records, **fields)
+            fields = {**self.fields, "composition": name}
+            self._caches[name] = AnswerCache(self.facts, self.file, **fields)
         return self._caches[name]
 
     def _evaluator(self, below: tuple[Intervention, ...]) -> CachedEvaluator:

@@ -4,17 +4,17 @@ A rank may stand in the place of a rate.
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from icltheory._checks import check_nonnegative_int, check_open_unit
 from icltheory.batching import Progress
 from icltheory.bridge._search import Algorithm1Result, conduct
-from icltheory.bridge.answer_cache import PLACE_FIELDS, AnswerCache, facts_of
+from icltheory.bridge.answer_cache import AnswerCache, facts_of
+from icltheory.bridge.answer_file import AnswerFile
 from icltheory.bridge.cached_evaluator import CachedEvaluator, method_name
 from icltheory.bridge.evaluation.result import denominator_of
 from icltheory.bridge.model import check_weights, weights_digest
-from icltheory.bridge.records import Records
 from icltheory.bridge.spectra import (
     ConditionNumber,
     SingularSystems,
@@ -39,7 +39,7 @@ def algorithm1(
     *,
     ranks: Sequence[int] | None = None,
     shots: int | None = None,
-    records: Records | AnswerCache | str | os.PathLike | None = None,
+    answers: AnswerFile | AnswerCache | str | os.PathLike | None = None,
     cache: SingularSystems | None = None,
     seed: int = 0,
     level: float = 0.95,
@@ -82,11 +82,11 @@ def algorithm1(
         ranks: Largest ranks that are left of the matrices, in place of rates. Matrices
             of smaller rank stay as they are.
         shots: Demonstrations in front; all if ``None``.
-        records: Where answers are read and stored: a file, made if absent,
-            which is of one task and of these weights; or records or a cache with
-            keys of one's own, whose weights are the caller's care. In memory if
-            ``None``. The answers of two methods, loops or seeds are kept apart, and
-            so are those of exact and randomised singular systems.
+        answers: Where answers are read and stored: a file, made if absent, which is of
+            these weights; or a cache with keys of one's own, whose weights are the
+            caller's care. In memory if ``None``. The answers of two tasks, methods,
+            loops or seeds are kept apart, and so are those of exact and randomised
+            singular systems.
         cache: Singular systems on disk.
         seed: Fixes the halves of ``selection``.
         level: Confidence level of all intervals and of the verdict.
@@ -125,7 +125,7 @@ def algorithm1(
         layer = choice.deepest
     options = {"systems": cache, "progress": progress, **options}
     method = method_name(options.get("method", "svd"), options["systems"])
-    answers = _answers(records, model, task, shots, method)
+    answers = _answers(answers, model, task, shots, method)
     evaluator = CachedEvaluator(answers, model, task, shots, **options)
     return conduct(evaluator, layer, choice, module, rates, seed, level)
 
@@ -236,41 +236,35 @@ def _checked(
 
 
 def _answers(
-    records: Any, model: Any, task: LanguageTask, shots: int | None, method: str
+    answers: Any, model: Any, task: LanguageTask, shots: int | None, method: str
 ) -> AnswerCache:
-    """Opens the given answers or records; raises if they belong to another task."""
+    """Opens a file of answers; raises for a cache of another task's."""
     facts = facts_of(task)
-    if isinstance(records, AnswerCache):
-        if records.facts != facts:
-            theirs = records.facts
+    if isinstance(answers, AnswerCache):
+        if answers.facts != facts:
+            theirs = answers.facts
             other = [
                 n for n in facts._fields if getattr(theirs, n) != getattr(facts, n)
             ]
             raise ValueError(
-                f"records: expected answers to {facts.name} with these demonstrations "
-                f"and examples, got answers to {theirs.name} with another "
+                f"answers: expected those to {facts.name} with these demonstrations "
+                f"and examples, got those to {theirs.name} with another "
                 f"{', '.join(other)}; use another cache"
             )
-        return records
-    if records is None:
-        return AnswerCache(facts, method=method)
-    fields = {**shared_fields(task, shots), "method": method}
-    if not isinstance(records, Records):
-        records = open_records(records, model, facts, fields)
-    return AnswerCache(facts, records, **fields)
+        return answers
+    file = answers if answers is None else open_answers(answers, model)
+    return AnswerCache(facts, file, **shared_fields(task, shots), method=method)
 
 
 def shared_fields(task: LanguageTask, shots: int | None) -> dict[str, Any]:
     """Returns what the keys of all answers of a search have in common."""
     shown = len(task.demonstrations) if shots is None else shots
-    return {"task": task.name, "profile": task.profile, "shots": shown}
+    return {"profile": task.profile, "shots": shown}
 
 
-def open_records(path: Any, model: Any, facts: Any, keys: Iterable[str]) -> Records:
-    """Opens the file of a task's answers by these weights; ``keys`` precede places."""
-    config = {
-        "checkpoint": model.source,
-        "weights": weights_digest(model),
-        "task": facts._asdict(),
-    }
-    return Records(path, (*keys, *PLACE_FIELDS), config=config)
+def open_answers(answers: Any, model: Any) -> AnswerFile:
+    """Opens the file of the answers by these weights."""
+    if isinstance(answers, AnswerFile):
+        return answers
+    config = {"checkpoint": model.source, "weights": weights_digest(model)}
+    return AnswerFile(answers, config)

@@ -1,7 +1,6 @@
-"""Algorithm 1 against plain evaluation, its records, and every complaint."""
+"""Algorithm 1 against plain evaluation, its answers, and every complaint."""
 
 import dataclasses
-import json
 
 import jax
 import jax.numpy as jnp
@@ -9,11 +8,11 @@ import numpy as np
 import pytest
 
 from icltheory.bridge import cached_evaluator, clip_module
-from icltheory.bridge.answer_cache import PLACE_FIELDS, AnswerCache, TaskFacts, facts_of
+from icltheory.bridge.answer_cache import AnswerCache, TaskFacts, facts_of
+from icltheory.bridge.answer_file import AnswerFile
 from icltheory.bridge.cached_evaluator import CachedEvaluator
 from icltheory.bridge.evaluation import GridChunk, evaluate_naive
 from icltheory.bridge.layer_search import algorithm1, layer_choice, read_algorithm1
-from icltheory.bridge.records import Records
 from icltheory.bridge.spectra import condition_numbers
 from icltheory.pruning import choose_layers, choose_rate, module_matrices
 from icltheory.statistics import exact_mcnemar, paired_interval, proportion_interval
@@ -103,45 +102,44 @@ def test_the_test_set_takes_no_part_in_the_choice(model, task):
 
 
 def test_what_is_recorded_is_not_asked_again(model, task, tmp_path, monkeypatch):
-    path, calls = tmp_path / "answers.jsonl", []
+    path, calls = tmp_path / "answers.sqlite", []
 
     def record(*call):
         calls.append(call)
 
     first = algorithm1(
-        model, task, "mlp", RATES, 1, "max", records=path, progress=record
+        model, task, "mlp", RATES, 1, "max", answers=path, progress=record
     )
-    content = path.read_bytes()
+    content = list(AnswerFile(path))
     tested = 9 * (1 if first.rate == 0 else 2)
-    assert len(content.splitlines()) == 1 + 4 * 9 + tested
+    assert len(content) == 4 * 9 + tested
     assert calls[:2] == [(0, 6, ""), (1, 6, "layer 0, W_in")]
     stages = [(total, part) for done, total, part in calls if done == total]
     rates = "rate 0" if first.rate == 0 else f"rates 0, {first.rate:g}"
     searched = (36, "validation, rates 0, 0.25, 0.5, 0.75")
     assert stages == [(6, "layer 1, W_out"), searched, (tested, f"test, {rates}")]
     calls.clear()
-    line = json.loads(content.splitlines()[1])
-    assert {"task", "shots", "split", "layer", "module", "rate"} < set(line)
+    assert {"task", "shots", "split", "layer", "module", "rate"} < set(content[0])
 
     def never(*_, **__):
         raise AssertionError("a model was asked")
 
     monkeypatch.setattr(cached_evaluator, "Grid", never)
     again = algorithm1(
-        model, task, "mlp", RATES, 1, "max", records=path, progress=record
+        model, task, "mlp", RATES, 1, "max", answers=path, progress=record
     )
     assert len(calls) == 7  # the condition numbers; no answer was missing
-    assert path.read_bytes() == content
+    assert list(AnswerFile(path)) == content
     assert str(again) == str(first)
     assert again.validation_scores == first.validation_scores
     with pytest.raises(AssertionError, match="a model was asked"):
-        algorithm1(model, task, "mlp", [0.9], 1, "max", records=path)
+        algorithm1(model, task, "mlp", [0.9], 1, "max", answers=path)
     other = dataclasses.replace(task, test=task.test[1:])
-    with pytest.raises(ValueError, match="records of this config"):
-        algorithm1(model, other, "mlp", RATES, 1, "max", records=path)
+    with pytest.raises(AssertionError, match="a model was asked"):
+        algorithm1(model, other, "mlp", RATES, 1, "max", answers=path)
     for other in (clip_module(model, 0, "mlp", 0.5), in_half(model)):
         with pytest.raises(ValueError, match="config.weights is"):
-            algorithm1(other, task, "mlp", RATES, 1, "max", records=path)
+            algorithm1(other, task, "mlp", RATES, 1, "max", answers=path)
 
 
 @pytest.mark.slow
@@ -277,16 +275,15 @@ def test_scores_come_back_from_a_file_to_the_last_bit(tmp_path):
     facts = TaskFacts(
         "t", "paper", "label_token", "n", ("a", "b"), {"validation": 3, "test": 2}, ""
     )
-    key = ("seed", *PLACE_FIELDS)
-    path = tmp_path / "r.jsonl"
+    path = tmp_path / "r.sqlite"
     scores = np.random.default_rng(0).normal(size=(2, 3, 2)).astype(np.float32)
     scores[0, 1, 0] = np.nan
     labels = np.array([0, 1, 1])
     for seed in (0, 1):
-        answers = AnswerCache(facts, Records(path, key), seed=seed)
+        answers = AnswerCache(facts, AnswerFile(path), seed=seed)
         chunk = GridChunk(0, "mlp", np.array([2, 0]), scores[:, [2, 0]] + seed)
         answers.add("validation", (0.0, 0.5), [chunk], labels)
-    again = AnswerCache(facts, Records(path, key), seed=0)
+    again = AnswerCache(facts, AnswerFile(path), seed=0)
     found = again.scores("validation", 0, "mlp", (0.0, 0.5)).astype(np.float32)
     np.testing.assert_array_equal(found[:, [0, 2]], scores[:, [0, 2]])
     assert again.known("validation", 0, "mlp", [0.5]).tolist() == [[True, False, True]]
@@ -296,10 +293,9 @@ def test_scores_come_back_from_a_file_to_the_last_bit(tmp_path):
         ValueError, match="expected answers to all 2 examples of t test, got 0"
     ):
         again.labels("test")
-    with pytest.raises(ValueError, match="expected distinct keys"):
-        again.add("validation", (0.0, 0.5), [chunk], labels)
-    with pytest.raises(ValueError, match="expected the key fields example, layer"):
-        AnswerCache(facts, Records(path, key))
+    again.add("validation", (0.0, 0.5), [chunk], labels)  # the first ones are kept
+    found = again.scores("validation", 0, "mlp", (0.0, 0.5)).astype(np.float32)
+    np.testing.assert_array_equal(found[:, [0, 2]], scores[:, [0, 2]])
 
 
 def test_the_layer_is_the_deepest_of_the_largest(model):
@@ -411,5 +407,5 @@ def test_tasks_without_examples_and_answers_of_others_are_refused(model, task):
         ):
             algorithm1(model, few, "mlp", RATES, 1, "max")
     answers = AnswerCache(facts_of(task.with_demonstrations(task.demonstrations[::-1])))
-    with pytest.raises(ValueError, match="records: expected answers to toy with these"):
-        algorithm1(model, task, "mlp", RATES, 1, "max", records=answers)
+    with pytest.raises(ValueError, match="answers: expected those to toy with these"):
+        algorithm1(model, task, "mlp", RATES, 1, "max", answers=answers)

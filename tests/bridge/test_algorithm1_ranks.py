@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from icltheory.bridge.answer_cache import AnswerCache, TaskFacts
+from icltheory.bridge.answer_file import AnswerFile
 from icltheory.bridge.evaluation import GridChunk
 from icltheory.bridge.layer_search import algorithm1, read_algorithm1
 from icltheory.pruning import Rank
@@ -26,8 +27,8 @@ def task():
 
 def test_ranks_are_searched_as_the_rates_that_leave_them(model, task, tmp_path):
     by_rate = algorithm1(model, task, "mlp", RATES, 1, "max", layer=1)
-    path = tmp_path / "answers.jsonl"
-    options = {"ranks": RANKS, "layer": 1, "records": path}
+    path = tmp_path / "answers.sqlite"
+    options = {"ranks": RANKS, "layer": 1, "answers": path}
     by_rank = algorithm1(model, task, "mlp", None, 1, "max", **options)
     for name in SAME:
         assert getattr(by_rank, name) == getattr(by_rate, name), name
@@ -37,10 +38,10 @@ def test_ranks_are_searched_as_the_rates_that_leave_them(model, task, tmp_path):
     assert by_rank.selection.rate == by_rank.rate
     assert by_rank.selection[1:] == by_rate.selection[1:]
     # The answers were kept: nothing is evaluated again.
-    before = path.read_bytes()
+    before = list(AnswerFile(path))
     again = algorithm1(model, task, "mlp", None, 1, "max", **options)
     assert again.validation_scores == by_rank.validation_scores
-    assert path.read_bytes() == before
+    assert list(AnswerFile(path)) == before
 
 
 def answers_of(right):

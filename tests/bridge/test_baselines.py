@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from icltheory.bridge import algorithm1, evaluate_rates
+from icltheory.bridge.answer_file import AnswerFile
 from icltheory.bridge.cached_evaluator import method_name
 from icltheory.bridge.evaluation import evaluate_naive
 from icltheory.bridge.spectra import (
@@ -109,18 +110,18 @@ def test_a_search_evaluates_what_the_method_gives_and_resumes(method, tmp_path):
         params = replace_matrix(params, spec, cut(0.75))
     alone = evaluate_naive(model.replace(params=params), task).scores
     np.testing.assert_allclose(found[2].scores, alone, rtol=1e-6)
-    path = tmp_path / "answers.jsonl"
+    path = tmp_path / "answers.sqlite"
     task = with_test(task, task.validation[:4])
 
     def search(some):
-        options = {"layer": 0, "method": method, "records": path}
+        options = {"layer": 0, "method": method, "answers": path}
         return algorithm1(model, task, "mlp", some, 1, "max", **options)
 
     search(rates[1:2])  # the part of a run that was stopped
     resumed = search(rates[1:])
-    before = path.read_bytes()
+    before = list(AnswerFile(path))
     assert search(rates[1:]).validation_scores == resumed.validation_scores
-    assert path.read_bytes() == before
+    assert list(AnswerFile(path)) == before
     fresh = algorithm1(model, task, "mlp", rates[1:], 1, "max", layer=0, method=method)
     assert fresh.validation_scores == resumed.validation_scores
     assert fresh.comparison == resumed.comparison

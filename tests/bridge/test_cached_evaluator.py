@@ -103,20 +103,17 @@ def test_answers_of_other_singular_systems_are_kept_apart(tmp_path, monkeypatch)
     assert kept == [names[-1], names[-1], "svd"]
 
 
-def test_records_of_a_search_of_compositions_name_systems_that_are_not_exact(tmp_path):
+def test_answers_of_a_search_of_compositions_name_systems_that_are_not_exact(tmp_path):
     model, task = tiny("groups", num_layers=2), classification(2)
     exact, drawn = (
         _Judge(model, task, 0, tmp_path / name, systems, False, 1, None)
         for name, systems in (
-            ("exact", None),
-            ("drawn", SingularSystems(tmp_path / "systems", Randomised(4))),
+            ("answers", None),
+            ("answers", SingularSystems(tmp_path / "systems", Randomised(4))),
         )
     )
-    assert "method" not in exact.records.key_fields
-    assert exact._cache(()).fields.keys() == {"task", "profile", "shots", "composition"}
+    assert exact._cache(()).fields["method"] == "svd"
     assert drawn._cache(()).fields["method"] == "svd/randomised-r4-i2-s0"
-    with pytest.raises(ValueError, match="key fields"):
-        _Judge(model, task, 0, tmp_path / "exact", drawn.options["systems"], 0, 1, None)
 
 
 def test_stored_answers_of_a_rank_that_became_1_are_not_read_without_it():

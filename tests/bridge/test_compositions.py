@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import json
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from icltheory.bridge import (
     search_compositions,
 )
 from icltheory.bridge._beam import beam_search
+from icltheory.bridge.answer_file import AnswerFile
 from icltheory.bridge.spectra import SingularSystems
 from icltheory.layered import get_matrix, replace_matrix
 from icltheory.pruning import Intervention
@@ -132,9 +132,9 @@ def test_the_search_is_the_loop_over_every_composition(subject, tmp_path):
 
     paths = []
     for beam in (1, 2):
-        file = tmp_path / f"{beam}.jsonl"
+        file = tmp_path / f"{beam}.sqlite"
         found = search_compositions(
-            model, task, CANDIDATES, budget=40, beam=beam, records=file, **options
+            model, task, CANDIDATES, budget=40, beam=beam, answers=file, **options
         )
         names = tuple(map(str, found.interventions))
         assert names == loop(beam)
@@ -144,7 +144,7 @@ def test_the_search_is_the_loop_over_every_composition(subject, tmp_path):
         expected = compare(right((), "test"), right(names, "test"))
         assert found.comparison == expected
         assert str(found).endswith(str(expected))
-        asked = [json.loads(line) for line in file.read_text().splitlines()[1:]]
+        asked = list(AnswerFile(file))
         judged = {
             (line["composition"], line["layer"], line["module"], line["rate"])
             for line in asked
@@ -163,7 +163,7 @@ def test_the_search_is_the_loop_over_every_composition(subject, tmp_path):
         [Intervention.parse(text) for text in CANDIDATES],
         budget=40,
         beam=2,
-        records=file,
+        answers=file,
         progress=never,
         **options,
     )

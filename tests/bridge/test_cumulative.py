@@ -1,19 +1,20 @@
 """The published rate loop: its matrices, its answers, and how runs of it resume."""
 
+import contextlib
 import itertools
-import json
+import sqlite3
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.bridge.answer_cache import PLACE_FIELDS, AnswerCache, facts_of
+from icltheory.bridge.answer_cache import AnswerCache, facts_of
+from icltheory.bridge.answer_file import AnswerFile
 from icltheory.bridge.cached_evaluator import CachedEvaluator, method_name
 from icltheory.bridge.evaluation import evaluate, evaluate_rates
 from icltheory.bridge.evaluation._stacks import pruned_stacks
 from icltheory.bridge.layer_search import algorithm1
-from icltheory.bridge.records import Records
 from icltheory.bridge.spectra import Cumulative
 from icltheory.layered import get_matrix, replace_matrix
 from icltheory.linalg import svd
@@ -205,17 +206,16 @@ def edited(model, loop, rates):
 @pytest.fixture(scope="module")
 def whole(model, task, tmp_path_factory):
     """Algorithm 1 by the loop, in one go, and the answers it stored."""
-    path = tmp_path_factory.mktemp("loop") / "answers.jsonl"
+    path = tmp_path_factory.mktemp("loop") / "answers.sqlite"
     found = search(model, task, path)
-    fields = {"task": "toy", "profile": "paper", "shots": 4}
-    fields["method"] = method_name(LOOP)
-    records = Records(path, (*fields, *PLACE_FIELDS), read_only=True)
-    return found, AnswerCache(facts_of(task), records, **fields)
+    fields = {"profile": "paper", "shots": 4, "method": method_name(LOOP)}
+    file = AnswerFile(path, read_only=True)
+    return found, AnswerCache(facts_of(task), file, **fields)
 
 
-def search(model, task, records, **options):
+def search(model, task, answers, **options):
     options = {"method": LOOP, "layer": LAYER, "seed": 0} | options
-    return algorithm1(model, task, MODULE, RATES, 1, "max", records=records, **options)
+    return algorithm1(model, task, MODULE, RATES, 1, "max", answers=answers, **options)
 
 
 @pytest.mark.slow
@@ -246,25 +246,20 @@ def test_a_run_that_was_killed_goes_on_in_the_same_loop(
     kept, model, task, whole, tmp_path
 ):
     found, answers = whole
-    path = tmp_path / "answers.jsonl"
-    lines = answers.records.path.read_bytes().splitlines(keepends=True)
-    # Some rates of some examples are lost, on validation or test; half a line is left.
-    path.write_bytes(b"".join(lines[:kept]) + lines[kept][:9])
+    path = tmp_path / "answers.sqlite"
+    # Some rates of some examples are lost, on validation or test.
+    with contextlib.closing(sqlite3.connect(path)) as data:
+        with contextlib.closing(sqlite3.connect(answers.file.path)) as every:
+            every.backup(data)
+        data.execute(f"DELETE FROM answers WHERE example % 9 >= {kept % 9}")
+        data.commit()
     again = search(model, task, path)
     assert str(again) == str(found)
     assert again.validation_scores == found.validation_scores
-    whole_lines = sorted(map(answer, lines[1:]))
-    own = sorted(map(answer, path.read_bytes().splitlines()[1:]))
-    assert [key for key, _ in own] == [key for key, _ in whole_lines]
-    scores = [np.array([scores for _, scores in part]) for part in (own, whole_lines)]
+    own, before = list(AnswerFile(path)), list(answers.file)
+    scores = [[row.pop("scores") for row in rows] for rows in (own, before)]
+    assert own == before
     np.testing.assert_allclose(*scores, atol=1e-9, rtol=0)
-
-
-def answer(line):
-    """What was asked and answered, and by which scores."""
-    values = json.loads(line)
-    scores = values.pop("scores")
-    return tuple(map(str, values.values())), scores
 
 
 @pytest.mark.slow
@@ -281,16 +276,15 @@ def test_some_rates_of_some_examples_go_through_the_same_loop(model, task, whole
 
 @pytest.mark.slow
 def test_answers_of_two_ways_are_kept_apart(model, task, tmp_path):
-    path, total = tmp_path / "answers.jsonl", 4 * 9
+    path, total = tmp_path / "answers.sqlite", 4 * 9
     ways = ("svd", "magnitude", LOOP, Cumulative(RATES, 4), Cumulative(RATES[:3], 3))
     names = [method_name(way) for way in ways]
     assert len(set(names)) == len(ways)
     for i, way in enumerate(ways[1:3]):
         search(model, task, path, method=way)
-        lines = [json.loads(line) for line in path.read_text().splitlines()[1:]]
-        asked = [line["method"] for line in lines if line["split"] == "validation"]
-        assert asked == sorted(asked, reverse=True)
-        assert len(asked) == (i + 1) * total
+        rows = [row for row in AnswerFile(path) if row["split"] == "validation"]
+        assert len(rows) == (i + 1) * total
+        assert {row["method"] for row in rows} == set(names[1 : i + 2])
     answers = AnswerCache(facts_of(task), method=names[2])
     for way in (*ways[:2], *ways[3:]):
         with raises(f"method: expected '{names[2]}', as the answers in the cache"):

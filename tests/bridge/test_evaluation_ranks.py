@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from icltheory.bridge import clip_modules
-from icltheory.bridge.answer_cache import PLACE_FIELDS, AnswerCache, facts_of
+from icltheory.bridge.answer_cache import AnswerCache, facts_of
+from icltheory.bridge.answer_file import AnswerFile
 from icltheory.bridge.cached_evaluator import CachedEvaluator
 from icltheory.bridge.evaluation import (
     GridChunk,
@@ -12,7 +13,6 @@ from icltheory.bridge.evaluation import (
     evaluate_grid,
     evaluate_rates,
 )
-from icltheory.bridge.records import Records
 from icltheory.bridge.spectra import Cumulative
 from icltheory.pruning import Rank
 from tests.bridge.evaluation_tasks import classification, tiny
@@ -23,11 +23,10 @@ SHAPES = {"buckets": 1, "batch_size": 4}
 
 
 def test_ranks_are_stored_beside_rates(tmp_path):
-    strengths, fields = (0.0, 0.5, Rank(3)), {"task": TASK.name}
+    strengths = (0.0, 0.5, Rank(3))
 
     def cache():
-        records = Records(tmp_path / "answers.jsonl", (*fields, *PLACE_FIELDS))
-        return AnswerCache(facts_of(TASK), records, **fields)
+        return AnswerCache(facts_of(TASK), AnswerFile(tmp_path / "answers.sqlite"))
 
     scores = np.random.default_rng(0).normal(size=(3, 4, 3))
     chunk = GridChunk(1, "mlp", np.arange(4), scores)

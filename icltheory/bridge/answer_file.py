@@ -1,0 +1,193 @@
+"""A file of answers: scores of pruned models on the examples of tasks, for resuming.
+
+One SQLite table, whose key says which model was asked what. A commit survives
+``kill -9``, several processes may write one file, and each sees what the others wrote.
+"""
+
+import contextlib
+import errno
+import json
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from icltheory.strict_json import plain
+
+__all__ = ["AnswerFile"]
+
+# A place is a pruned model and an example: the method and all else in ``model``.
+_TABLE = """
+CREATE TABLE IF NOT EXISTS about (config TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS answers (
+    model TEXT NOT NULL, split TEXT NOT NULL, layer INTEGER NOT NULL,
+    module TEXT NOT NULL, rate NOT NULL, example INTEGER NOT NULL,
+    label INTEGER NOT NULL, scores BLOB NOT NULL,
+    PRIMARY KEY (model, split, layer, module, rate, example)
+) WITHOUT ROWID;
+"""
+_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
+_INSERT = "INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+_SELECT = (
+    "SELECT split, layer, module, rate, example, label, scores FROM answers "
+    "WHERE model = ?"
+)
+_PATIENCE = 600.0  # seconds that a writer waits for others
+
+
+class Answer(NamedTuple):
+    """One answer: the pruned model, the example, its label and the options' scores."""
+
+    split: str
+    layer: int
+    module: str
+    rate: float | str
+    example: int
+    label: int
+    scores: np.ndarray
+
+
+class AnswerFile:
+    """A SQLite file of answers, each found by the model, the place and the example.
+
+    An answer that is there already is kept as it is, so that a resumed run computes
+    with the numbers of the first. While it is open, ``FILE-wal`` beside it belongs to
+    it. ``sqlite3 FILE 'SELECT * FROM answers'`` shows what is in it.
+
+    Args:
+        path: The file; made with its folder if absent.
+        config: What the numbers depend on, such as the checkpoint. A file of another
+            configuration is refused. ``None`` takes that of the file.
+        read_only: Whether to leave the file as it is.
+
+    Example:
+        >>> import tempfile
+        >>> file = AnswerFile(tempfile.mkdtemp() + "/answers.sqlite", {"seed": 0})
+        >>> scores = np.array([0.5, 2.0])
+        >>> file.add({"task": "toy"}, [Answer("test", 3, "mlp", 0.9, 7, 1, scores)])
+        True
+        >>> [(one.example, one.scores.tolist()) for one in file.of({"task": "toy"})]
+        [(7, [0.5, 2.0])]
+    """
+
+    def __init__(
+        self, path: str | os.PathLike, config: Any = None, *, read_only: bool = False
+    ):
+        self.path, self.read_only = Path(path), read_only
+        if read_only and not self.path.is_file():
+            raise FileNotFoundError(f"{self.path}: no such file of answers")
+        if not read_only:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self._told():
+            uri = f"{self.path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
+            self._data = sqlite3.connect(
+                uri, _PATIENCE, uri=True, isolation_level=None, check_same_thread=False
+            )
+            tables = {n for (n,) in self._data.execute(_TABLES)}
+            if tables - {"about", "answers"} or (read_only and not tables):
+                raise sqlite3.DatabaseError(f"tables {sorted(tables)}")
+            (state,) = self._data.execute("PRAGMA quick_check(1)").fetchone()
+            if state != "ok":
+                raise sqlite3.DatabaseError(" ".join(state.split()))
+            if not read_only:
+                self._data.execute("PRAGMA journal_mode = WAL")
+                self._data.execute("PRAGMA synchronous = NORMAL")
+                self._data.executescript(_TABLE)
+            self.config = self._agreed(plain(config))
+
+    def __len__(self) -> int:
+        with self._told():
+            return self._data.execute("SELECT COUNT(*) FROM answers").fetchone()[0]
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """All answers as dictionaries, for tables and data frames."""
+        with self._told():
+            rows = self._data.execute("SELECT * FROM answers")
+            names = [column[0] for column in rows.description]
+            for row in rows:
+                found = dict(zip(names, row, strict=True))
+                scores = np.frombuffer(found.pop("scores"), np.float64).tolist()
+                yield json.loads(found.pop("model")) | found | {"scores": scores}
+
+    @property
+    def version(self) -> int:
+        """A number that changes when another process or object has written."""
+        with self._told():
+            return self._data.execute("PRAGMA data_version").fetchone()[0]
+
+    def of(self, model: dict[str, Any]) -> Iterator[Answer]:
+        """The answers of one model, such as ``{"task": "sst2", "method": "svd"}``."""
+        with self._told():
+            for *place, scores in self._data.execute(_SELECT, [_name(model)]):
+                yield Answer(*place, np.frombuffer(scores, np.float64))
+
+    def add(self, model: dict[str, Any], answers: Iterable[Answer]) -> bool:
+        """Stores all of the answers or, where one cannot be stored, none.
+
+        Returns whether all of them were new.
+        """
+        name = _name(model)
+        rows = [
+            (name, *one[:-1], np.asarray(one.scores, np.float64).tobytes())
+            for one in answers
+        ]
+        with self._told(), self._data:
+            self._data.execute("BEGIN IMMEDIATE")
+            return self._data.executemany(_INSERT, rows).rowcount == len(rows)
+
+    def close(self) -> None:
+        """Closes the file; what was added is in it already."""
+        self._data.close()
+
+    def _agreed(self, wanted: Any) -> Any:
+        """The file's configuration; raises if another was asked for."""
+        with contextlib.nullcontext() if self.read_only else self._data:
+            if not self.read_only:
+                self._data.execute("BEGIN IMMEDIATE")
+            found = self._data.execute("SELECT config FROM about").fetchone()
+            if found is None:
+                text = json.dumps(wanted, sort_keys=True)
+                self._data.execute("INSERT INTO about VALUES (?)", [text])
+                return wanted
+        stored = json.loads(found[0])
+        if wanted is not None and wanted != stored:
+            raise ValueError(
+                f"{self.path}: expected answers of this config, got those of another: "
+                f"{_first_difference(wanted, stored)}; use another file"
+            )
+        return stored
+
+    @contextlib.contextmanager
+    def _told(self):
+        """Errors of SQLite with the path, in the words of this library."""
+        try:
+            yield
+        except sqlite3.IntegrityError as error:
+            raise ValueError(f"answers: expected all entries, got {error}") from None
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):
+                full = error.sqlite_errorcode == sqlite3.SQLITE_FULL
+                code = errno.ENOSPC if full else errno.EIO
+                raise OSError(code, str(error), str(self.path)) from None
+            what = f"expected a SQLite file of answers, got another file ({error})"
+            raise ValueError(f"{self.path}: {what}; it is left as it is") from None
+
+
+def _name(model: dict[str, Any]) -> str:
+    return json.dumps(plain(model), sort_keys=True)
+
+
+def _first_difference(wanted: Any, got: Any, path: str = "config") -> str:
+    """Describes the first difference of two configurations."""
+    if not (isinstance(wanted, dict) and isinstance(got, dict)):
+        return f"{path} is {got!r}, not {wanted!r}"
+    for name in sorted(set(wanted) | set(got)):
+        inner = f"{path}.{name}"
+        if name not in got or name not in wanted:
+            return f"{inner} is {'absent' if name in wanted else 'there'}"
+        if wanted[name] != got[name]:
+            return _first_difference(wanted[name], got[name], inner)
+    return f"{path} is the same"
