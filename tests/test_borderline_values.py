@@ -148,7 +148,7 @@ def test_traced_active_points_and_ranks_out_of_range_give_nan():
     "run",
     [
         lambda model: pruning.module_spectra(model, STACK),
-        lambda model: pruning.prune_module(model, STACK, 0, "W_V", 0.5),
+        lambda model: pruning.prune_model(model, STACK, "0:W_V:0.5"),
         lambda model: layered.check_model(model, STACK, (jnp.ones((3, 2)), QUERY)),
     ],
 )

@@ -154,7 +154,7 @@ PARAMS = "params: expected width 20, as of the task, got 16"
             "W: expected at least one entry, got shape (0, 3)",
         ),
         (
-            lambda: pruning.clip(np.zeros((0, 3)), rate=0.5),
+            lambda: pruning.prune(np.zeros((0, 3)), 0.5),
             "W: expected at least one entry, got shape (0, 3)",
         ),
     ],

@@ -76,7 +76,7 @@ CALLS = {
     "flow": flowed,
     "patterns": pattern_step,
     "votes": lambda: vote_error(0.6, 11),
-    "pruning": lambda: pruning.clip(X, rate=0.5),
+    "pruning": lambda: pruning.prune(X, 0.5),
     "training": trained,
 }
 

@@ -55,11 +55,14 @@ RULE = make_optimizer(OptimizerConfig("adam", 1e-3), 10)
 
 def test_integer_matrices_are_floats_for_the_svd():
     expected = [[2.618034, 1.618034], [1.618034, 1.0]]
-    for cut in (pruning.clip, linalg.low_rank_approximation):
-        np.testing.assert_allclose(cut(INTEGERS, rank=1), expected, atol=1e-6)
+    for cut in (
+        pruning.prune(INTEGERS, pruning.Rank(1)),
+        linalg.low_rank_approximation(INTEGERS, 1),
+    ):
+        np.testing.assert_allclose(cut, expected, atol=1e-6)
     stack = jax.tree.map(lambda W: W.astype(int), STACK)
     with pytest.raises(ValueError, match="W_V: expected floating weights, got int"):
-        pruning.prune_module(MODEL, stack, 0, "W_V", 0.5)
+        pruning.prune_model(MODEL, stack, "0:W_V:0.5")
     with pytest.raises(ValueError, match="W_V: expected floating weights, got int"):
         pruning.sweep(MODEL, 0, "W_V", [0.5], jnp.sum, params=stack, inputs=INPUTS)
 

@@ -182,7 +182,7 @@ def _pruning() -> dict[str, TheoryCase]:
         "depth_table": TheoryCase(
             _on_stack(
                 lambda stack, H, **k: (
-                    pruning.depth_table(stack, H, "W_K", rank=3, **k).delta_W
+                    pruning.depth_table(stack, H, "W_K", pruning.Rank(3), **k).delta_W
                 )
             ),
             small,
@@ -193,7 +193,7 @@ def _pruning() -> dict[str, TheoryCase]:
         "update_split": TheoryCase(
             lambda *a: pruning.update_split("W_K", 3, *a), (*one_layer, small[1] / 6)
         ),
-        "clip": TheoryCase(lambda W: pruning.clip(W, rank=10), (W,)),
+        "clip": TheoryCase(lambda W: pruning.prune(W, pruning.Rank(10)), (W,)),
         "frobenius_split": TheoryCase(lambda W: pruning.frobenius_split(W, 10), (W,)),
         "SVD.truncate": TheoryCase(lambda W: linalg.svd(W).truncate(10), (W,)),
         "thin_frobenius_norm": TheoryCase(linalg.thin_frobenius_norm, tuple(thin)),

@@ -12,7 +12,6 @@ Stability: provisional.
 from icltheory.bridge.answer_file import AnswerFile
 from icltheory.bridge.architecture import Architecture, Experts, Rotary
 from icltheory.bridge.checkpoint import load_checkpoint
-from icltheory.bridge.clipping import clip_module, clip_modules
 from icltheory.bridge.compositions import CompositionSearch, search_compositions
 from icltheory.bridge.decoder import KV, Decoder, Stream, Tokens
 from icltheory.bridge.evaluation import (
@@ -25,6 +24,7 @@ from icltheory.bridge.evaluation import (
 from icltheory.bridge.export import save_checkpoint, size_report
 from icltheory.bridge.layer_search import Algorithm1Result, algorithm1
 from icltheory.bridge.model import LanguageModel
+from icltheory.bridge.pruning import prune_model
 from icltheory.bridge.sharding import shard_model
 from icltheory.bridge.spectra import (
     ConditionNumber,
@@ -54,8 +54,7 @@ __all__ = [
     "Tokenizer",
     "Tokens",
     "algorithm1",
-    "clip_module",
-    "clip_modules",
+    "prune_model",
     "condition_numbers",
     "evaluate",
     "evaluate_grid",

@@ -1,56 +1,57 @@
-"""Prunes one matrix by its singular values, which a store may provide."""
+"""Prunes one matrix of a language model; a store may provide its singular system."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 
 from icltheory.linalg import SVD
-from icltheory.pruning.modules import Cutting
+from icltheory.pruning import Method
 
 
 def cutter_of(
     W: Any,
-    cutting: Cutting,
+    method: Method,
     systems: Any,
-    sizes: Sequence[int],
-    layer: int | None,
-    name: str,
-) -> Callable[[int], Any]:
-    """Returns a function from a size to the matrix, by one decomposition in float32.
+    strengths: Sequence[Any],
+    place: tuple[int | None, str],
+) -> Callable[[Any], Any]:
+    """Returns a function from a strength to the matrix in its dtype.
+
+    Where a strength keeps all of it, the matrix is unchanged, and it is decomposed only
+    if one of the strengths that will be asked for does not.
 
     Args:
         W: The matrix.
-        cutting: How it is pruned.
+        method: How it is pruned.
         systems: Store of singular systems, or ``None``.
-        sizes: What will be asked for; the full size leaves the matrix as it is.
-        layer: Layer of the matrix, for errors; ``None`` outside of the layers.
-        name: Its name.
+        strengths: What will be asked for.
+        place: Layer, ``None`` outside of the layers, and name of the matrix.
     """
-    full = cutting.kept(W.shape, 0)
-    smaller = [size for size in sizes if size < full]
+    full = method.kept(W.shape, 0)
+    kept = [method.kept(W.shape, strength) for strength in strengths]
+    smaller = [size for size in kept if size < full]
     if not smaller:
-        return lambda size: W
-    needed = max(smaller)
-    wide = W.astype(jnp.promote_types(W.dtype, jnp.float32))
-    if systems is None or cutting.method == "magnitude":
-        cut = cutting.cutter(wide)
+        return lambda strength: W
+    if systems is None or not method.spectral:
+        cut = method.cutter(W, place)
     else:
-        parts = SVD(*(jnp.asarray(part) for part in systems.of(W)))
+        parts, needed = SVD(*map(jnp.asarray, systems.of(W))), max(smaller)
         if parts.s.size < needed:
+            layer, name = place
             where = name if layer is None else f"{name} in layer {layer}"
             raise ValueError(
                 f"systems: expected at least {needed} singular values of {where}, "
                 f"got {parts.s.size}"
             )
-        cut = cutting.spectral_cutter(wide, parts)
+        sized: Any = method
+        by_size = sized.by_size(W, parts)
 
-    def cut_to(size):
-        if size == full:
-            return W
-        # On a GPU the default precision would round the factors to TF32.
-        with jax.default_matmul_precision("highest"):
-            return cut(size).astype(W.dtype)
+        def cut(strength):
+            return by_size(method.kept(W.shape, strength))
+
+    def cut_to(strength):
+        whole = method.kept(W.shape, strength) == full
+        return W if whole else cut(strength).astype(W.dtype)
 
     return cut_to

@@ -1,6 +1,5 @@
 """Evaluates the examples that are missing from an answer cache and stores them."""
 
-import itertools
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -11,10 +10,10 @@ import numpy as np
 from icltheory.batching import Counter, Progress
 from icltheory.bridge.answer_cache import AnswerCache, TaskFacts
 from icltheory.bridge.evaluation import Grid, GridChunk
-from icltheory.bridge.spectra import ClippingMethod, Exact
+from icltheory.bridge.spectra import Exact
 from icltheory.bridge.tasks import LanguageTask
-from icltheory.pruning import Rank, module_matrices
-from icltheory.pruning.modules import SPECTRAL, Cutting
+from icltheory.pruning import LowRank, Method, Rank
+from icltheory.pruning.methods import check_method
 from icltheory.pruning.rates import key_of
 
 __all__ = ["CachedEvaluator", "method_name"]
@@ -23,7 +22,7 @@ __all__ = ["CachedEvaluator", "method_name"]
 DEFAULT_BATCH = 32
 
 
-def method_name(method: str | ClippingMethod, systems: Any = None) -> str:
+def method_name(method: Method, systems: Any = None) -> str:
     """Returns the name of a pruning method in the key of an answer cache.
 
     Args:
@@ -31,21 +30,21 @@ def method_name(method: str | ClippingMethod, systems: Any = None) -> str:
         systems: The store of singular systems that the grid reads, if there is one.
 
     Returns:
-        The name; of an object with what it depends on, such as the seed of a draw.
-        Where the store's systems are not exact, their name follows a slash.
+        The name, with what it depends on, such as the seed of a draw. Where the
+        store's systems are not exact, their name follows a slash.
 
     Example:
         >>> from icltheory.bridge.spectra import Cumulative
-        >>> method_name("svd"), method_name(Cumulative([0, 0.5]))
+        >>> method_name(LowRank()), method_name(Cumulative([0, 0.5]))
         ('svd', 'cumulative-i2-s0-[0.5]')
 
     Source: and, for stores, ``tests/bridge/test_cached_evaluator.py``.
     """
-    if not isinstance(method, str):
-        return method.name
+    check_method(method)
     own = getattr(systems, "method", None)
     exact = own is None or isinstance(own, Exact)
-    return method if exact or method not in SPECTRAL else f"{method}/{own.name}"
+    plain = exact or not method.spectral
+    return method.name if plain else f"{method.name}/{own.name}"
 
 
 class CachedEvaluator:
@@ -88,7 +87,7 @@ class CachedEvaluator:
         self.progress = progress
         self.cache, self.model, self.task, self.shots = cache, model, task, shots
         self.options = options
-        self.method = options.setdefault("method", "svd")
+        self.method = options.setdefault("method", LowRank())
         kept = cache.fields.get("method", "svd")
         name = method_name(self.method, options.get("systems"))
         if name != kept:
@@ -96,7 +95,6 @@ class CachedEvaluator:
                 f"method: expected {kept!r}, as the answers in the cache, got {name!r}"
             )
         self._grid: tuple[Any, Grid | None] = (None, None)
-        self._possible: set[tuple[Any, ...]] = set()
 
     def evaluate_missing(
         self,
@@ -118,29 +116,9 @@ class CachedEvaluator:
             places: Which of the rates are wanted now; all if ``None``. What is built
                 for the others is kept for the next call.
         """
-        self._check_stored(split, layers, modules, rates)
         wanted = (split, layers, modules, rates, examples, places)
         while not self._fits(*wanted):
             self._halve_batches()
-
-    def _check_stored(self, split, layers, modules, rates) -> None:
-        """Raises if answers are stored for a rate that leaves no rank.
-
-        The key of an answer does not say whether a rank of 0 became 1.
-        """
-        if self.options.get("at_least_one", False):
-            return
-        kind = self.method if isinstance(self.method, str) else "svd"
-        cutting = Cutting(kind, "floor", False)
-        for layer, module in itertools.product(layers, modules):
-            place = (layer, module, *map(key_of, rates))
-            stored = place not in self._possible and self.cache.known(
-                split, layer, module, rates
-            )
-            if np.any(stored):
-                specs = module_matrices(self.model, layer, module)
-                cutting.kept_table(self.model.params, specs, rates)
-                self._possible.add(place)
 
     def _fits(self, *wanted: Any) -> bool:
         """Whether the missing answers were evaluated without running out of memory."""
@@ -238,7 +216,7 @@ class CachedEvaluator:
     def _grid_of(self, split, layers, modules, rates) -> Grid:
         """Returns the last grid if it has these rates, else builds a new one."""
         method = self.method
-        if split == "test" and not isinstance(method, str):
+        if split == "test":
             method = method.fresh
         pruned = (layers, modules, method_name(method))
         wanted, last = (split, rates, pruned), self._grid[1]

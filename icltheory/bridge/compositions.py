@@ -14,7 +14,6 @@ from icltheory.bridge._beam import beam_search
 from icltheory.bridge.answer_cache import AnswerCache, facts_of
 from icltheory.bridge.answer_file import AnswerFile
 from icltheory.bridge.cached_evaluator import CachedEvaluator, method_name
-from icltheory.bridge.clipping import clip_modules, prepared
 from icltheory.bridge.evaluation import GridChunk, evaluate
 from icltheory.bridge.layer_search import (
     check_searchable,
@@ -22,10 +21,11 @@ from icltheory.bridge.layer_search import (
     shared_fields,
 )
 from icltheory.bridge.model import LanguageModel
+from icltheory.bridge.pruning import prepared, prune_model
 from icltheory.bridge.spectra import SingularSystems
 from icltheory.bridge.tasks import LanguageTask
-from icltheory.pruning import Intervention
-from icltheory.pruning.modules import Cutting
+from icltheory.pruning import Intervention, LowRank, Method
+from icltheory.pruning.methods import check_method, kept_table
 from icltheory.statistics import Comparison, Interval, compare, proportion_interval
 
 __all__ = ["CompositionSearch", "CompositionStep", "search_compositions"]
@@ -85,7 +85,7 @@ class CompositionSearch:
 
     @property
     def interventions(self) -> tuple[Intervention, ...]:
-        """The chosen composition, for :func:`~icltheory.bridge.clip_modules`."""
+        """The chosen composition, for :func:`~icltheory.bridge.prune_model`."""
         return tuple(step.intervention for step in self.path)
 
     @property
@@ -107,7 +107,7 @@ def search_compositions(
     shots: int | None = None,
     answers: AnswerFile | str | os.PathLike | None = None,
     cache: SingularSystems | None = None,
-    at_least_one: bool = False,
+    method: Method = LowRank(),  # noqa: B008
     level: float = 0.95,
     batch_size: int = 32,
     layers_at_once: int = 4,
@@ -146,7 +146,7 @@ def search_compositions(
         answers: File of the answers, made if absent, from which a search goes on; it is
             of these weights. In memory if ``None``.
         cache: Singular systems on disk; a decomposition each if ``None``.
-        at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
+        method: How matrices are pruned.
         level: Confidence level of all intervals and of the verdict.
         batch_size: Most examples that run together.
         layers_at_once: Layers whose pruned matrices are held at the same time.
@@ -167,7 +167,7 @@ def search_compositions(
     language models with layer-selective rank reduction", section 5, compositions; Yao
     et al. (2024), Algorithm 1.
     """
-    read = _candidates(model, candidates, at_least_one)
+    read = _candidates(model, candidates, method)
     check_positive_int("budget", budget)
     check_positive_int("beam", beam)
     check_positive_int("layers_at_once", layers_at_once)
@@ -176,9 +176,7 @@ def search_compositions(
     if budget < 2:
         raise ValueError(f"budget: expected at least 2 evaluations, got {budget}")
     check_searchable(model, task, shots)
-    judge = _Judge(
-        model, task, shots, answers, cache, at_least_one, layers_at_once, progress
-    )
+    judge = _Judge(model, task, shots, answers, cache, method, layers_at_once, progress)
     judge.options |= {"batch_size": batch_size}
 
     def score(pairs):
@@ -214,19 +212,17 @@ class _Judge:
     The last intervention of a composition is the place within the cache of the others.
     """
 
-    def __init__(
-        self, model, task, shots, answers, systems, at_least_one, at_once, progress
-    ):
+    def __init__(self, model, task, shots, answers, systems, method, at_once, progress):
         self.model, self.task, self.shots = model, task, shots
-        self.at_least_one, self.at_once = at_least_one, at_once
+        self.method, self.at_once = method, at_once
         self.progress = progress
         self.options: dict[str, Any] = {
-            "at_least_one": at_least_one,
+            "method": method,
             "systems": systems,
         }
         self.facts = facts_of(task)
-        method = method_name("svd", systems)
-        self.fields = {**shared_fields(task, shots), "method": method}
+        name = method_name(method, systems)
+        self.fields = {**shared_fields(task, shots), "method": name}
         self.file = None if answers is None else open_answers(answers, model)
         self._caches: dict[str, AnswerCache] = {}
         self._current: tuple[Any, CachedEvaluator | None] = (None, None)
@@ -316,10 +312,10 @@ class _Judge:
         return evaluator
 
     def _clipped(self, composition: tuple[Intervention, ...]) -> LanguageModel:
-        return clip_modules(
+        return prune_model(
             self.model,
             composition,
-            at_least_one=self.at_least_one,
+            method=self.method,
             systems=self.options["systems"],
         )
 
@@ -350,14 +346,14 @@ def _pick(read: Sequence[Intervention], numbers: Sequence[int]):
     return tuple(read[number] for number in numbers)
 
 
-def _candidates(model, candidates, at_least_one) -> tuple[Intervention, ...]:
+def _candidates(model, candidates, method) -> tuple[Intervention, ...]:
     """Parses the candidates and checks that each fits the model."""
     check_sequence("candidates", candidates)
-    cutting = Cutting("svd", "floor", at_least_one)
+    check_method(method)
     read: list[Intervention] = []
     for candidate in candidates:
         own, (one,) = prepared(model, [candidate])
-        cutting.kept_table(own.params, one.specs(own), [one.strength])
+        kept_table(method, own.params, one.specs(own), [one.strength])
         read.append(one)
     if not read:
         raise ValueError("candidates: expected at least one, got none")

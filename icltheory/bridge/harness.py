@@ -31,9 +31,9 @@ def harness_model(
 
     Example:
         >>> import lm_eval  # doctest: +SKIP
-        >>> from icltheory.bridge import clip_module, load_checkpoint
+        >>> from icltheory.bridge import load_checkpoint, prune_model
         >>> model = load_checkpoint("EleutherAI/gpt-j-6b")  # doctest: +SKIP
-        >>> pruned = clip_module(model, 26, "mlp", 0.9)  # doctest: +SKIP
+        >>> pruned = prune_model(model, "26:mlp:0.9")  # doctest: +SKIP
         >>> lm_eval.simple_evaluate(  # doctest: +SKIP
         ...     harness_model(pruned), tasks=["sst2", "wikitext"])
 

@@ -23,8 +23,8 @@ from icltheory.bridge.spectra import (
 from icltheory.bridge.tasks import LanguageTask
 from icltheory.bridge.tasks.lint import Finding, check_overlap, enforce, gather
 from icltheory.layered.matrices import in_module
-from icltheory.pruning import LayerChoice, Rank, choose_layers
-from icltheory.pruning.rates import as_strength, strengths_of
+from icltheory.pruning import LayerChoice, LowRank, Rank, choose_layers
+from icltheory.pruning.rates import as_strengths
 
 __all__ = ["Algorithm1Result", "algorithm1", "layer_choice", "read_algorithm1"]
 
@@ -33,11 +33,10 @@ def algorithm1(
     model: Any,
     task: LanguageTask,
     module: str,
-    rates: Sequence[Any] | None,
+    rates: Sequence[Any],
     top_k: int,
     aggregate: str,
     *,
-    ranks: Sequence[int] | None = None,
     shots: int | None = None,
     answers: AnswerFile | AnswerCache | str | os.PathLike | None = None,
     cache: SingularSystems | None = None,
@@ -55,8 +54,8 @@ def algorithm1(
         , \qquad
         \xi^* = \arg\max_{\xi} a_{\mathrm{val}}(l^*, \xi)
 
-    if that exceeds the unpruned score, otherwise 0; ties go to the smaller rate. With
-    ``ranks`` the maximum is over ranks, and ties go to the larger one. As printed the
+    if that exceeds the unpruned score, otherwise 0; ties go to the smaller rate, and of
+    ranks among the rates to the larger one. As printed the
     algorithm starts from 0 instead, and prunes also where every rate does harm. The
     winner of a search looks better than it is, so both models then answer the same test
     examples, once, and an exact paired test says whether their difference could be
@@ -74,13 +73,11 @@ def algorithm1(
         model: The model; left as it is.
         task: The task.
         module: One matrix, such as ``"W_Q"``, or ``"attn"``, ``"mlp"``, ``"all"``.
-        rates: Clipping rates, in [0, 1); ``None`` with ``ranks``. The unpruned model
+        rates: Clipping rates, in [0, 1), or ranks. The unpruned model
             takes part in any case.
         top_k: How many layers of largest condition number; the paper does not say.
         aggregate: How those of a module's matrices become one; nor does it say that:
             ``"max"``, ``"mean"``, ``"geometric_mean"`` or ``"min"``.
-        ranks: Largest ranks that are left of the matrices, in place of rates. Matrices
-            of smaller rank stay as they are.
         shots: Demonstrations in front; all if ``None``.
         answers: Where answers are read and stored: a file, made if absent, which is of
             these weights; or a cache with keys of one's own, whose weights are the
@@ -109,10 +106,9 @@ def algorithm1(
         >>> rates = [0, 0.1, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995]
         >>> print(algorithm1(model, task, "mlp", rates, 4, "max"))  # doctest: +SKIP
 
-    Source: Yao et al. (2024), Algorithm 1 and section 4.and, for ranks,
-    ``tests/bridge/test_algorithm1_ranks.py``.
+    Source: Yao et al. (2024), Algorithm 1 and section 4.
     """
-    rates = _checked(rates, ranks, seed, level)
+    rates = _checked(rates, seed, level)
     check_searchable(model, task, shots)
     choice = None
     if layer is None:
@@ -124,7 +120,7 @@ def algorithm1(
         choice = layer_choice(rows, module, top_k, aggregate)
         layer = choice.deepest
     options = {"systems": cache, "progress": progress, **options}
-    method = method_name(options.get("method", "svd"), options["systems"])
+    method = method_name(options.get("method", LowRank()), options["systems"])
     answers = _answers(answers, model, task, shots, method)
     evaluator = CachedEvaluator(answers, model, task, shots, **options)
     return conduct(evaluator, layer, choice, module, rates, seed, level)
@@ -163,9 +159,8 @@ def read_algorithm1(
     answers: AnswerCache,
     layer: int,
     module: str,
-    rates: Sequence[Any] | None,
+    rates: Sequence[Any],
     *,
-    ranks: Sequence[int] | None = None,
     layers: LayerChoice | None = None,
     seed: int = 0,
     level: float = 0.95,
@@ -176,8 +171,7 @@ def read_algorithm1(
         answers: The answers.
         layer: The layer that was chosen.
         module: The pruned module.
-        rates: The clipping rates; ``None`` with ``ranks``.
-        ranks: The ranks, in place of rates.
+        rates: The clipping rates or ranks.
         layers: How the layer was chosen, if it is to be reported.
         seed: Fixes the halves of ``selection``.
         level: Confidence level of all intervals and of the verdict.
@@ -187,7 +181,7 @@ def read_algorithm1(
 
     Source: Yao et al. (2024), Algorithm 1.
     """
-    rates = _checked(rates, ranks, seed, level)
+    rates = _checked(rates, seed, level)
     return conduct(answers, layer, layers, module, rates, seed, level)
 
 
@@ -216,22 +210,17 @@ def check_searchable(model: Any, task: LanguageTask, shots: int | None) -> None:
     enforce(gather(found))
 
 
-def _checked(
-    rates: Any, ranks: Any, seed: int, level: float
-) -> tuple[float | Rank, ...]:
+def _checked(rates: Any, seed: int, level: float) -> tuple[float | Rank, ...]:
     """Returns the searched rates or ranks; raises for duplicates and invalid ones.
 
     Seed and level are used after the evaluation, and are checked before it.
     """
     check_nonnegative_int("seed", seed)
     check_open_unit("level", level)
-    values = tuple(as_strength(each) for each in strengths_of(rates, ranks))
-    for value in values:
-        if not isinstance(value, Rank) and not 0 <= value < 1:
-            raise ValueError(f"rates: expected numbers in [0, 1), got {value:g}")
+    values = as_strengths(rates)
     if len(set(values)) < len(values):
-        name, given = ("rates", values) if ranks is None else ("ranks", tuple(ranks))
-        raise ValueError(f"{name}: expected no duplicates, got {given}")
+        got = ", ".join(map(str, values))
+        raise ValueError(f"rates: expected no duplicates, got {got}")
     return values
 
 

@@ -16,16 +16,15 @@ from icltheory.pruning.choice import (
     choose_rate,
     corrected_selection,
 )
-from icltheory.pruning.clipping import (
+from icltheory.pruning.interventions import Intervention, prune_model
+from icltheory.pruning.matrices import (
     FrobeniusSplit,
-    clip,
     frobenius_split,
-    magnitude_prune,
+    prune,
     prune_rows,
-    whiten,
 )
-from icltheory.pruning.interventions import Intervention, prune_modules
-from icltheory.pruning.modules import module_matrices, prune_module
+from icltheory.pruning.methods import LowRank, Magnitude, Method, Whitened
+from icltheory.pruning.modules import module_matrices
 from icltheory.pruning.rates import Rank, kept_parameters, rank_for_rate
 from icltheory.pruning.spectra import (
     MatrixSpectrum,
@@ -49,26 +48,28 @@ __all__ = [
     "FrobeniusSplit",
     "Intervention",
     "LayerChoice",
+    "LowRank",
+    "Magnitude",
     "MatrixSpectrum",
+    "Method",
     "Rank",
     "RateChoice",
     "Selection",
     "UpdateBound",
     "UpdateSplit",
+    "Whitened",
     "by_layer",
     "choose_layers",
     "choose_rate",
-    "clip",
     "compose",
     "corrected_selection",
     "depth_table",
     "frobenius_split",
     "kept_parameters",
-    "magnitude_prune",
     "module_matrices",
     "module_spectra",
-    "prune_module",
-    "prune_modules",
+    "prune_model",
+    "prune",
     "prune_rows",
     "random_condition_number",
     "rank_for_rate",
@@ -76,5 +77,4 @@ __all__ = [
     "sweep_grid",
     "update_split",
     "update_upper_bound",
-    "whiten",
 ]

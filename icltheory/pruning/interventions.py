@@ -1,17 +1,17 @@
-"""Interventions: which matrices are clipped, and how strongly."""
+"""Interventions: which matrices of a model are pruned, and how strongly."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from icltheory._checks import check_nonnegative_int, check_sequence
-from icltheory._names import PruningMethod, Rule
+from icltheory._checks import check_nonnegative_int, check_sequence, checked, finite
 from icltheory._typing import PyTree
-from icltheory.layered import LayeredModel, MatrixSpec
-from icltheory.pruning.modules import Cutting, module_matrices
-from icltheory.pruning.rates import Rank, read_rate, strength_of
+from icltheory.layered import LayeredModel, MatrixSpec, get_matrix, replace_matrix
+from icltheory.pruning.methods import LowRank, Method, check_method, kept_table
+from icltheory.pruning.modules import module_matrices, tied_to
+from icltheory.pruning.rates import Rank, as_strength
 
-__all__ = ["Intervention", "prune_modules"]
+__all__ = ["Intervention", "prune_model"]
 
 _FORMS = (
     "LAYER:MATRICES:STRENGTH such as 26:mlp:0.9 or 3:W_Q,W_K:rank=8, or "
@@ -21,17 +21,17 @@ _FORMS = (
 
 @dataclass(frozen=True)
 class Intervention:
-    r"""Clipping of some matrices of one layer at a rate or to a rank.
+    r"""Pruning of some matrices of one layer at a rate or to a rank.
 
-    As text it is ``LAYER:MATRICES:STRENGTH``: ``26:mlp:0.9`` clips the MLP of layer 26
+    As text it is ``LAYER:MATRICES:STRENGTH``: ``26:mlp:0.9`` prunes the MLP of layer 26
     at rate 0.9, ``3:W_Q,W_K:rank=8`` two matrices of layer 3 to rank 8. Outside of the
     layers there is no layer: ``embeddings:0.5``, ``head:rank=16``. ``str()`` gives the
-    text and :meth:`parse` reads it. Either ``rate`` or ``rank`` is given.
+    text and :meth:`parse` reads it. A strength is a rate or a :class:`Rank`.
 
     Example:
         >>> Intervention.parse("3:W_Q,W_K:rank=8")
-        Intervention(layer=3, matrices=('W_Q', 'W_K'), rate=None, rank=8)
-        >>> str(Intervention(26, ("mlp",), rate=0.9))
+        Intervention(layer=3, matrices=('W_Q', 'W_K'), strength=Rank(value=8))
+        >>> str(Intervention(26, "mlp", 0.9))
         '26:mlp:0.9'
 
     Source: Sharma et al. (2023), "LASER", section 4: layer, matrix and rank.
@@ -39,8 +39,7 @@ class Intervention:
 
     layer: int | None
     matrices: tuple[str, ...] | str
-    rate: Any = None
-    rank: int | None = None
+    strength: Any
 
     def __post_init__(self):
         if self.layer is not None:
@@ -50,9 +49,7 @@ class Intervention:
         if not names or not all(isinstance(name, str) and name for name in names):
             raise ValueError(f"matrices: expected names, got {self.matrices!r}")
         object.__setattr__(self, "matrices", names)
-        strength_of(self.rate, self.rank)
-        if self.rate is not None:
-            object.__setattr__(self, "rate", read_rate(self.rate))
+        object.__setattr__(self, "strength", as_strength(self.strength))
 
     @classmethod
     def parse(cls, text: str) -> "Intervention":
@@ -67,7 +64,7 @@ class Intervention:
                         got = f"got {layer!r}"
                         raise ValueError(f"layer: expected a number >= 0, {got}")
                 number = int(layers[0]) if layers else None
-                return cls(number, tuple(names.split(",")), **_strength(strength))
+                return cls(number, tuple(names.split(",")), _strength(strength))
             except ValueError as error:
                 why = f" ({error})"
         raise ValueError(f"intervention: expected {_FORMS}, got {text!r}{why}")
@@ -77,30 +74,24 @@ class Intervention:
         """Names of the matrices joined by commas, for :func:`module_matrices`."""
         return ",".join(self.matrices)
 
-    @property
-    def strength(self) -> Any:
-        """The rate or the rank."""
-        return strength_of(self.rate, self.rank)
-
     def specs(self, model: LayeredModel) -> tuple[MatrixSpec, ...]:
         """Where each matrix lives in the parameters of a model."""
         return module_matrices(model, self.layer, self.module)
 
     def __str__(self) -> str:
-        layer = [] if self.layer is None else [str(self.layer)]
-        strength = self.strength
+        layer, strength = [] if self.layer is None else [str(self.layer)], self.strength
         if not isinstance(strength, Rank):
             strength = repr(strength).removesuffix(".0")
         return ":".join((*layer, self.module, str(strength)))
 
 
-def _strength(text: str) -> dict[str, Any]:
+def _strength(text: str) -> float | Rank:
     name, _, value = text.rpartition("=")
     try:
         if name == "rank":
-            return {"rank": int(value)}
+            return Rank(int(value))
         if name in ("", "rate"):
-            return {"rate": float(value)}
+            return float(value)
     except ValueError:
         pass
     raise ValueError(
@@ -109,9 +100,11 @@ def _strength(text: str) -> dict[str, Any]:
 
 
 def read_interventions(
-    model: LayeredModel, interventions: Sequence[Intervention | str]
+    model: LayeredModel, interventions: Intervention | str | Sequence[Any]
 ) -> tuple[Intervention, ...]:
     """Parses the interventions of a model; raises if two change the same matrix."""
+    if isinstance(interventions, Intervention | str):
+        interventions = [interventions]
     check_sequence("interventions", interventions)
     read = tuple(
         Intervention.parse(one) if isinstance(one, str) else one
@@ -131,33 +124,41 @@ def read_interventions(
     return read
 
 
-def prune_modules(
+def prune_model(
     model: LayeredModel,
     params: PyTree,
-    interventions: Sequence[Intervention | str],
+    interventions: Intervention | str | Sequence[Intervention | str],
     *,
-    rule: Rule = "floor",
-    at_least_one: bool = False,
-    method: PruningMethod = "svd",
+    method: Method = LowRank(),  # noqa: B008
 ) -> PyTree:
-    """Prunes several modules, each at its own rate or to its own rank.
+    r"""Returns parameters with some modules pruned, each at its own strength.
 
-    Interventions are records or their text. No matrix may occur twice, so their order
-    plays no part. The other arguments and the result are those of :func:`prune_module`.
+    One intervention or several, as records or their text. At rate 0 every weight is
+    unchanged to the bit. No matrix may occur twice, so that the order plays no part.
+    :func:`module_matrices` explains layers and names of matrices.
 
     Example:
         >>> import numpy as np
         >>> from icltheory import attention, layered
         >>> stack = attention.LinearAttentionStack(*[np.diag([2.0, 1.0])[None]] * 3)
         >>> model = layered.LayeredStack.of(stack)
-        >>> new = prune_modules(model, stack, ["0:W_V:0.5", "0:W_K:rank=2"])
+        >>> new = prune_model(model, stack, ["0:W_V:0.5", "0:W_K:rank=2"])
         >>> new.W_V[0].round(6).tolist(), new.W_K[0].tolist()
         ([[2.0, 0.0], [0.0, 0.0]], [[2.0, 0.0], [0.0, 1.0]])
 
     Source: Yao et al. (2024), Algorithm 1 (Clip); Sharma et al. (2023), compositions.
     """
-    cutting = Cutting(method, rule, at_least_one)
+    check_method(method)
     for one in read_interventions(model, interventions):
-        place = one.layer, one.module, one.strength
-        params = cutting.pruned(model, params, *place)
+        specs, others = one.specs(model), tied_to(model, one.layer, one.module)
+        if others:
+            raise ValueError(
+                f"module: expected a module without tied matrices, got {one.module}, "
+                f"whose matrix is tied to {', '.join(others)}"
+            )
+        kept_table(method, params, specs, [one.strength])
+        for spec in specs:
+            W = checked(spec.name, get_matrix(params, spec), finite)
+            cut = method.cutter(W, (one.layer, spec.name))
+            params = replace_matrix(params, spec, cut(one.strength))
     return params

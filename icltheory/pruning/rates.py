@@ -1,4 +1,4 @@
-"""Strength of clipping: a rate, which determines a rank exactly, or a rank."""
+"""Strength of pruning: a rate, which determines a rank exactly, or a rank."""
 
 import math
 from collections.abc import Sequence
@@ -172,20 +172,12 @@ def check_one_of(**values: Any) -> None:
         raise ValueError(f"{names}: expected exactly one of them, got {got}")
 
 
-def strength_of(rate: Any, rank: Any) -> Any:
-    """Returns the strength given by exactly one of a rate and a rank."""
-    check_one_of(rate=rate, rank=rank)
-    return rate if rank is None else Rank(rank)
-
-
-def strengths_of(rates: Any, ranks: Any) -> Sequence[Any]:
-    """Returns the strengths given by exactly one of rates and ranks."""
-    check_one_of(rates=rates, ranks=ranks)
-    name, values = ("rates", rates) if ranks is None else ("ranks", ranks)
-    check_sequence(name, values)
-    if not len(values):
+def as_strengths(strengths: Any, name: str = "rates") -> tuple[float | Rank, ...]:
+    """Returns several strengths, rates as Python floats."""
+    check_sequence(name, strengths)
+    if not len(strengths):
         raise ValueError(f"{name}: expected at least one, got none")
-    return values if ranks is None else [Rank(rank) for rank in ranks]
+    return tuple(map(as_strength, strengths))
 
 
 def check_ranks(shapes: Sequence[tuple[int, ...]], strengths: Sequence[Any]) -> None:

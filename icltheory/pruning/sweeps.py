@@ -15,7 +15,6 @@ import numpy as np
 
 from icltheory._checks import check_positive_int, check_sequence, check_shape, is_tracer
 from icltheory._core import Record, where_valid
-from icltheory._names import PruningMethod, Rule
 from icltheory._typing import PyTree
 from icltheory.batching import Progress, in_turns, reported
 from icltheory.layered import (
@@ -27,8 +26,10 @@ from icltheory.layered import (
     replace_matrix,
 )
 from icltheory.pruning.choice import choose_rate
-from icltheory.pruning.modules import Cutting, module_matrices
-from icltheory.pruning.rates import check_one_of, strengths_of
+from icltheory.pruning.interventions import Intervention, prune_model
+from icltheory.pruning.methods import LowRank, Sized, check_method, kept_table
+from icltheory.pruning.modules import module_matrices
+from icltheory.pruning.rates import as_strengths, check_one_of
 
 __all__ = ["Composition", "compose", "sweep", "sweep_grid"]
 
@@ -37,17 +38,14 @@ def sweep(
     model: LayeredModel,
     layer: int,
     module: str,
-    rates: Sequence[Any] | None,
+    rates: Sequence[Any],
     score: Callable[..., Any],
     *,
     params: PyTree,
-    ranks: Sequence[int] | None = None,
     inputs: PyTree = None,
     hidden: PyTree = None,
     score_args: tuple[Any, ...] = (),
-    rule: Rule = "floor",
-    at_least_one: bool = False,
-    method: PruningMethod = "svd",
+    method: Sized = LowRank(),  # noqa: B008
     batch_size: int | None = None,
 ) -> PyTree:
     r"""Scores ``(R, ...)`` of a model with one module of one layer pruned at each rate.
@@ -71,11 +69,12 @@ def sweep(
     Args:
         model: The layered model; for a model of one prompt and a batch of them,
             :class:`~icltheory.layered.Batched`.
-        module: See :func:`prune_module`, also for ``rule, at_least_one, method``.
-        rates: Clipping rates :math:`\xi_j`, each in [0, 1); ``None`` with ``ranks``.
+        module: See :func:`module_matrices`.
+        rates: Clipping rates :math:`\xi_j`, each in [0, 1), among which may be a
+            :class:`Rank`.
         score: Function of the model's outputs and ``score_args``; returns an array or
             a pytree of arrays, such as one error for each prompt.
-        ranks: Largest ranks that are left, in place of rates; see :class:`Rank`.
+        method: :class:`LowRank`, :class:`Whitened` or :class:`Magnitude`.
         batch_size: Rates that run side by side, by ``vmap``. Left out, all of them on
             an accelerator, and one after the other on a CPU, where that is faster.
 
@@ -93,9 +92,9 @@ def sweep(
     check_one_of(inputs=inputs, hidden=hidden)
     check_layered(model)
     return _scores(
-        Program(model, layer, score, Cutting(method, rule, at_least_one)),
+        Program(model, layer, score, method),
         [module],
-        strengths_of(rates, ranks),
+        as_strengths(rates),
         params,
         lambda: hidden if inputs is None else inputs,
         score_args,
@@ -108,16 +107,13 @@ def sweep_grid(
     model: LayeredModel,
     layers: Sequence[int],
     modules: Sequence[str],
-    rates: Sequence[Any] | None,
+    rates: Sequence[Any],
     score: Callable[..., Any],
     *,
     params: PyTree,
     inputs: PyTree,
-    ranks: Sequence[int] | None = None,
     score_args: tuple[Any, ...] = (),
-    rule: Rule = "floor",
-    at_least_one: bool = False,
-    method: PruningMethod = "svd",
+    method: Sized = LowRank(),  # noqa: B008
     batch_size: int | None = None,
     progress: Progress | None = None,
 ) -> PyTree:
@@ -144,11 +140,11 @@ def sweep_grid(
         check_sequence(name, several)
         if not len(several):
             raise ValueError(f"{name}: expected at least one, got none")
-    strengths, rows = strengths_of(rates, ranks), {}
-    cutting, trunk = Cutting(method, rule, at_least_one), CachedLayers(model, inputs)
+    strengths, rows = as_strengths(rates), {}
+    trunk = CachedLayers(model, inputs)
     for layer in reported(sorted(set(layers)), progress, "layer {}".format):
         rows[layer] = _scores(
-            Program(model, layer, score, cutting),
+            Program(model, layer, score, method),
             modules,
             strengths,
             params,
@@ -195,9 +191,7 @@ def compose(
     score_args: tuple[Any, ...] = (),
     maximize: bool = True,
     min_gain: float | int = 0.0,
-    rule: Rule = "floor",
-    at_least_one: bool = False,
-    method: PruningMethod = "svd",
+    method: Sized = LowRank(),  # noqa: B008
     batch_size: int | None = None,
     progress: Progress | None = None,
 ) -> Composition:
@@ -230,13 +224,13 @@ def compose(
         raise ValueError("pairs: expected at least one (layer, module), got none")
     if not len(rates):
         raise ValueError("rates: expected at least one rate, got none")
-    cutting, trunk = Cutting(method, rule, at_least_one), CachedLayers(model, inputs)
+    trunk = CachedLayers(model, inputs)
     chosen, path = [], []
     for layer, module in reported(pairs, progress, lambda p: f"layer {p[0]}, {p[1]}"):
         scores = _scores(
-            Program(model, layer, score, cutting),
+            Program(model, layer, score, method),
             [module],
-            [0, *rates],
+            (0.0, *as_strengths(rates)),
             params,
             functools.partial(trunk.before, params, layer),
             score_args,
@@ -248,7 +242,8 @@ def compose(
             values[1:], rates, values[0], maximize=maximize, min_gain=min_gain
         )
         if choice.index is not None:
-            params = cutting.pruned(model, params, layer, module, choice.rate)
+            one = Intervention(layer, module, choice.rate)
+            params = prune_model(model, params, one, method=method)
         path += [values[0]] if not path else []
         path.append(choice.score)
         chosen.append(choice.rate)
@@ -262,20 +257,21 @@ class Program(NamedTuple):
     model: LayeredModel
     layer: int
     score: Callable[..., Any]
-    cutting: Cutting
+    method: Sized
 
 
 def _scores(
     program, modules, strengths, params, start, score_args, batch_size, embed=False
 ):
     """Scores of every module at every strength, from the state that start() gives."""
-    model, layer, _, cutting = program
+    model, layer, _, method = program
+    check_method(method, Sized)
     chosen = [module_matrices(model, layer, module) for module in modules]
     specs = [s for s in model.matrices(layer) if any(s in part for part in chosen)]
     for part in chosen:  # raises for a rank that changes no matrix of a module
-        cutting.kept_table(params, part, strengths)
-    pruned = cutting.kept_table(params, specs, strengths)
-    whole = cutting.kept_table(params, specs, [0])[0]
+        kept_table(method, params, part, strengths)
+    pruned = kept_table(method, params, specs, strengths)
+    whole = kept_table(method, params, specs, [0])[0]
     kept = [
         [k if s in part else w for s, k, w in zip(specs, row, whole, strict=True)]
         for part in chosen
@@ -285,7 +281,7 @@ def _scores(
         batch_size = 1 if jax.default_backend() == "cpu" else len(kept)
     check_positive_int("batch_size", batch_size)
     # The rule of rounding is no part of the program, which takes ranks.
-    program = program._replace(cutting=Cutting(cutting.method, "floor", False))
+    program = program._replace(method=type(method)())
     names = tuple(spec.name for spec in specs)
     sizes, together = np.asarray(kept, np.int32), min(batch_size, len(kept))
     scores, finite = _run(
@@ -303,11 +299,11 @@ def _scores(
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def _run(program, names, embed, together, params, start, kept, score_args):
-    model, layer, score, cutting = program
+    model, layer, score, method = program
     hidden = hidden_before(model, params, start, layer) if embed else start
     specs = [spec for spec in model.matrices(layer) if spec.name in names]
     matrices = [get_matrix(params, spec) for spec in specs]
-    cutters = [cutting.cutter(W) for W in matrices]
+    cutters = [method.by_size(W) for W in matrices]
 
     def at(sizes):
         pruned = params

@@ -11,12 +11,13 @@ from jaxtyping import Real
 
 from icltheory._checks import check_choice, check_shape, count, finite, scalar
 from icltheory._core import Record, calculator
-from icltheory._names import DemoUpdates, NormMethod, Rule
+from icltheory._names import DemoUpdates, NormMethod
 from icltheory._precision import widened
 from icltheory._typing import Array, Bool, Float, Int, Scalar
 from icltheory.attention import LinearAttentionStack
 from icltheory.linalg import low_rank_approximation, thin_frobenius_inner
-from icltheory.pruning.clipping import resolve_rank
+from icltheory.pruning.methods import LowRank
+from icltheory.pruning.rates import check_ranks
 from icltheory.trajectory import implicit_gd_norms
 
 __all__ = [
@@ -245,7 +246,7 @@ def _finite_module(name, stack, given):
 # Not compiled as a whole, since a rate may be of any type; its parts are.
 @calculator(
     compiled=False,
-    static=("module", "rate", "rank", "rule", "demo_updates", "method"),
+    static=("module", "strength", "demo_updates", "method"),
     stack=_finite_module,
     scale=scalar,
 )
@@ -253,10 +254,8 @@ def depth_table(
     stack: LinearAttentionStack,
     H: Float[ArrayLike, "_N _n"],
     module: str,
+    strength: Any,
     *,
-    rate: Any = None,
-    rank: int | None = None,
-    rule: Rule = "floor",
     demo_updates: DemoUpdates = "shared",
     scale: Real[ArrayLike, ""] = 1.0,
     method: NormMethod = "auto",
@@ -274,7 +273,7 @@ def depth_table(
     weights of gradient descent, pruning layer k lowers :math:`\|G_k\|` and raises every
     later :math:`\|G_t\|`: later steps do the work again.
 
-    ``module`` is ``"W_V"``, ``"W_K"`` or ``"W_Q"``, clipped as by :func:`clip`. Cost:
+    ``module`` is ``"W_V"``, ``"W_K"`` or ``"W_Q"``, pruned as by :func:`prune`. Cost:
     L + 1 times that of :func:`~icltheory.trajectory.implicit_gd_norms`, whose
     ``demo_updates``, ``scale`` and ``method`` it takes.
 
@@ -282,13 +281,14 @@ def depth_table(
         >>> import jax.numpy as jnp
         >>> W = jnp.stack([jnp.diag(jnp.array([1.0, 0.5]))] * 2)
         >>> stack = LinearAttentionStack(W, W, W)
-        >>> depth_table(stack, jnp.eye(2), "W_V", rank=1).changed.tolist()
+        >>> depth_table(stack, jnp.eye(2), "W_V", 0.5).changed.tolist()
         [[True, True], [False, True]]
 
     Source: Yao et al. (2024), Remark 5.
     """
     W = getattr(stack, module)
-    rank = resolve_rank(W.shape[1:], rate, rank, rule)
+    check_ranks([W.shape[1:]], [strength])
+    rank = LowRank().kept(W.shape[1:], strength)
     clipped = jax.vmap(lambda W_t: low_rank_approximation(W_t, rank))(W)
     clipped = W if rank == W.shape[-1] else clipped
     layers = jnp.arange(W.shape[0] + 1)  # the last row prunes nothing

@@ -9,9 +9,9 @@ import numpy as np
 
 from icltheory.bridge import (
     algorithm1,
-    clip_module,
     evaluate_grid,
     load_checkpoint,
+    prune_model,
     save_checkpoint,
 )
 from icltheory.bridge.sharding import shard_model
@@ -41,7 +41,7 @@ def answers(model):
 def logits(model):
     """Logits of a few tokens, of the model and with a module clipped."""
     ids = np.arange(24).reshape(2, 12)
-    models = (model, clip_module(model, 0, "attn", 0.5))
+    models = (model, prune_model(model, "0:attn:0.5"))
     return [np.asarray(one.logits(ids), float).tolist() for one in models]
 
 
@@ -79,7 +79,7 @@ def two(folder, port, rank):
     spread = load_checkpoint(folder, devices=jax.devices())
     report = {"devices": jax.device_count(), "processes": jax.process_count()}
     save_checkpoint(spread, f"{folder}-again")
-    clipped = clip_module(spread, 0, "mlp", 0.75)
+    clipped = prune_model(spread, "0:mlp:0.75")
     save_checkpoint(clipped, f"{folder}-factors", factorised=[(0, "mlp")])
     return report | answers(spread)
 

@@ -5,13 +5,13 @@ import dataclasses
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from icltheory.bridge.clipping import prune_model
 
 from icltheory.bridge import Decoder, Tokens, evaluate_rates
 from icltheory.bridge.cached_evaluator import method_name
-from icltheory.bridge.clipping import clip_module
 from icltheory.bridge.spectra import ActivationAware, input_moments
 from icltheory.layered import get_matrix, replace_matrix
-from icltheory.pruning import module_matrices
+from icltheory.pruning import LowRank, Rank, module_matrices
 from tests.bridge.evaluation_tasks import classification, tiny
 from tests.oracles import truncate
 
@@ -95,15 +95,15 @@ def test_no_matrix_of_the_rank_is_nearer_in_what_comes_out():
     def error(V):
         return np.mean(np.sum((X @ (W - V).T) ** 2, axis=1))
 
-    cut = method.cutter(jnp.asarray(W), int, (0, "W_Q"))
+    cut = method.cutter(jnp.asarray(W), (0, "W_Q"))
     for rank in range(1, 6):
-        ours = np.asarray(cut(rank))
+        ours = np.asarray(cut(Rank(rank)))
         assert np.linalg.matrix_rank(ours, 1e-3) == rank
         # Eckart and Young: the least is what is left of the outputs' singular values.
         left = np.linalg.svd(X @ W.T, compute_uv=False)[rank:]
         assert error(ours) == pytest.approx(left @ left / 50, rel=1e-3)
         assert error(ours) < error(truncate(W, rank))
-    np.testing.assert_array_equal(cut(6), W)
+    np.testing.assert_array_equal(cut(Rank(6)), W)
 
 
 def test_with_moments_of_one_it_is_plain_truncation():
@@ -111,11 +111,10 @@ def test_with_moments_of_one_it_is_plain_truncation():
     specs = module_matrices(model, 0, "mlp")
     sizes = {s.name: get_matrix(model.params, s).shape[1] for s in specs}
     method = ActivationAware({(0, name): np.eye(n) for name, n in sizes.items()})
-    plain = clip_module(model, 0, "mlp", 0.5)
+    plain = prune_model(model, "0:mlp:0.5")
     for spec in specs:
         W = get_matrix(model.params, spec)
-        rank = int(min(W.shape) * 0.5)
-        cut = method.cutter(W, lambda rate, rank=rank: rank, (0, spec.name))
+        cut = method.cutter(W, (0, spec.name))
         np.testing.assert_allclose(
             cut(0.5), get_matrix(plain.params, spec), rtol=1e-9, atol=1e-9
         )
@@ -132,10 +131,10 @@ def test_a_search_takes_it_as_a_method():
     pruned = model.params
     for spec in module_matrices(model, 0, "mlp"):
         W = get_matrix(model.params, spec)
-        cut = method.cutter(W, lambda r: int(16 * (1 - r)), (0, spec.name))
+        cut = method.cutter(W, (0, spec.name))
         pruned = replace_matrix(pruned, spec, cut(0.5))
     (alone,) = evaluate_rates(
-        model.replace(params=pruned), task, 0, "mlp", (0,), method="svd"
+        model.replace(params=pruned), task, 0, "mlp", (0,), method=LowRank()
     )
     np.testing.assert_allclose(found[1].scores, alone.scores, rtol=1e-6)
     assert np.abs(found[1].scores - plain[1].scores).max() > 1e-3
@@ -151,9 +150,9 @@ def test_what_is_missing_or_singular_is_named():
     W = jnp.eye(2)
     method = ActivationAware({(1, "W_Q"): np.zeros((2, 2))})
     with pytest.raises(ValueError, match="moments: expected an entry .1, 'W_K'., got"):
-        method.cutter(W, lambda rate: 1, (1, "W_K"))
+        method.cutter(W, (1, "W_K"))
     with pytest.raises(ValueError, match="positive definite moments of W_Q in layer 1"):
-        method.cutter(W, lambda rate: 1, (1, "W_Q"))
+        method.cutter(W, (1, "W_Q"))
     with pytest.raises(ValueError, match="rows: expected at least one token, got none"):
         input_moments(tiny("llama", num_layers=1), [[]])
     with pytest.raises(ValueError, match="batch_size: expected a positive integer, g"):

@@ -7,14 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.bridge import cached_evaluator, clip_module
+from icltheory.bridge import cached_evaluator, prune_model
 from icltheory.bridge.answer_cache import AnswerCache, TaskFacts, facts_of
 from icltheory.bridge.answer_file import AnswerFile
 from icltheory.bridge.cached_evaluator import CachedEvaluator
 from icltheory.bridge.evaluation import GridChunk, evaluate_naive
 from icltheory.bridge.layer_search import algorithm1, layer_choice, read_algorithm1
 from icltheory.bridge.spectra import condition_numbers
-from icltheory.pruning import choose_layers, choose_rate, module_matrices
+from icltheory.pruning import Intervention, choose_layers, choose_rate, module_matrices
 from icltheory.statistics import exact_mcnemar, paired_interval, proportion_interval
 from tests.bridge.evaluation_tasks import choice, classification, tiny, with_test
 from tests.bridge.tiers import quick
@@ -39,7 +39,9 @@ def in_half(model):
 
 
 def plain(model, task, layer, module, rate, split):
-    found = evaluate_naive(clip_module(model, layer, module, rate), task, split)
+    found = evaluate_naive(
+        prune_model(model, Intervention(layer, module, rate)), task, split
+    )
     return found.accuracy, found.correct
 
 
@@ -75,7 +77,7 @@ def test_a_task_of_choices_and_few_shots(model):
     task = dataclasses.replace(choice(5), test=choice(4, seed=9).validation)
     found = algorithm1(model, task, "attn", [0.5], 2, "max", shots=1)
     assert found.layer == 1
-    clipped = evaluate_naive(clip_module(model, 1, "attn", 0.5), task, shots=1)
+    clipped = evaluate_naive(prune_model(model, "1:attn:0.5"), task, shots=1)
     assert found.validation_scores == pytest.approx((clipped.accuracy,))
     assert len(found.rates) == 1
     assert found.evaluations == 2 * 5
@@ -137,7 +139,7 @@ def test_what_is_recorded_is_not_asked_again(model, task, tmp_path, monkeypatch)
     other = dataclasses.replace(task, test=task.test[1:])
     with pytest.raises(AssertionError, match="a model was asked"):
         algorithm1(model, other, "mlp", RATES, 1, "max", answers=path)
-    for other in (clip_module(model, 0, "mlp", 0.5), in_half(model)):
+    for other in (prune_model(model, "0:mlp:0.5"), in_half(model)):
         with pytest.raises(ValueError, match="config.weights is"):
             algorithm1(other, task, "mlp", RATES, 1, "max", answers=path)
 

@@ -28,8 +28,8 @@ def task():
 def test_ranks_are_searched_as_the_rates_that_leave_them(model, task, tmp_path):
     by_rate = algorithm1(model, task, "mlp", RATES, 1, "max", layer=1)
     path = tmp_path / "answers.sqlite"
-    options = {"ranks": RANKS, "layer": 1, "answers": path}
-    by_rank = algorithm1(model, task, "mlp", None, 1, "max", **options)
+    options, ranks = {"layer": 1, "answers": path}, [*map(Rank, RANKS)]
+    by_rank = algorithm1(model, task, "mlp", ranks, 1, "max", **options)
     for name in SAME:
         assert getattr(by_rank, name) == getattr(by_rate, name), name
     assert by_rank.rates == tuple(map(Rank, RANKS))
@@ -39,7 +39,7 @@ def test_ranks_are_searched_as_the_rates_that_leave_them(model, task, tmp_path):
     assert by_rank.selection[1:] == by_rate.selection[1:]
     # The answers were kept: nothing is evaluated again.
     before = list(AnswerFile(path))
-    again = algorithm1(model, task, "mlp", None, 1, "max", **options)
+    again = algorithm1(model, task, "mlp", ranks, 1, "max", **options)
     assert again.validation_scores == by_rank.validation_scores
     assert list(AnswerFile(path)) == before
 
@@ -69,7 +69,7 @@ def test_a_tie_goes_to_the_larger_rank_in_whatever_order_they_are_given():
     right[0, :10] = right[1, :30] = right[2, :30] = right[3, :5] = 1
     answers = answers_of(right)
     for ranks in (RANKS, RANKS[::-1]):
-        found = read_algorithm1(answers, 0, "mlp", None, ranks=ranks)
+        found = read_algorithm1(answers, 0, "mlp", [*map(Rank, ranks)])
         assert found.rate == Rank(12)
         assert found.rates == tuple(map(Rank, ranks))
         assert str(found).startswith("mlp of layer 0, rank=12: ")
@@ -77,22 +77,19 @@ def test_a_tie_goes_to_the_larger_rank_in_whatever_order_they_are_given():
 
 
 def test_no_rank_that_improves_is_rate_0():
-    found = read_algorithm1(answers_of(np.ones((4, 8))), 0, "mlp", None, ranks=RANKS)
+    found = read_algorithm1(answers_of(np.ones((4, 8))), 0, "mlp", [*map(Rank, RANKS)])
     assert (found.rate, found.p_value) == (0, 1)
     assert "rate 0: " in str(found)
 
 
 @pytest.mark.parametrize(
-    ("rates", "ranks", "message"),
+    ("rates", "message"),
     [
-        (None, None, "rates, ranks: expected exactly one of them, got neither"),
-        (RATES, RANKS, "rates, ranks: expected exactly one of them, got both"),
-        (None, [], "ranks: expected at least one, got none"),
-        (None, [0], "rank: expected a positive integer, got 0"),
-        (None, [8, 8], r"ranks: expected no duplicates, got \(8, 8\)"),
-        (None, [17], "rank: expected 1 <= rank <= 16, got 17"),
+        ([], "rates: expected at least one, got none"),
+        ([Rank(8), 0.5, Rank(8)], "rates: expected no duplicates, got rank=8, 0.5, ra"),
+        ([Rank(17)], "rank: expected 1 <= rank <= 16, got 17"),
     ],
 )
-def test_impossible_ranks_are_refused(model, task, rates, ranks, message):
+def test_impossible_ranks_are_refused(model, task, rates, message):
     with pytest.raises(ValueError, match=f"^{message}"):
-        algorithm1(model, task, "attn", rates, 1, "max", ranks=ranks, layer=0)
+        algorithm1(model, task, "attn", rates, 1, "max", layer=0)

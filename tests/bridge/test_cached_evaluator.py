@@ -11,6 +11,7 @@ from icltheory.bridge.compositions import _Judge
 from icltheory.bridge.evaluation import Grid, GridChunk
 from icltheory.bridge.layer_search import algorithm1
 from icltheory.bridge.spectra import Exact, Randomised, SingularSystems
+from icltheory.pruning import LowRank
 from tests.bridge.evaluation_tasks import classification, tiny, with_test
 
 RATES = (0.0, 0.5)
@@ -106,7 +107,7 @@ def test_answers_of_other_singular_systems_are_kept_apart(tmp_path, monkeypatch)
 def test_answers_of_a_search_of_compositions_name_systems_that_are_not_exact(tmp_path):
     model, task = tiny("groups", num_layers=2), classification(2)
     exact, drawn = (
-        _Judge(model, task, 0, tmp_path / name, systems, False, 1, None)
+        _Judge(model, task, 0, tmp_path / name, systems, LowRank(), 1, None)
         for name, systems in (
             ("answers", None),
             ("answers", SingularSystems(tmp_path / "systems", Randomised(4))),
@@ -125,7 +126,9 @@ def test_stored_answers_of_a_rank_that_became_1_are_not_read_without_it():
     chunk = GridChunk(0, "mlp", np.arange(3), scores)
     answers.add("validation", rates, [chunk], labels)
     asked = ("validation", 0, "mlp", rates)
-    kept = CachedEvaluator(answers, model, task, at_least_one=True).correct(*asked)
+    kept = CachedEvaluator(
+        answers, model, task, method=LowRank(at_least_one=True)
+    ).correct(*asked)
     np.testing.assert_array_equal(kept, answers.correct(*asked))
     for _ in range(2):
         with pytest.raises(ValueError, match="^rate: expected a rate that leaves a"):

@@ -4,13 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from icltheory.bridge import (
-    clip_module,
-    clip_modules,
-    load_checkpoint,
-    save_checkpoint,
-    size_report,
-)
+from icltheory.bridge import load_checkpoint, prune_model, save_checkpoint, size_report
 from icltheory.pruning import Intervention, Rank
 from tests.bridge.tiny import model_of
 from tests.oracles import truncate
@@ -26,8 +20,8 @@ def ends(model):
 
 def test_several_modules_each_at_its_own_strength():
     model = model_of("llama")
-    new = clip_modules(
-        model, ["0:mlp:0.5", Intervention(1, "W_Q,W_K", rank=3), "head:rank=5"]
+    new = prune_model(
+        model, ["0:mlp:0.5", Intervention(1, "W_Q,W_K", Rank(3)), "head:rank=5"]
     )
     attn, old = (m.params["layers"][1]["attn"] for m in (new, model))
     for name in ("W_Q", "W_K"):
@@ -44,12 +38,12 @@ def test_several_modules_each_at_its_own_strength():
 def test_a_rank_is_a_bound_for_every_matrix_of_a_module():
     """Keys and values of 12 rows of 24 queries: rank 12 is all of these."""
     model = model_of("llama")
-    new = clip_module(model, 1, "attn", rank=12).params["layers"][1]["attn"]
+    new = prune_model(model, "1:attn:rank=12").params["layers"][1]["attn"]
     for name, own in new.items():
         old = model.params["layers"][1]["attn"][name]["weight"]
         np.testing.assert_allclose(own["weight"], truncate(old, 12), atol=1e-5)
     with raises("rank: expected 1 <= rank <= 12, got 13"):
-        clip_module(model, 1, "attn", rank=13)
+        prune_model(model, "1:attn:rank=13")
 
 
 @pytest.mark.parametrize("family", ["qwen2", "gpt2"])
@@ -58,13 +52,13 @@ def test_clipping_one_of_two_tied_ends_unties_them(family, tmp_path):
     assert model.arch.tied
     table = ends(model)[0]
     for text, which in (("embeddings:rank=4", 0), ("head:rank=4", 1)):
-        new = clip_modules(model, [text])
+        new = prune_model(model, [text])
         assert not new.arch.tied
         np.testing.assert_allclose(ends(new)[which], truncate(table, 4), atol=1e-5)
         np.testing.assert_array_equal(ends(new)[1 - which], table)
         assert new.config["tie_word_embeddings"] is False
         assert new.num_layers == model.num_layers
-    both = clip_modules(model, ["embeddings:rank=4", "head:rank=6"])
+    both = prune_model(model, ["embeddings:rank=4", "head:rank=6"])
     np.testing.assert_allclose(ends(both)[0], truncate(table, 4), atol=1e-5)
     np.testing.assert_allclose(ends(both)[1], truncate(table, 6), atol=1e-5)
     folder = save_checkpoint(both, tmp_path / family, factorised=[(None, "embeddings")])
@@ -75,7 +69,7 @@ def test_clipping_one_of_two_tied_ends_unties_them(family, tmp_path):
 
 def test_clipping_both_tied_ends_keeps_them_tied():
     model = model_of("qwen2")
-    new = clip_modules(model, ["embeddings,head:rank=4"])
+    new = prune_model(model, ["embeddings,head:rank=4"])
     assert new.decoder is model.decoder
     table, head = ends(new)
     assert head is None
@@ -99,12 +93,12 @@ class Halves:
 @pytest.mark.parametrize("family", ["llama", "gptj"])
 def test_matrices_are_those_of_the_store(family):
     model, systems = model_of(family), Halves()
-    same = clip_module(model, 0, "mlp", 0, systems=systems)
+    same = prune_model(model, "0:mlp:0", systems=systems)
     assert (same.params["layers"][0]["mlp"], systems.asked) == (
         model.params["layers"][0]["mlp"],
         0,
     )
-    new = clip_modules(model, ["0:mlp:0.5", "embeddings:rank=4"], systems=systems)
+    new = prune_model(model, ["0:mlp:0.5", "embeddings:rank=4"], systems=systems)
     mlp, old = (m.params["layers"][0]["mlp"] for m in (new, model))
     for name in ("W_in", "W_out"):
         W = old[name]["weight"]
@@ -114,21 +108,21 @@ def test_matrices_are_those_of_the_store(family):
     assert systems.asked == 1 + len(old)
     wanted = "systems: expected at least 6 singular values of W_in in layer 0, got 5"
     with raises(wanted):
-        clip_module(model, 0, "W_in", 0.5, systems=Halves(5))
+        prune_model(model, "0:W_in:0.5", systems=Halves(5))
     with raises("systems: expected at least 4 singular values of embeddings, got 3"):
-        clip_module(model, None, "embeddings", rank=4, systems=Halves(3))
+        prune_model(model, Intervention(None, "embeddings", Rank(4)), systems=Halves(3))
 
 
 def test_a_rank_in_the_report_of_sizes():
     model = model_of("llama")
-    report = size_report(model, 0, "W_Q", rank=2)
+    report = size_report(model, 0, "W_Q", Rank(2))
     same = size_report(model, 0, "W_Q", 1 - 2 / 12)
     assert (report.stored, report.rate, report.rank) == (same.stored, None, 2)
-    table = size_report(model, None, "embeddings", rank=2)
+    table = size_report(model, Rank(2), "embeddings")
     assert (table.dense, table.stored) == (37 * 12, 2 * (37 + 12))
     assert size_report(model, 0, "W_Q", Rank(2)) == report
     with raises("rate, rank: expected exactly one of them, got both"):
-        size_report(model, 0, "W_Q", Rank(2), rank=2)
+        size_report(model, 0, "W_Q", Rank(2), Rank(2))
 
 
 def test_what_is_tied_saves_nothing_where_only_one_end_is_clipped():
@@ -139,9 +133,9 @@ def test_what_is_tied_saves_nothing_where_only_one_end_is_clipped():
         "head": -2 * (37 + 12),
         "embeddings,head": 37 * 12 - 2 * (37 + 12),
     }.items():
-        report = size_report(model, None, module, rank=2)
+        report = size_report(model, Rank(2), module)
         assert report.model_saved == saved / total
-        clipped = clip_module(model, None, module, rank=2)
+        clipped = prune_model(model, Intervention(None, module, Rank(2)))
         matrices = sum(leaf.size for leaf in jax.tree.leaves(clipped.params))
         dense = matrices - report.dense + report.stored  # with two factors
         assert total - dense == saved
@@ -150,12 +144,12 @@ def test_what_is_tied_saves_nothing_where_only_one_end_is_clipped():
 def test_what_is_not_there_is_refused():
     model = model_of("llama")
     with raises("module: expected one of 'embeddings', 'head', got 'mlp'"):
-        clip_modules(model, ["mlp:0.5"])
+        prune_model(model, ["mlp:0.5"])
     with raises("module: expected one of 'all', 'attn', 'mlp', 'W_Q'"):
-        clip_modules(model, ["1:head:0.5"])
+        prune_model(model, ["1:head:0.5"])
     with raises("interventions: expected each matrix once, got W_in in"):
-        clip_modules(model, ["1:mlp:0.5", "1:W_in:rank=2"])
+        prune_model(model, ["1:mlp:0.5", "1:W_in:rank=2"])
     with raises("intervention: expected LAYER:MATRICES:STRENGTH"):
-        clip_modules(model, ["mlp"])
+        prune_model(model, ["mlp"])
     with raises("interventions: expected a sequence"):
-        clip_modules(model, "1:mlp:0.5")
+        prune_model(model, "1:mlp:0.5")

@@ -8,10 +8,10 @@ import pytest
 
 from experiments.small_lm import FOLDER, declaration
 from icltheory.bridge import (
-    clip_modules,
     evaluate,
     load_checkpoint,
     load_task,
+    prune_model,
     search_compositions,
 )
 from icltheory.bridge._beam import beam_search
@@ -105,7 +105,7 @@ def test_the_search_is_the_loop_over_every_composition(subject, tmp_path):
     options = {"shots": 0, "batch_size": 48}
 
     def right(names, split):
-        return evaluate(clip_modules(model, names), task, split, **options).correct
+        return evaluate(prune_model(model, names), task, split, **options).correct
 
     accuracy = {
         frozenset(names): right(names, "validation").mean()
@@ -186,7 +186,7 @@ def test_all_interventions_of_a_composition_are_clipped_by_the_store(subject, tm
         model, task, CANDIDATES, budget=20, cache=store, **options
     )
     assert len(found.path) > 1
-    clipped = clip_modules(model, found.interventions, systems=store)
+    clipped = prune_model(model, found.interventions, systems=store)
     right = evaluate(clipped, task, "validation", **options).correct
     assert found.validation_score == pytest.approx(right.mean())
     before, after = (evaluate(m, task, "test", **options) for m in (model, clipped))

@@ -18,7 +18,14 @@ from icltheory.bridge.layer_search import algorithm1
 from icltheory.bridge.spectra import Cumulative
 from icltheory.layered import get_matrix, replace_matrix
 from icltheory.linalg import svd
-from icltheory.pruning import choose_rate, clip, module_matrices, rank_for_rate
+from icltheory.pruning import (
+    LowRank,
+    Magnitude,
+    choose_rate,
+    module_matrices,
+    prune,
+    rank_for_rate,
+)
 from tests.bridge.evaluation_tasks import classification, tiny, with_test
 from tests.bridge.tiers import quick
 from tests.raising import raises
@@ -30,7 +37,7 @@ norm = np.linalg.norm
 
 def ranks(W, loop=LOOP):
     """The loop's matrices of ``W`` from a rate."""
-    return loop.cutter(W, lambda rate: rank_for_rate(W.shape, rate))
+    return loop.cutter(W)
 
 
 def lowrank(omega, W, iterations=2):
@@ -130,8 +137,8 @@ def test_with_best_approximations_a_loop_changes_nothing():
     W = jnp.asarray(with_spectrum(FLAT))
     left, many = W, ranks(W, Cumulative(RATES, iterations=300))
     for rate in RATES:
-        left = clip(left, rate=rate)
-        np.testing.assert_allclose(left, clip(W, rate=rate), atol=1e-12)
+        left = prune(left, rate)
+        np.testing.assert_allclose(left, prune(W, rate), atol=1e-12)
         np.testing.assert_allclose(many(rate), left, atol=1e-4)
 
 
@@ -277,7 +284,13 @@ def test_some_rates_of_some_examples_go_through_the_same_loop(model, task, whole
 @pytest.mark.slow
 def test_answers_of_two_ways_are_kept_apart(model, task, tmp_path):
     path, total = tmp_path / "answers.sqlite", 4 * 9
-    ways = ("svd", "magnitude", LOOP, Cumulative(RATES, 4), Cumulative(RATES[:3], 3))
+    ways = (
+        LowRank(),
+        Magnitude(),
+        LOOP,
+        Cumulative(RATES, 4),
+        Cumulative(RATES[:3], 3),
+    )
     names = [method_name(way) for way in ways]
     assert len(set(names)) == len(ways)
     for i, way in enumerate(ways[1:3]):
@@ -302,10 +315,14 @@ def test_what_is_no_loop_is_refused(model, task):
         Cumulative((), -1)
     with raises("rate: expected a rate that leaves a rank >= 1 of 16"):
         evaluate_rates(model, task, 1, "mlp", (0.995,), method=Cumulative((0.99,)))
-    with raises("method: expected one of"):
+    with raises("method: expected a Method, got 'random'"):
         evaluate_rates(model, task, 1, "mlp", (0.5,), method="random")
-    small = Cumulative((0.5, 0.99))
     found = evaluate_rates(
-        model, task, 1, "mlp", (0.5, 0.99), method=small, at_least_one=True
+        model,
+        task,
+        1,
+        "mlp",
+        (0.5, 0.99),
+        method=Cumulative((0.5, 0.99), at_least_one=True),
     )
     assert len(found) == 2

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.bridge import KV, Architecture, Decoder, Rotary, Tokens, clip_module
+from icltheory.bridge import KV, Architecture, Decoder, Rotary, Tokens, prune_model
 from icltheory.bridge import model as model_module
 from icltheory.bridge.families import read_architecture
 from icltheory.bridge.rope import read_rotary, rotate
@@ -180,7 +180,7 @@ def test_one_program_serves_all_layers_and_pruned_weights():
     before = block._cache_size()
     model.logits(IDS % 11)
     assert block._cache_size() == before + 1
-    clip_module(model, 3, "mlp", 0.5).logits(IDS % 11)
+    prune_model(model, "3:mlp:0.5").logits(IDS % 11)
     assert block._cache_size() == before + 1
     model.logits(IDS[:, :4] % 11)
     assert block._cache_size() == before + 2

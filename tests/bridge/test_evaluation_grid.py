@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.bridge import Decoder, clip_module
+from icltheory.bridge import Decoder, prune_model
 from icltheory.bridge.evaluation import (
     Grid,
     evaluate,
@@ -18,8 +18,7 @@ from icltheory.bridge.evaluation import (
 from icltheory.bridge.evaluation._stacks import pruned_stacks
 from icltheory.bridge.spectra import Cumulative, Randomised, SingularSystems
 from icltheory.linalg import SVD, svd
-from icltheory.pruning import Rank
-from icltheory.pruning.modules import SPECTRAL
+from icltheory.pruning import Intervention, LowRank, Rank, Whitened
 from tests.bridge.evaluation_tasks import choice, classification, tiny
 from tests.bridge.tiers import quick
 
@@ -37,7 +36,7 @@ TASKS = {
 def plainly(family, scoring, place, rate, dtype="float64", shots=None):
     model = tiny(family, dtype=dtype)
     if rate:
-        model = clip_module(model, *place, rate)
+        model = prune_model(model, Intervention(*place, rate))
     return evaluate_naive(model, TASKS[scoring], shots=shots)
 
 
@@ -123,7 +122,7 @@ def test_rate_zero_is_the_model_itself():
         group, name, _ = spec.path
         W = model.params["layers"][1][group][name]["weight"]
         np.testing.assert_array_equal(stack[0], W)
-        clipped = clip_module(model, 1, "all", 0.5).params["layers"][1]
+        clipped = prune_model(model, "1:all:0.5").params["layers"][1]
         np.testing.assert_array_equal(stack[1], clipped[group][name]["weight"])
     first = evaluate_rates(model, task, 1, "all", RATES, **SHAPES)[0]
     whole = evaluate(model, task, **SHAPES)
@@ -230,13 +229,13 @@ def test_singular_systems_from_elsewhere():
         np.testing.assert_allclose(one.scores, other.scores, atol=1e-10)
 
 
-@pytest.mark.parametrize("method", ["svd", "whitened"])
+@pytest.mark.parametrize("method", [LowRank(), Whitened()])
 def test_a_store_with_too_few_singular_values_is_refused(method, tmp_path):
     model, systems = tiny("groups"), SingularSystems(tmp_path, Randomised(4))
     cut = (0.0, 0.5, Rank(3))
     with pytest.raises(ValueError, match="^systems: expected at least 8 singular v"):
-        pruned_stacks(model, 1, "W_Q", cut, method, False, systems)
-    _, (stack,) = pruned_stacks(model, 1, "W_Q", cut[::2], method, False, systems)
+        pruned_stacks(model, 1, "W_Q", cut, method, systems)
+    _, (stack,) = pruned_stacks(model, 1, "W_Q", cut[::2], method, systems)
     assert np.linalg.matrix_rank(stack[1], 1e-5) == 3
 
 
@@ -247,24 +246,26 @@ def test_half_precision_is_decomposed_in_single():
         lambda leaf: jnp.asarray(np.asarray(leaf, jnp.bfloat16)), model.params
     )
     model = model.replace(params=half)
-    _, (stack, *_) = pruned_stacks(model, 0, "mlp", (0.0, 0.5), "svd", False, None)
+    _, (stack, *_) = pruned_stacks(model, 0, "mlp", (0.0, 0.5), LowRank(), None)
     assert stack.dtype == jnp.bfloat16
-    clipped = clip_module(model, 0, "mlp", 0.5).params["layers"][0]["mlp"]["W_in"]
+    clipped = prune_model(model, "0:mlp:0.5").params["layers"][0]["mlp"]["W_in"]
     np.testing.assert_array_equal(stack[1], clipped["weight"])
 
 
 @pytest.mark.slow
-def test_a_rank_of_at_least_one_is_that_of_clip_module():
+def test_a_rank_of_at_least_one_is_that_of_prune_model():
     model = tiny("groups", dtype="float32")
-    specs, stacks = pruned_stacks(model, 1, "mlp", (0.99,), "svd", True, None)
-    clipped = clip_module(model, 1, "mlp", 0.99, at_least_one=True)
+    specs, stacks = pruned_stacks(
+        model, 1, "mlp", (0.99,), LowRank(at_least_one=True), None
+    )
+    clipped = prune_model(model, "1:mlp:0.99", method=LowRank(at_least_one=True))
     for spec, stack in zip(specs, stacks, strict=True):
         group, name, _ = spec.path
         W = clipped.params["layers"][1][group][name]["weight"]
         assert np.linalg.matrix_rank(W) == 1
         np.testing.assert_array_equal(stack[0], W)
     with pytest.raises(ValueError, match="rank >= 1 of 16"):
-        clip_module(model, 1, "mlp", 0.99)
+        prune_model(model, "1:mlp:0.99")
 
 
 @pytest.mark.slow
@@ -276,12 +277,11 @@ def test_matrices_are_clipped_in_full_precision_whatever_the_default(monkeypatch
         return truncate(self, rank)
 
     monkeypatch.setattr(SVD, "truncate", noting)
-    monkeypatch.setitem(SPECTRAL, "svd", noting)
     model = tiny("groups", dtype="float32")
     with jax.default_matmul_precision("bfloat16"):
-        clip_module(model, 1, "W_Q", 0.5)
-        for method in ("svd", Cumulative((0.5,))):
-            pruned_stacks(model, 1, "W_Q", (0.5,), method, False, None)
+        prune_model(model, "1:W_Q:0.5")
+        for method in (LowRank(), Cumulative((0.5,))):
+            pruned_stacks(model, 1, "W_Q", (0.5,), method, None)
     assert seen == ["highest"] * 3
 
 
@@ -298,7 +298,7 @@ def test_wrong_grids():
     }.items():
         with pytest.raises(ValueError, match=match):
             evaluate_grid(model, task, *args)
-    options = {"at_least_one": True, **SHAPES}
+    options = {"method": LowRank(at_least_one=True), **SHAPES}
     assert evaluate_rates(model, task, 0, "mlp", (0.99,), **options)
     layers = list(model.params["layers"])
     W_in = np.array(layers[1]["mlp"]["W_in"]["weight"])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from icltheory.bridge import clip_modules
+from icltheory.bridge import prune_model
 from icltheory.bridge.answer_cache import AnswerCache, facts_of
 from icltheory.bridge.answer_file import AnswerFile
 from icltheory.bridge.cached_evaluator import CachedEvaluator
@@ -14,7 +14,7 @@ from icltheory.bridge.evaluation import (
     evaluate_rates,
 )
 from icltheory.bridge.spectra import Cumulative
-from icltheory.pruning import Rank
+from icltheory.pruning import Magnitude, Rank
 from tests.bridge.evaluation_tasks import classification, tiny
 from tests.raising import raises
 
@@ -50,10 +50,10 @@ def test_a_rank_is_answered_as_the_clipped_model_answers():
     evaluator.evaluate_missing("validation", [1], ["W_Q,W_in"], strengths)
     assert parts[-1] == (12, 12, "validation, rates 0, 0.5, rank=3")
     found = answers.scores("validation", 1, "W_Q,W_in", strengths)
-    pruned = clip_modules(model, ["1:W_Q,W_in:rank=3"])
+    pruned = prune_model(model, ["1:W_Q,W_in:rank=3"])
     plain = evaluate(pruned, TASK, **SHAPES).scores
     np.testing.assert_allclose(found[2], plain, atol=1e-9)
-    one = evaluate_rates(model, TASK, 1, "W_Q,W_in", None, ranks=[3, 16], **SHAPES)
+    one = evaluate_rates(model, TASK, 1, "W_Q,W_in", [Rank(3), Rank(16)], **SHAPES)
     np.testing.assert_allclose(one[0].scores, plain, atol=1e-9)
     np.testing.assert_allclose(one[1].scores, found[0], atol=1e-9)
 
@@ -61,15 +61,11 @@ def test_a_rank_is_answered_as_the_clipped_model_answers():
 def test_ranks_that_cannot_be():
     model = tiny("groups", num_layers=2)
     for function, at in ((evaluate_rates, (1, "mlp")), (evaluate_grid, ([1], ["mlp"]))):
-        with raises("rates, ranks: expected exactly one of them, got neither"):
-            function(model, TASK, *at, None)
-        with raises("rates, ranks: expected exactly one of them, got both"):
-            function(model, TASK, *at, [0.5], ranks=[3])
         with raises("rank: expected 1 <= rank <= 16, got 17"):
-            function(model, TASK, *at, None, ranks=[17])
+            function(model, TASK, *at, [Rank(17)])
     for method, why in (
-        ("magnitude", "method: expected 'svd' or 'whitened' for rank=3, got"),
+        (Magnitude(), "rates: expected rates for Magnitude, got rank=3"),
         (Cumulative((0.5,)), "method: expected rates for a loop, got rank=3"),
     ):
         with raises(why):
-            evaluate_rates(model, TASK, 1, "mlp", None, ranks=[3], method=method)
+            evaluate_rates(model, TASK, 1, "mlp", [Rank(3)], method=method)

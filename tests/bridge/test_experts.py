@@ -10,9 +10,9 @@ import pytest
 from icltheory.bridge import (
     Decoder,
     Experts,
-    clip_module,
     condition_numbers,
     load_checkpoint,
+    prune_model,
     save_checkpoint,
 )
 from icltheory.bridge.decoder import Tokens
@@ -20,7 +20,8 @@ from icltheory.bridge.evaluation import evaluate_naive, evaluate_rates
 from icltheory.bridge.families import read_architecture
 from icltheory.bridge.layer_search import layer_choice
 from icltheory.layered import get_matrix, replace_matrix
-from icltheory.pruning import module_matrices, prune_module
+from icltheory.pruning import Intervention, module_matrices
+from icltheory.pruning import prune_model as prune_params
 from tests.bridge.evaluation_tasks import classification
 from tests.bridge.evaluation_tasks import tiny as evaluated
 from tests.bridge.tiny import config_of, model_of
@@ -82,7 +83,7 @@ def test_pruned_experts_are_those_of_a_loop(family, module):
     experts, params = model.arch.experts, model.params
     mlp = matrices_of(params["layers"][1], experts.num)
     if module is not None:
-        params = prune_module(model, params, 1, module, 0.5)
+        params = prune_params(model, params, Intervention(1, module, 0.5))
         for e in range(experts.num):
             for name in NAMES:
                 if module in ("mlp", f"expert_{e}", f"expert_{e}.{name}"):
@@ -96,7 +97,7 @@ def test_pruned_experts_are_those_of_a_loop(family, module):
 
 def test_pruning_one_expert_leaves_the_others_as_they_are():
     model = model_of("mixtral")
-    pruned = clip_module(model, 1, "expert_1", 0.5).params
+    pruned = prune_model(model, "1:expert_1:0.5").params
     for path, leaf in jax.tree_util.tree_leaves_with_path(model.params):
         name = jax.tree_util.keystr(path)
         other = functools.reduce(lambda node, key: node[_plain(key)], path, pruned)
@@ -141,7 +142,7 @@ def test_the_cached_way_prunes_experts_too(module):
     found = evaluate_rates(model, task, 1, module, rates, batch_size=4, buckets=1)
     scores = [found[0].scores]
     for rate, fast in zip(rates[1:], found[1:], strict=True):
-        plain = evaluate_naive(clip_module(model, 1, module, rate), task)
+        plain = evaluate_naive(prune_model(model, Intervention(1, module, rate)), task)
         np.testing.assert_allclose(fast.scores, plain.scores, atol=1e-9)
         scores.append(fast.scores)
     assert np.ptp(scores, axis=0).max() > 1e-2
@@ -149,7 +150,7 @@ def test_the_cached_way_prunes_experts_too(module):
 
 @pytest.mark.slow
 def test_a_clipped_expert_is_stored_in_factors(tmp_path):
-    clipped = clip_module(model_of("mixtral"), 1, "expert_1", 0.75)
+    clipped = prune_model(model_of("mixtral"), "1:expert_1:0.75")
     save_checkpoint(clipped, tmp_path / "new", factorised=[(1, "expert_1")])
     again = load_checkpoint(tmp_path / "new")
     for ours, other in zip(

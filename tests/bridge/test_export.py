@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from icltheory.bridge.clipping import prune_model
 
 from icltheory.bridge._safetensors import SafetensorsFolder
 from icltheory.bridge.checkpoint import load_checkpoint
-from icltheory.bridge.clipping import clip_module
 from icltheory.bridge.decoder import Decoder
 from icltheory.bridge.export import (
     FactoredFolder,
@@ -23,7 +23,7 @@ from icltheory.bridge.export.factors import factorise
 from icltheory.bridge.families import FAMILIES, read_architecture
 from icltheory.bridge.model import LanguageModel
 from icltheory.layered import get_matrix
-from icltheory.pruning import module_matrices
+from icltheory.pruning import Intervention, Rank, module_matrices
 from tests.bridge.tiers import quick
 from tests.raising import raises
 from tests.weights import drawn
@@ -72,7 +72,7 @@ def same_bits(a, b):
     "family", quick(["gpt2", "gpt_neox", "phi3"], sorted(FAMILIES))
 )
 def test_dense_checkpoints_come_back_bit_for_bit(family, tmp_path):
-    model = clip_module(model_of(family), 1, "mlp", 0.5)
+    model = prune_model(model_of(family), "1:mlp:0.5")
     folder = save_checkpoint(model, tmp_path / "out")
     assert {path.name for path in folder.iterdir()} == {
         "config.json",
@@ -152,7 +152,7 @@ def test_nothing_is_overwritten_unless_asked(tmp_path):
     save_checkpoint(model, folder, overwrite=True)
     assert not (folder / "kept").exists()
     same_bits(load_checkpoint(folder), model)
-    changed = clip_module(load_checkpoint(folder), 0, "attn", 0.5)
+    changed = prune_model(load_checkpoint(folder), "0:attn:0.5")
     save_checkpoint(changed, folder, overwrite=True)
     same_bits(load_checkpoint(folder), changed)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
@@ -232,7 +232,7 @@ def spectra(model, layer, module):
     "family", quick(["gpt2"], ["llama", "gpt2", "phi3", "gpt_neox"])
 )
 def test_factors_come_back_to_rounding_with_their_ranks(family, dtype, tmp_path):
-    model = clip_module(model_of(family, dtype), 1, "all", 0.8)
+    model = prune_model(model_of(family, dtype), "1:all:0.8")
     dense = save_checkpoint(model, tmp_path / "dense")
     folder = save_checkpoint(
         model, tmp_path / "factors", factorised=[(1, "attn"), (1, "mlp")]
@@ -257,8 +257,8 @@ def test_factors_come_back_to_rounding_with_their_ranks(family, dtype, tmp_path)
 
 
 def test_ranks_are_listed_and_only_paying_ones(tmp_path):
-    model = clip_module(model_of("gpt2"), 0, "W_Q", 0.75)
-    model = clip_module(model, 0, "W_V", 0.25)  # more than half is kept
+    model = prune_model(model_of("gpt2"), "0:W_Q:0.75")
+    model = prune_model(model, "0:W_V:0.25")  # more than half is kept
     folder = save_checkpoint(
         model, tmp_path / "out", factorised=[(0, "all"), (1, "all")]
     )
@@ -295,7 +295,7 @@ def test_the_rank_is_found_under_the_rounding(dtype, rank):
 
 
 def test_other_programs_and_damage_find_out(tmp_path):
-    model = clip_module(model_of(), 0, "mlp", 0.75)
+    model = prune_model(model_of(), "0:mlp:0.75")
     folder = save_checkpoint(model, tmp_path / "out", factorised=[(0, "mlp")])
     config = json.loads((folder / "config.json").read_text())
     assert config["model_type"] == "icltheory_factorised"
@@ -324,7 +324,7 @@ def test_sizes_are_those_of_what_is_written(tmp_path):
     model = model_of()
     for module, rate in (("mlp", 0.75), ("mlp", 0.1), ("W_Q", 0)):
         report = size_report(model, 1, module, rate)
-        clipped = clip_module(model, 1, module, rate)
+        clipped = prune_model(model, Intervention(1, module, rate))
         paths = [
             save_checkpoint(clipped, tmp_path / f"{module}{rate}{more}", factorised=f)
             for more, f in (("dense", None), ("factors", [(1, module)]))
@@ -340,9 +340,9 @@ def test_sizes_are_those_of_what_is_written(tmp_path):
 def test_operations_are_those_of_one_token():
     tied, mixed = model_of("qwen2"), model_of("mixtral")
     V, d = tied.params["embed"]["tokens"].shape
-    assert size_report(tied, None, "embeddings", rank=2).dense_flops == 0
+    assert size_report(tied, Rank(2), "embeddings").dense_flops == 0
     for module in ("head", "embeddings,head"):
-        report = size_report(tied, None, module, rank=2)
+        report = size_report(tied, Rank(2), module)
         assert report.dense_flops == 2 * V * d
         assert report.stored_flops == 2 * 2 * (V + d)
     experts = mixed.arch.experts

@@ -12,8 +12,7 @@ from icltheory._safetensors import SafetensorsFile, write_safetensors
 from icltheory.bridge import algorithm1
 from icltheory.bridge._blocks import product
 from icltheory.bridge.evaluation import Grid
-from icltheory.pruning import modules
-from icltheory.pruning.modules import Cutting
+from icltheory.pruning import LowRank, Whitened, modules
 from tests.bridge.evaluation_tasks import classification, tiny, with_test
 
 
@@ -66,12 +65,12 @@ def test_what_was_read_is_taken_out_of_memory_and_can_be_read_again(tmp_path):
     np.testing.assert_array_equal(file.read("2"), arrays[2])
 
 
-@pytest.mark.parametrize("method", ["svd", "whitened"])
+@pytest.mark.parametrize("method", [LowRank(), Whitened()])
 @pytest.mark.parametrize("rank", [3, 256, 257, 299])
 def test_a_product_of_the_first_vectors_is_that_of_all(method, rank):
     """Those beyond the rank are 0 in the product of all, and so change no digit."""
     W = jnp.asarray(np.random.default_rng(0).normal(size=(300, 310)))
-    cut = Cutting(method, "floor", False).cutter(W)
+    cut = method.by_size(W)
     whole = jax.jit(cut)(rank)  # a traced rank has one program for all
     np.testing.assert_allclose(cut(rank), whole, rtol=0, atol=1e-12)
     assert np.linalg.matrix_rank(np.asarray(cut(rank)), tol=1e-9) == rank

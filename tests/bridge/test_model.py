@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.bridge import LanguageModel, Tokenizer, clip_module, load_checkpoint
+from icltheory.bridge import LanguageModel, Tokenizer, load_checkpoint, prune_model
 from icltheory.layered import LayeredModel, get_matrix
 from tests.bridge.tiny import config_of, model_of, tensors_of, write
 
@@ -66,7 +66,7 @@ def test_wrong_tokens_are_refused(ids, mask, message):
 def test_clipping_cuts_one_module_and_leaves_the_model(family, dtype):
     model = model_of(family, dtype)
     before = jax.tree.map(np.array, model.params)
-    clipped = clip_module(model, 1, "mlp", 0.5)
+    clipped = prune_model(model, "1:mlp:0.5")
     jax.tree.map(np.testing.assert_array_equal, model.params, before)
     for spec in model.matrices(1):
         old, new = (get_matrix(m.params, spec) for m in (model, clipped))
@@ -83,18 +83,18 @@ def test_clipping_cuts_one_module_and_leaves_the_model(family, dtype):
         error = np.abs(np.asarray(new).astype(np.float64) - best).max()
         assert error < 5 * float(jnp.finfo(dtype).eps) * s[0] * turn
     assert clipped.params["layers"][0] is model.params["layers"][0]
-    same = clip_module(model, 0, "all", 0).params
+    same = prune_model(model, "0:all:0").params
     jax.tree.map(np.testing.assert_array_equal, same, before)
 
 
 def test_clipping_refuses_what_is_not_there():
     model = model_of("gptj")
     with pytest.raises(ValueError, match="layer: expected 0 to 1, got 2"):
-        clip_module(model, 2, "mlp", 0.5)
+        prune_model(model, "2:mlp:0.5")
     with pytest.raises(ValueError, match="module: expected one of"):
-        clip_module(model, 0, "W_gate", 0.5)
+        prune_model(model, "0:W_gate:0.5")
     with pytest.raises(ValueError, match="rate"):
-        clip_module(model, 0, "attn", 1.0)
+        prune_model(model, "0:attn:1.0")
 
 
 def write_tokenizer(folder, **config):

@@ -14,12 +14,12 @@ from experiments.small_lm import FOLDER, declaration
 from icltheory.bridge import (
     Example,
     algorithm1,
-    clip_module,
     evaluate,
     evaluate_naive,
     evaluate_rates,
     load_checkpoint,
     load_task,
+    prune_model,
 )
 from icltheory.bridge.answer_cache import AnswerCache, facts_of
 from icltheory.bridge.cached_evaluator import CachedEvaluator
@@ -31,6 +31,7 @@ from icltheory.bridge.tasks.scorings import (
     pointwise_mutual_information,
     without_content,
 )
+from icltheory.pruning import Intervention
 from tests.bridge.evaluation_tasks import (
     Letters,
     choice,
@@ -189,7 +190,10 @@ def test_reference_prompts_are_answered_by_the_pruned_model():
     model, rates = tiny("groups", num_layers=2), (0.0, 0.5, 0.75)
     task = classification(5, longest=1, scoring="contextual_calibration")
     task = with_test(task, classification(5, seed=5, longest=1).validation)
-    plain = [evaluate_naive(clip_module(model, 1, "mlp", rate), task) for rate in rates]
+    plain = [
+        evaluate_naive(prune_model(model, Intervention(1, "mlp", rate)), task)
+        for rate in rates
+    ]
     found = evaluate_rates(model, task, 1, "mlp", rates, **SHAPES)
     for fast, slow in zip(found, plain, strict=True):
         np.testing.assert_allclose(fast.scores, slow.scores, atol=1e-9)

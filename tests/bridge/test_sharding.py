@@ -7,8 +7,8 @@ import pytest
 from icltheory.bridge import (
     Decoder,
     LanguageModel,
-    clip_module,
     load_checkpoint,
+    prune_model,
     save_checkpoint,
 )
 from icltheory.bridge.cost import device_bytes
@@ -82,7 +82,7 @@ def test_two_processes_write_the_checkpoint_of_one(reports):
     for name in ("model.safetensors", "config.json"):
         assert (again / name).read_bytes() == (folder / name).read_bytes()
     factors = load_checkpoint(folder.with_name("model-factors"))
-    clipped = clip_module(load_checkpoint(folder), 0, "mlp", 0.75)
+    clipped = prune_model(load_checkpoint(folder), "0:mlp:0.75")
     for own, other in zip(
         jax.tree.leaves(factors.params), jax.tree.leaves(clipped.params), strict=True
     ):

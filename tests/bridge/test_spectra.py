@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from icltheory.bridge.clipping import prune_model
 
 from icltheory.bridge.architecture import Architecture
-from icltheory.bridge.clipping import clip_module
 from icltheory.bridge.decoder import Decoder
 from icltheory.bridge.model import LanguageModel
 from icltheory.bridge.spectra import (
@@ -101,7 +101,7 @@ def test_a_square_gaussian_matrix_is_within_a_heavy_tail_of_the_null():
 
 
 def test_a_clipped_matrix_is_not_resolved():
-    clipped = clip_module(language_model(), 1, "W_O", 0.5)
+    clipped = prune_model(language_model(), "1:W_O:0.5")
     rows = {(r.layer, r.matrix): r for r in condition_numbers(clipped, module="attn")}
     assert rows[0, "W_O"].resolved
     assert not rows[1, "W_O"].resolved
@@ -181,7 +181,7 @@ def test_float32_errs_by_epsilon_times_the_condition_number(cond):
 def test_a_system_cuts_as_clip_module_does(tmp_path):
     model = language_model()
     systems = SingularSystems(tmp_path)
-    clipped = clip_module(model, 0, "mlp", 0.75)
+    clipped = prune_model(model, "0:mlp:0.75")
     for name in ("W_in", "W_out"):
         W, cut = (
             m.params["layers"][0]["mlp"][name]["weight"] for m in (model, clipped)

@@ -9,7 +9,7 @@ import pytest
 import scipy.stats
 
 from icltheory.linalg import condition_number
-from icltheory.pruning import choose_layers, choose_rate, clip
+from icltheory.pruning import Rank, choose_layers, choose_rate, prune
 
 CANDIDATES = (0.0, 0.1, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995)
 
@@ -51,7 +51,7 @@ def test_case_1_the_condition_number_after_pruning(measured):
     """Pruned weights are singular; what is left is conditioned like s_1 / s_r."""
     W = np.random.default_rng(0).normal(size=(8, 8))
     s = np.linalg.svd(W)[1]
-    pruned = clip(W, rank=3)
+    pruned = prune(W, Rank(3))
     assert condition_number(pruned) > 1e14
     np.testing.assert_allclose(
         condition_number(pruned, rank=3), s[0] / s[2], rtol=1e-12

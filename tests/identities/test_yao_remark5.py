@@ -10,7 +10,7 @@ import pytest
 
 from icltheory.attention import LinearAttentionStack
 from icltheory.constructions import gradient_descent
-from icltheory.pruning import depth_table
+from icltheory.pruning import Rank, depth_table
 from tests import oracles
 from tests.raising import raises
 
@@ -24,13 +24,13 @@ def random_stack():
     return LinearAttentionStack(W_V, W_K, W_Q), H
 
 
-table_jit = jax.jit(depth_table, static_argnames=("module", "rank", "rate", "method"))
+table_jit = jax.jit(depth_table, static_argnames=("module", "strength", "method"))
 
 
 @pytest.mark.parametrize("module", ["W_V", "W_K", "W_Q"])
 def test_remark_5_layers_before_the_pruned_one_are_untouched(module, measured):
     stack, H = random_stack()
-    table = jax.tree.map(np.asarray, table_jit(stack, H, module, rank=2))
+    table = jax.tree.map(np.asarray, table_jit(stack, H, module, Rank(2)))
     names = "W_V", "W_K", "W_Q"
     for k in range(L):
         W = {name: np.array(getattr(stack, name)) for name in names}
@@ -62,7 +62,7 @@ def gd_table(module, rank):
     stack = gradient_descent(np.full(L, 0.5), d_in=n - 1)
 
     def one(H):
-        return depth_table(stack, H, module, rank=rank, scale=1 / 64)
+        return depth_table(stack, H, module, Rank(rank), scale=1 / 64)
 
     return jax.tree.map(np.asarray, jax.jit(jax.vmap(one))(gd_prompts()))
 
@@ -92,27 +92,23 @@ def test_remark_5_pruning_gradient_descent_raises_the_later_gradients(module, me
 
 def test_full_rank_changes_nothing_and_rates_are_ranks():
     stack, H = random_stack()
-    assert not table_jit(stack, H, "W_K", rate=0).changed.any()
-    by_rate, by_rank = (
-        table_jit(stack, H, "W_K", **q) for q in ({"rate": 0.5}, {"rank": 2})
-    )
+    assert not table_jit(stack, H, "W_K", 0).changed.any()
+    by_rate, by_rank = (table_jit(stack, H, "W_K", one) for one in (0.5, Rank(2)))
     np.testing.assert_array_equal(by_rate.G, by_rank.G)
-    dense = table_jit(stack, H, "W_K", rank=2, method="dense")
+    dense = table_jit(stack, H, "W_K", Rank(2), method="dense")
     np.testing.assert_allclose(dense.G, by_rank.G, rtol=1e-11)
 
 
 def test_bad_input():
     stack, H = random_stack()
     with raises("module: expected one of 'W_V', 'W_K', 'W_Q', got 'attn'"):
-        depth_table(stack, H, "attn", rank=1)
-    with raises("rate, rank: expected exactly one of them, got neither"):
-        depth_table(stack, H, "W_V")
-    with raises("rank: expected 1 <= rank <= 4, got 0"):
-        depth_table(stack, H, "W_V", rank=0)
+        depth_table(stack, H, "attn", Rank(1))
+    with raises("rank: expected 1 <= rank <= 4, got 5"):
+        depth_table(stack, H, "W_V", Rank(5))
     with raises("rate: expected a number in [0, 1), got 1"):
-        depth_table(stack, H, "W_V", rate=1)
+        depth_table(stack, H, "W_V", 1)
     with raises("H: expected shape (N, 4), got (16, 3)"):
-        depth_table(stack, H[:, :3], "W_V", rank=1)
+        depth_table(stack, H[:, :3], "W_V", Rank(1))
     bad = LinearAttentionStack(np.nan * np.asarray(stack.W_V), stack.W_K, stack.W_Q)
     with raises("W_V: expected finite entries, got "):
-        depth_table(bad, H, "W_V", rank=1)
+        depth_table(bad, H, "W_V", Rank(1))

@@ -6,7 +6,7 @@ import pytest
 
 from icltheory.layered import LayeredModel, forward, get_matrix
 from icltheory.patterns import DeepPatternTransformer, train
-from icltheory.pruning import prune_module
+from icltheory.pruning import prune_model
 from tests.patterns import drawn, oracles
 
 MODEL = DeepPatternTransformer(2, 7)
@@ -63,7 +63,7 @@ def test_the_layered_protocol(params):
     ]
     for spec in MODEL.matrices(1):
         np.testing.assert_array_equal(get_matrix(params, spec), params[spec.name][1])
-    cut = prune_module(MODEL, params, 1, "mlp", 0.5)
+    cut = prune_model(MODEL, params, "1:mlp:0.5")
     np.testing.assert_array_equal(cut["W_O"][0], params["W_O"][0])
     assert np.linalg.matrix_rank(np.asarray(cut["W_O"][1])) == 3
     with pytest.raises(ValueError, match="layer: expected 0 to 1, got 2"):

@@ -8,7 +8,7 @@ import pytest
 
 from icltheory.layered import LayeredModel, forward, get_matrix
 from icltheory.patterns import PatternTransformer, hinge
-from icltheory.pruning import module_spectra, prune_module, sweep
+from icltheory.pruning import Intervention, module_spectra, prune_model, sweep
 from tests.patterns import drawn, oracles
 
 MODEL = PatternTransformer(6)
@@ -110,7 +110,7 @@ def test_clipping_by_the_library_is_clipping_by_hand(params, prompt, module):
         F = np.asarray(run(cut, prompt))
         wanted = np.maximum(1 - np.asarray(prompt.z) * F, 0).mean()
         np.testing.assert_allclose(got, wanted, rtol=1e-10)
-        again = prune_module(MODEL, params, 0, module, rate)[name]
+        again = prune_model(MODEL, params, Intervention(0, module, rate))[name]
         np.testing.assert_allclose(again, cut[name], atol=1e-10)
 
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.pruning import clip, frobenius_split
+from icltheory.pruning import LowRank, Rank, frobenius_split, prune
 from tests.oracles import truncate
 from tests.raising import raises
 
@@ -17,21 +17,23 @@ def draws(*shape, seed=0):
 def test_clip_is_the_sum_of_the_largest_terms():
     W = draws(5, 7)
     for rank in range(1, 5):
-        np.testing.assert_allclose(clip(W, rank=rank), truncate(W, rank), atol=1e-14)
-    np.testing.assert_array_equal(clip(W, rate=0.5), clip(W, rank=2))
-    np.testing.assert_array_equal(clip(W, rate=0.5, rule="ceil"), clip(W, rank=3))
+        np.testing.assert_allclose(prune(W, Rank(rank)), truncate(W, rank), atol=1e-14)
+    np.testing.assert_array_equal(prune(W, 0.5), prune(W, Rank(2)))
+    np.testing.assert_array_equal(
+        prune(W, 0.5, method=LowRank(rule="ceil")), prune(W, Rank(3))
+    )
 
 
 @pytest.mark.statement("Yao: Section 2 (xi -> r)")
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
 def test_rate_zero_and_full_rank_return_the_weight_bit_for_bit(dtype):
     W = jnp.asarray((draws(4, 6) * 1e-3).astype(jnp.dtype(dtype)))
-    for same in (clip(W, rate=0), clip(W, rate=0.0), clip(W, rank=4)):
+    for same in (prune(W, 0), prune(W, 0.0), prune(W, Rank(4))):
         assert same.dtype == W.dtype
         assert np.asarray(same).tobytes() == np.asarray(W).tobytes()
-    assert clip(W, rank=2).dtype == W.dtype
+    assert prune(W, Rank(2)).dtype == W.dtype
     wide = np.asarray(W).astype(np.float64)
-    error = np.abs(np.asarray(clip(W, rank=2)).astype(np.float64) - truncate(wide, 2))
+    error = np.abs(np.asarray(prune(W, Rank(2))).astype(np.float64) - truncate(wide, 2))
     # LAPACK's bound of the backward error, with the root of m n for its constant, times
     # the condition of a truncation at rank 2, s_2 / (s_2 - s_3).
     s = np.linalg.svd(wide, compute_uv=False)
@@ -70,26 +72,27 @@ def test_gradients_are_twice_the_parts_also_for_repeated_values():
         np.testing.assert_allclose(removed, 2 * (matrix - part), atol=1e-13)
     kept, removed = map(np.asarray, parts_of(one, 2))  # a tie across the cut
     np.testing.assert_allclose(kept + removed, 2 * one, atol=1e-14)
-    slope = jax.jit(jax.grad(lambda W: clip(W, rank=2).sum()))
+    slope = jax.jit(jax.grad(lambda W: prune(W, Rank(2)).sum()))
     assert np.isfinite(slope(one)).all()
 
 
 def test_bad_input():
     W = draws(4, 6)
-    with raises("rate, rank: expected exactly one of them, got neither"):
-        clip(W)
-    with raises("rate, rank: expected exactly one of them, got both"):
-        clip(W, rate=0.5, rank=2)
-    for rank in (0, 5, -1):
-        with raises(f"rank: expected 1 <= rank <= 4, got {rank}"):
-            clip(W, rank=rank)
-    with raises("rate: expected a number in [0, 1), got 1.0"):
-        clip(W, rate=1.0)
+    with raises("rank: expected 1 <= rank <= 4, got 5"):
+        prune(W, Rank(5))
+    for rank in (0, -1):
+        with raises(f"rank: expected a positive integer, got {rank}"):
+            prune(W, Rank(rank))
+    for rate in (1.0, None, "x"):
+        with raises(f"rate: expected a number in [0, 1), got {rate}"):
+            prune(W, rate)
+    with raises("method: expected a Method, got 'svd'"):
+        prune(W, 0.5, method="svd")
     with raises("rate: expected a rate that leaves a rank >= 1 of 4, got 0.9"):
-        clip(W, rate=0.9)
+        prune(W, 0.9)
     bad = W.copy()
     bad[1, 2] = np.nan
-    for function in (lambda W: clip(W, rank=1), lambda W: frobenius_split(W, 1)):
+    for function in (lambda W: prune(W, Rank(1)), lambda W: frobenius_split(W, 1)):
         with raises("W: expected finite entries, got "):
             function(bad)
         with raises("W: expected shape (m, n), got (2, 4, 6)"):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from icltheory.layered import forward
-from icltheory.pruning import compose, prune_module, sweeps
+from icltheory.pruning import Intervention, compose, prune_model, sweeps
 from tests.pruning.models import INPUTS, MODEL, STACK, TARGETS, errors, mean_error
 from tests.raising import raises
 
@@ -36,7 +36,7 @@ def test_the_search_is_the_loop_with_full_evaluations(maximize):
         kept = 0.0
         before = params
         for rate in RATES:
-            trial = prune_module(MODEL, before, layer, module, rate)
+            trial = prune_model(MODEL, before, Intervention(layer, module, rate))
             score = full_score(trial)
             if sign * score > sign * best:
                 best, kept, params = score, rate, trial

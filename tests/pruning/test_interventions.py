@@ -9,7 +9,7 @@ import pytest
 
 from icltheory.attention import LinearAttentionStack
 from icltheory.layered import LayeredStack, MatrixSpec
-from icltheory.pruning import Intervention, Rank, prune_module, prune_modules
+from icltheory.pruning import Intervention, Rank, prune_model
 from tests.pruning.models import MODEL, STACK
 from tests.raising import raises
 
@@ -23,13 +23,13 @@ FORMS = (
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("26:mlp:0.9", Intervention(26, ("mlp",), rate=0.9)),
-        ("27:W_O:0.75", Intervention(27, ("W_O",), rate=0.75)),
-        ("3:W_Q,W_K:rank=8", Intervention(3, ("W_Q", "W_K"), rank=8)),
-        ("embeddings:0.5", Intervention(None, ("embeddings",), rate=0.5)),
-        ("head:rank=16", Intervention(None, ("head",), rank=16)),
-        ("0:expert_3.W_in:0.995", Intervention(0, ("expert_3.W_in",), rate=0.995)),
-        ("0:attn:0", Intervention(0, ("attn",), rate=0)),
+        ("26:mlp:0.9", Intervention(26, ("mlp",), 0.9)),
+        ("27:W_O:0.75", Intervention(27, ("W_O",), 0.75)),
+        ("3:W_Q,W_K:rank=8", Intervention(3, ("W_Q", "W_K"), Rank(8))),
+        ("embeddings:0.5", Intervention(None, ("embeddings",), 0.5)),
+        ("head:rank=16", Intervention(None, ("head",), Rank(16))),
+        ("0:expert_3.W_in:0.995", Intervention(0, ("expert_3.W_in",), 0.995)),
+        ("0:attn:0", Intervention(0, ("attn",), 0)),
     ],
 )
 def test_text_and_record_are_each_others(text, expected):
@@ -38,10 +38,10 @@ def test_text_and_record_are_each_others(text, expected):
 
 
 def test_other_ways_to_write_the_same():
-    assert Intervention(1, "W_Q,W_K", rate=0.5).matrices == ("W_Q", "W_K")
-    assert Intervention.parse("1:mlp:rate=0.5") == Intervention(1, ("mlp",), rate=0.5)
-    assert Intervention(1, ("mlp",), rank=4).strength == Rank(4)
-    assert Intervention(1, ("mlp",), rate=0.5).strength == 0.5
+    assert Intervention(1, "W_Q,W_K", 0.5).matrices == ("W_Q", "W_K")
+    assert Intervention.parse("1:mlp:rate=0.5") == Intervention(1, ("mlp",), 0.5)
+    assert Intervention(1, ("mlp",), Rank(4)).strength == Rank(4)
+    assert Intervention(1, ("mlp",), 0.5).strength == 0.5
 
 
 @pytest.mark.parametrize(
@@ -75,37 +75,37 @@ def test_exactly_one_strength():
         with raises(f"rate, rank: expected exactly one of them, got {got}"):
             Intervention(0, ("mlp",), **given)
     with raises("layer: expected"):
-        Intervention(-1, ("mlp",), rate=0.5)
+        Intervention(-1, ("mlp",), 0.5)
 
 
 def test_each_module_is_pruned_from_the_original_weights_in_any_order():
-    several = ["1:W_V:0.5", Intervention(1, ("W_K", "W_Q"), rank=2), "3:attn:0.75"]
-    new = prune_modules(MODEL, STACK, several)
-    step = prune_module(MODEL, STACK, 1, "W_V", 0.5)
-    step = prune_module(MODEL, step, 1, "W_K,W_Q", rank=2)
-    step = prune_module(MODEL, step, 3, "attn", 0.75)
+    several = ["1:W_V:0.5", Intervention(1, ("W_K", "W_Q"), Rank(2)), "3:attn:0.75"]
+    new = prune_model(MODEL, STACK, several)
+    step = prune_model(MODEL, STACK, "1:W_V:0.5")
+    step = prune_model(MODEL, step, "1:W_K,W_Q:rank=2")
+    step = prune_model(MODEL, step, "3:attn:0.75")
     jax.tree.map(np.testing.assert_array_equal, new, step)
-    other = prune_modules(MODEL, STACK, several[::-1])
+    other = prune_model(MODEL, STACK, several[::-1])
     jax.tree.map(np.testing.assert_array_equal, new, other)
-    same = prune_modules(MODEL, STACK, [])
+    same = prune_model(MODEL, STACK, [])
     assert same is STACK
 
 
 def test_wrong_interventions_of_a_model():
     known = "'all', 'attn', 'W_V', 'W_K', 'W_Q'"
     with raises(f"module: expected one of {known}, got 'mpl'"):
-        prune_modules(MODEL, STACK, ["0:W_V,mpl:0.5"])
+        prune_model(MODEL, STACK, ["0:W_V,mpl:0.5"])
     with raises("layer: expected 0 to 3, got 9"):
-        prune_modules(MODEL, STACK, ["9:attn:0.5"])
+        prune_model(MODEL, STACK, ["9:attn:0.5"])
     with raises(
         "interventions: expected each matrix once, got W_V in 0:attn:0.5 and "
         "0:W_V:rank=2"
     ):
-        prune_modules(MODEL, STACK, ["0:attn:0.5", "0:W_V:rank=2"])
+        prune_model(MODEL, STACK, ["0:attn:0.5", "0:W_V:rank=2"])
     with raises("interventions: expected a sequence, got '0:attn:0.5'"):
-        prune_modules(MODEL, STACK, "0:attn:0.5")
+        prune_model(MODEL, STACK, "0:attn:0.5")
     with raises("layer: expected a number, as a Batched has no matrices outside"):
-        prune_modules(MODEL, STACK, ["head:0.5"])
+        prune_model(MODEL, STACK, ["head:0.5"])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,13 +127,13 @@ def test_matrices_outside_of_the_layers():
     groups = LayeredStack.of(LinearAttentionStack(*[jnp.ones((1, 2, 2))] * 3)).groups
     params = {"table": W, "head": W}
     model = WithEnds(1, groups, tied=False)
-    new = prune_modules(model, params, ["embeddings:0.5", "head:rank=3"])
+    new = prune_model(model, params, ["embeddings:0.5", "head:rank=3"])
     ranks = [int(np.linalg.matrix_rank(new[name])) for name in ("table", "head")]
     assert ranks == [2, 3]
     with raises("module: expected one of 'embeddings', 'head', got 'all'"):
-        prune_modules(model, params, ["all:0.5"])
+        prune_model(model, params, ["all:0.5"])
     tied = WithEnds(1, groups)
-    both = prune_modules(tied, params, ["embeddings,head:0.5"])
+    both = prune_model(tied, params, ["embeddings,head:0.5"])
     np.testing.assert_array_equal(both["table"], new["table"])
     with raises("module: expected a module without tied matrices, got embeddings,"):
-        prune_modules(tied, params, ["embeddings:0.5"])
+        prune_model(tied, params, ["embeddings:0.5"])

@@ -7,13 +7,15 @@ from icltheory.attention import LinearAttentionStack, MLPAttentionStack
 from icltheory.layered import LayeredStack, get_matrix
 from icltheory.linalg import SVD
 from icltheory.pruning import (
-    clip,
-    magnitude_prune,
+    Intervention,
+    LowRank,
+    Magnitude,
+    Whitened,
     module_matrices,
-    prune_module,
-    whiten,
+    prune,
+    prune_model,
 )
-from icltheory.pruning.modules import _first
+from icltheory.pruning.methods import _first
 from tests.pruning.models import MODEL, RATES, STACK, draws
 from tests.raising import raises
 
@@ -32,28 +34,28 @@ def test_names_of_modules():
     assert names("W_in") == ["W_in"]
 
 
-@pytest.mark.parametrize(
-    ("method", "one"),
-    [("svd", clip), ("magnitude", magnitude_prune), ("whitened", whiten)],
-)
-def test_every_matrix_of_the_module_is_pruned_and_no_other(method, one):
+METHODS = pytest.mark.parametrize("method", [LowRank(), Magnitude(), Whitened()])
+
+
+@METHODS
+def test_every_matrix_of_the_module_is_pruned_and_no_other(method):
     for module, names in (("attn", ("W_V", "W_K", "W_Q")), ("W_K", ("W_K",))):
-        new = prune_module(MODEL, STACK, 2, module, 0.5, method=method)
+        new = prune_model(MODEL, STACK, Intervention(2, module, 0.5), method=method)
         for layer in range(MODEL.num_layers):
             for spec in MODEL.matrices(layer):
                 W = get_matrix(STACK, spec)
                 pruned = layer == 2 and spec.name in names
-                expected = one(W, rate=0.5) if pruned else W
+                expected = prune(W, 0.5, method=method) if pruned else W
                 got = get_matrix(new, spec)
-                if pruned and method != "magnitude":
+                if pruned and method.spectral:
                     np.testing.assert_allclose(got, expected, atol=1e-14)
                 else:
                     np.testing.assert_array_equal(got, expected)
 
 
-@pytest.mark.parametrize("method", ["svd", "magnitude", "whitened"])
+@METHODS
 def test_rate_zero_is_bit_for_bit(method):
-    same = prune_module(MODEL, STACK, 1, "all", 0, method=method)
+    same = prune_model(MODEL, STACK, "1:all:0", method=method)
     jax.tree.map(np.testing.assert_array_equal, same, STACK)
 
 
@@ -61,11 +63,11 @@ def test_nested_truncation_is_direct_and_descending_order_is_not():
     """The released code edits in place over ascending rates; order matters."""
     ascending = descending = STACK
     for rate in RATES:
-        ascending = prune_module(MODEL, ascending, 1, "attn", rate)
-        direct = prune_module(MODEL, STACK, 1, "attn", rate)
+        ascending = prune_model(MODEL, ascending, Intervention(1, "attn", rate))
+        direct = prune_model(MODEL, STACK, Intervention(1, "attn", rate))
         np.testing.assert_allclose(ascending.W_V, direct.W_V, atol=1e-14)
     for rate in RATES[::-1]:
-        descending = prune_module(MODEL, descending, 1, "attn", rate)
+        descending = prune_model(MODEL, descending, Intervention(1, "attn", rate))
     assert np.linalg.matrix_rank(descending.W_V[1], tol=1e-10) == 1
     assert (
         jnp.abs(descending.W_V - STACK.W_V).max() > 0.1
@@ -78,15 +80,15 @@ def test_bad_input():
     with raises(
         "module: expected one of 'all', 'attn', 'W_V', 'W_K', 'W_Q', got 'mlp'"
     ):
-        prune_module(MODEL, STACK, 0, "mlp", 0.5)
-    with raises("method: expected one of 'svd', 'magnitude', 'whitened', got 'random'"):
-        prune_module(MODEL, STACK, 0, "attn", 0.5, method="random")
+        prune_model(MODEL, STACK, "0:mlp:0.5")
+    with raises("method: expected a Method, got 'random'"):
+        prune_model(MODEL, STACK, "0:attn:0.5", method="random")
     with raises("rate: expected a rate that leaves a rank >= 1 of 6, got 0.9"):
-        prune_module(MODEL, STACK, 0, "attn", 0.9)
+        prune_model(MODEL, STACK, "0:attn:0.9")
     bad = LinearAttentionStack(STACK.W_V, STACK.W_K.at[1, 0, 0].set(jnp.inf), STACK.W_Q)
-    prune_module(MODEL, bad, 0, "attn", 0.5)
+    prune_model(MODEL, bad, "0:attn:0.5")
     with raises("W_K: expected finite entries, got "):
-        prune_module(MODEL, bad, 1, "attn", 0.5)
+        prune_model(MODEL, bad, "1:attn:0.5")
 
 
 @pytest.mark.parametrize(

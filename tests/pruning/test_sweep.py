@@ -8,8 +8,17 @@ import pytest
 from icltheory.attention import LinearAttentionStack
 from icltheory.layered import LayeredStack, forward, hidden_before
 from icltheory.models import GPT2, LayeredGPT2
-from icltheory.pruning import compose, module_spectra, prune_module, sweep, sweep_grid
-from icltheory.pruning.modules import Cutting
+from icltheory.pruning import (
+    Intervention,
+    LowRank,
+    Magnitude,
+    Whitened,
+    compose,
+    module_spectra,
+    prune_model,
+    sweep,
+    sweep_grid,
+)
 from icltheory.pruning.sweeps import Program, _run
 from tests.oracles import truncate
 from tests.pruning.models import (
@@ -42,10 +51,10 @@ whole = jax.jit(functools.partial(forward, MODEL))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["svd", "magnitude"])
+@pytest.mark.parametrize("method", [LowRank(), Magnitude()])
 def test_a_sweep_is_one_full_evaluation_for_every_rate(method):
-    cut = truncate if method == "svd" else sparsify
-    kept = (6, 5, 3, 1) if method == "svd" else (36, 32, 18, 9)
+    cut = truncate if method.spectral else sparsify
+    kept = (6, 5, 3, 1) if method.spectral else (36, 32, 18, 9)
     for layer, module, names in ((3, "attn", "VKQ"), (1, "W_K", "K")):
         got = swept(layer, module, method=method)
         assert got.shape == (len(RATES), B)
@@ -94,12 +103,11 @@ def test_a_cached_state_side_by_side_and_one_prompt_agree():
 
 
 @pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
-@pytest.mark.parametrize("method", ["svd", "magnitude", "whitened"])
+@pytest.mark.parametrize("method", [LowRank(), Magnitude(), Whitened()])
 def test_the_full_size_is_the_weight_bit_for_bit_also_when_traced(method, dtype):
     W = draws(4, 6).astype(dtype)
-    cutting = Cutting(method, "floor", False)
-    whole = cutting.kept(W.shape, 0)
-    cut = jax.jit(jax.vmap(lambda size: cutting.cutter(W)(size)))
+    whole = method.kept(W.shape, 0)
+    cut = jax.jit(jax.vmap(lambda size: method.by_size(W)(size)))
     same, other = cut(jnp.array([whole, whole - 1]))
     assert same.dtype == W.dtype
     assert np.asarray(same).tobytes() == np.asarray(W).tobytes()
@@ -107,7 +115,7 @@ def test_the_full_size_is_the_weight_bit_for_bit_also_when_traced(method, dtype)
 
 
 def test_rate_zero_scores_the_model_as_it_is():
-    for method in ("svd", "magnitude", "whitened"):
+    for method in (LowRank(), Magnitude(), Whitened()):
         got = swept(3, "attn", method=method)[0]
         expected = np.sum((whole(STACK, INPUTS) - TARGETS) ** 2, axis=-1)
         np.testing.assert_allclose(got, expected, rtol=1e-14)
@@ -184,7 +192,7 @@ def test_gpt2_in_float32_equals_full_evaluations():
     assert got.dtype == jnp.float32
     run = jax.jit(functools.partial(forward, model))
     for scores, rate in zip(got, rates, strict=True):
-        pruned = prune_module(model, params, 2, "all", rate)
+        pruned = prune_model(model, params, Intervention(2, "all", rate))
         answers = np.asarray(run(pruned, (X, y)))
         expected = np.sum((answers - np.asarray(y)) ** 2, axis=-1)
         np.testing.assert_allclose(scores, expected, rtol=1e-5)
@@ -198,7 +206,7 @@ def test_a_leaf_with_all_layers_is_not_copied_for_every_rate():
     deep, wide, rates = 24, 32, 8
     stack = LinearAttentionStack(*draws(3, deep, wide, wide))
     model = LayeredStack.of(stack)
-    program = Program(model, deep // 2, jnp.sum, Cutting("svd", "floor", False))
+    program = Program(model, deep // 2, jnp.sum, LowRank())
     inputs = draws(2, wide), draws(wide)
     kept = np.full((rates, 3), 4, np.int32)
     names = ("W_V", "W_K", "W_Q")
@@ -222,8 +230,8 @@ def test_bad_input():
     with raises("rate: expected a rate that leaves a rank >= 1 of 6, got 0.99"):
         swept(1, "attn", (0, 0.99))
     with raises("rule: expected one of 'floor', 'nearest', 'ceil', got 'up'"):
-        swept(1, "attn", rule="up")
-    with raises("method: expected one of 'svd', 'magnitude', 'whitened', got 'l1'"):
+        LowRank(rule="up")
+    with raises("method: expected LowRank, Whitened or Magnitude, got 'l1'"):
         swept(1, "attn", method="l1")
     with raises("layer: expected 0 to 3, got 4"):
         swept(L, "attn")

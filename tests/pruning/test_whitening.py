@@ -1,12 +1,10 @@
 """Clipping with equal singular values against its sum, and what it keeps."""
 
-import re
-
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.pruning import clip, rank_for_rate, whiten
+from icltheory.pruning import Rank, Whitened, prune, rank_for_rate
 
 
 def summed(W, rank):
@@ -22,7 +20,9 @@ def summed(W, rank):
 @pytest.mark.parametrize("rank", [1, 3, 5])
 def test_it_is_the_sum_over_the_kept_directions(rank):
     W = np.random.default_rng(0).normal(size=(6, 9))
-    np.testing.assert_allclose(whiten(W, rank=rank), summed(W, rank), atol=1e-12)
+    np.testing.assert_allclose(
+        prune(W, Rank(rank), method=Whitened()), summed(W, rank), atol=1e-12
+    )
 
 
 def test_it_keeps_spaces_and_norm_of_clipping_with_condition_number_one():
@@ -30,8 +30,8 @@ def test_it_keeps_spaces_and_norm_of_clipping_with_condition_number_one():
     for rate in (0.25, 0.5, 0.875):
         rank = rank_for_rate(W.shape, rate)
         white, clipped = (
-            np.asarray(whiten(W, rate=rate)),
-            np.asarray(clip(W, rate=rate)),
+            np.asarray(prune(W, rate, method=Whitened())),
+            np.asarray(prune(W, rate)),
         )
         s = np.linalg.svd(white, compute_uv=False)
         np.testing.assert_allclose(s[:rank], s[0], rtol=1e-12)
@@ -44,20 +44,8 @@ def test_it_keeps_spaces_and_norm_of_clipping_with_condition_number_one():
 
 def test_rank_one_is_clipping_and_the_full_rank_is_the_matrix_itself():
     W = jnp.asarray(np.random.default_rng(2).normal(size=(4, 5)), jnp.float16)
-    np.testing.assert_array_equal(whiten(W, rate=0), W)
-    np.testing.assert_allclose(whiten(W, rank=1), clip(W, rank=1), atol=1e-3)
-    assert whiten(W, rank=2).dtype == jnp.float16
-
-
-def test_wrong_values_are_refused():
-    for values, message in (
-        ({"rank": 5}, "rank: expected 1 <= rank <= 4, got 5"),
-        (
-            {"rate": 0.5, "rank": 2},
-            "rate, rank: expected exactly one of them, got both",
-        ),
-        ({}, "rate, rank: expected exactly one of them, got neither"),
-        ({"rate": 1.0}, "rate: expected a number in [0, 1), got 1.0"),
-    ):
-        with pytest.raises(ValueError, match="^" + re.escape(message)):
-            whiten(np.eye(4), **values)
+    np.testing.assert_array_equal(prune(W, 0, method=Whitened()), W)
+    np.testing.assert_allclose(
+        prune(W, Rank(1), method=Whitened()), prune(W, Rank(1)), atol=1e-3
+    )
+    assert prune(W, Rank(2), method=Whitened()).dtype == jnp.float16

@@ -18,7 +18,7 @@ bounds.noisy_steps((W, W, W), H, 2)  # MISTAKE
 trajectory.implicit_gd(stack, H, demo_updates="demos")  # MISTAKE
 noise.noise_spectrum(stack, H, 2, method="fast")  # MISTAKE
 linear_attention(W[0], W[0], W[0], H, H[0], mask="M")  # MISTAKE
-pruning.clip(W[0], rate=0.5, rule="round")  # MISTAKE
+pruning.prune(W[0], 0.5, method=pruning.LowRank(rule="round"))  # MISTAKE
 optimum(GDBeta, stack, 3)  # MISTAKE
 task.sample(jax.random.key(0), "20", 3)  # MISTAKE
 print(bounds.isotropic_bound(steps, 1.0).values)  # MISTAKE

@@ -48,7 +48,7 @@ print(errors.mean(axis=0))
 estimate = regression.estimate_risk(regression.Bayes(task), task, range(9), key=key)
 print(estimate.mean[-1], estimate.standard_error[-1])
 # 8. Clipping a matrix and what it removes
-clipped = pruning.clip(W_V[0], rate=0.5, rule="floor")
+clipped = pruning.prune(W_V[0], 0.5, method=pruning.LowRank(rule="floor"))
 print(linalg.condition_number(clipped, rank=2), pruning.frobenius_split(clipped, 1))
 # 9. A sweep over clipping rates
 model, inputs = LayeredStack.of(stack), (H[0], H[0, 0])

@@ -9,7 +9,6 @@ from icltheory.bridge.evaluation.grid import Grid
 from icltheory.bridge.evaluation.prompts import tokenize
 from icltheory.bridge.evaluation.result import Evaluation
 from icltheory.bridge.tasks import LanguageTask
-from icltheory.pruning.rates import strengths_of
 
 __all__ = ["evaluate", "evaluate_grid", "evaluate_rates"]
 
@@ -68,25 +67,24 @@ def evaluate_rates(
     task: LanguageTask,
     layer: int,
     module: str,
-    rates: Sequence[Any] | None,
+    rates: Sequence[Any],
     split: str = "validation",
     shots: int | None = None,
     *,
-    ranks: Sequence[int] | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> tuple[Evaluation, ...]:
-    """Evaluates a split with one module pruned at several rates or ranks.
+    """Evaluates a split with one module pruned at several rates.
 
     Args:
         model: The model.
         task: The task.
         layer: Number of the layer, from 0.
         module: One matrix, such as ``"W_Q"``, or ``"attn"``, ``"mlp"``, ``"all"``.
-        rates: Clipping rates, in [0, 1); ``None`` with ``ranks``.
+        rates: Clipping rates, in [0, 1), among which may be a
+            :class:`~icltheory.pruning.Rank`.
         split: ``"demonstrations"``, ``"validation"`` or ``"test"``.
         shots: Demonstrations in front; all if ``None``.
-        ranks: Largest ranks that are left, in place of rates.
         progress: As of :func:`evaluate`.
         **options: Further ones of :class:`~icltheory.bridge.evaluation.Grid`.
 
@@ -95,8 +93,7 @@ def evaluate_rates(
 
     Source: Yao et al. (2024), Algorithm 1.
     """
-    strengths = strengths_of(rates, ranks)
-    grid = Grid(model, task, [layer], [module], strengths, split, shots, **options)
+    grid = Grid(model, task, [layer], [module], rates, split, shots, **options)
     return grid.evaluations(progress)[layer, module]
 
 
@@ -105,11 +102,10 @@ def evaluate_grid(
     task: LanguageTask,
     layers: Sequence[int],
     modules: Sequence[str],
-    rates: Sequence[Any] | None,
+    rates: Sequence[Any],
     split: str = "validation",
     shots: int | None = None,
     *,
-    ranks: Sequence[int] | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> Mapping[tuple[int, str], tuple[Evaluation, ...]]:
@@ -120,10 +116,10 @@ def evaluate_grid(
         task: The task.
         layers: Numbers of the layers, from 0.
         modules: Modules that are pruned, one at a time.
-        rates: Clipping rates, in [0, 1); ``None`` with ``ranks``.
+        rates: Clipping rates, in [0, 1), among which may be a
+            :class:`~icltheory.pruning.Rank`.
         split: ``"demonstrations"``, ``"validation"`` or ``"test"``.
         shots: Demonstrations in front; all if ``None``.
-        ranks: Largest ranks that are left, in place of rates.
         progress: As of :func:`evaluate`.
         **options: Further ones of :class:`~icltheory.bridge.evaluation.Grid`.
 
@@ -132,6 +128,5 @@ def evaluate_grid(
 
     Source: Yao et al. (2024), Algorithm 1 and Figures 1 and 2.
     """
-    strengths = strengths_of(rates, ranks)
-    grid = Grid(model, task, layers, modules, strengths, split, shots, **options)
+    grid = Grid(model, task, layers, modules, rates, split, shots, **options)
     return grid.evaluations(progress)

@@ -11,8 +11,9 @@ from icltheory.bridge.evaluation._run import SplitEvaluator
 from icltheory.bridge.evaluation._stacks import pruned_stacks
 from icltheory.bridge.evaluation.prompts import tokenize
 from icltheory.bridge.evaluation.result import Evaluation, predict
-from icltheory.bridge.spectra import ClippingMethod
 from icltheory.bridge.tasks import LanguageTask
+from icltheory.pruning import LowRank, Method
+from icltheory.pruning.methods import check_method
 from icltheory.pruning.rates import as_strength
 
 __all__ = ["Grid", "GridChunk"]
@@ -67,16 +68,14 @@ class Grid:
         padding: ``"right"`` or ``"left"``, to which side.
         packed: Whether rows of one length hold several questions, each with its
             options behind it, so that one program serves all.
-        method: ``"svd"``, ``"magnitude"`` or ``"whitened"``, by which every rate
-            prunes the original weights; or a
-            :class:`~icltheory.bridge.spectra.ClippingMethod`: ``Cumulative``, by which
-            each goes on from the one before, as in the published code;
-            ``ActivationAware``, which weighs the inputs of a matrix as a text has them;
-            ``LargestEntries`` and ``RandomVectors``, with as many parameters as
-            truncation.
-        at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
+        method: A :class:`~icltheory.pruning.Method`: ``LowRank``, ``Whitened`` or
+            ``Magnitude`` of :mod:`icltheory.pruning`; or of
+            :mod:`icltheory.bridge.spectra` ``Cumulative``, by which each rate goes on
+            from the one before, as in the published code; ``ActivationAware``, which
+            weighs the inputs of a matrix as a text has them; ``LargestEntries`` and
+            ``RandomVectors``, with as many parameters as truncation.
         systems: Keeps singular systems: ``systems.of(W)`` is ``(U, s, Vt)``. A
-            decomposition each if ``None``. ``"magnitude"`` does not need them.
+            decomposition each if ``None``.
 
     Source: Yao et al. (2024), Algorithm 1.
     """
@@ -95,14 +94,14 @@ class Grid:
         buckets: int = 3,
         padding: str = "right",
         packed: bool = True,
-        method: str | ClippingMethod = "svd",
-        at_least_one: bool = False,
+        method: Method = LowRank(),  # noqa: B008
         systems: Any = None,
     ):
         for name, given in (("layers", layers), ("modules", modules), ("rates", rates)):
             check_sequence(name, given)
             if not len(given):
                 raise ValueError(f"{name}: expected at least one, got none")
+        check_method(method)
         for layer in layers:
             check_nonnegative_int("layer", layer)
         self.rates = tuple(as_strength(rate) for rate in rates)
@@ -111,7 +110,7 @@ class Grid:
         self._run = run = self._evaluator(split)
         for layer, module in self.keys:
             specs, stacks = pruned_stacks(
-                model, layer, module, rates, method, at_least_one, systems
+                model, layer, module, self.rates, method, systems
             )
             run.add((layer, module), layer, specs, stacks)
 

@@ -69,13 +69,13 @@ def save_checkpoint(
 
     Example:
         >>> import jax, tempfile
-        >>> from icltheory.bridge import Decoder, clip_module
+        >>> from icltheory.bridge import Decoder, prune_model
         >>> config = {"model_type": "gptj", "vocab_size": 9, "n_embd": 16, "n_head": 2,
         ...     "n_layer": 2, "n_positions": 8, "rotary_dim": 4}
         >>> decoder = Decoder(read_architecture(config))
         >>> params = decoder.init(jax.random.key(0))
         >>> model = LanguageModel(decoder, params, config=config)
-        >>> clipped = clip_module(model, 1, "mlp", 0.75)
+        >>> clipped = prune_model(model, "1:mlp:0.75")
         >>> path = save_checkpoint(clipped, tempfile.mkdtemp(), factorised=[(1, "mlp")])
         >>> sorted(file.name for file in path.iterdir())
         ['config.json', 'model.safetensors']

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from icltheory._names import Rule
 from icltheory.bridge.model import LanguageModel
 from icltheory.layered import get_matrix
-from icltheory.pruning import kept_parameters, module_matrices
-from icltheory.pruning.modules import Cutting, tied_to
-from icltheory.pruning.rates import Rank, check_one_of, read_rate, strength_of
+from icltheory.pruning import LowRank, Method, kept_parameters, module_matrices
+from icltheory.pruning.methods import kept_table
+from icltheory.pruning.modules import tied_to
+from icltheory.pruning.rates import as_strength
 
 __all__ = ["MatrixSize", "SizeReport", "size_report"]
 
@@ -46,7 +46,7 @@ class SizeReport(NamedTuple):
     Attributes:
         layer: Number of the layer.
         module: Name of the module.
-        rate: Clipping rate; ``None`` where a rank was given.
+        strength: The rate, or the :class:`~icltheory.pruning.Rank`.
         matrices: Its matrices.
         dense: Numbers of the module stored whole.
         stored: Numbers stored, with factors where they are fewer.
@@ -59,12 +59,11 @@ class SizeReport(NamedTuple):
         model_saved: Share of those that is saved. Clipping one end of tied embeddings
             and head unties them: the clipped matrix is stored beside the original one,
             and the share is negative.
-        rank: Largest rank that is left; ``None`` where a rate was given.
     """
 
     layer: int | None
     module: str
-    rate: float | None
+    strength: Any
     matrices: tuple[MatrixSize, ...]
     dense: int
     stored: int
@@ -74,18 +73,15 @@ class SizeReport(NamedTuple):
     stored_flops: int
     model_parameters: int
     model_saved: float
-    rank: int | None = None
 
 
 def size_report(
     model: LanguageModel,
     layer: int | None,
     module: str,
-    rate: Any = None,
+    strength: Any,
     *,
-    rank: int | None = None,
-    rule: Rule = "floor",
-    at_least_one: bool = False,
+    method: Method = LowRank(),  # noqa: B008
 ) -> SizeReport:
     r"""Counts parameters, bytes and operations of a module, dense and clipped.
 
@@ -100,11 +96,8 @@ def size_report(
         model: The model.
         layer: Number of the layer; ``None`` for embeddings and head.
         module: Matrix or module.
-        rate: Clipping rate, a number or a :class:`~icltheory.pruning.Rank`; this or
-            ``rank``.
-        rank: Largest rank that is left; this or ``rate``.
-        rule: How a rate becomes a rank.
-        at_least_one: Whether a rank that rounds to 0 becomes 1 instead of an error.
+        strength: Clipping rate, or a :class:`~icltheory.pruning.Rank`.
+        method: How a rate becomes a rank.
 
     Returns:
         The report.
@@ -122,13 +115,9 @@ def size_report(
 
     Source: Yao et al. (2024), section 2.
     """
-    if isinstance(rate, Rank):
-        check_one_of(rate=rate, rank=rank)
-        rate, rank = None, rate.value
     specs = module_matrices(model, layer, module)
     weights = [get_matrix(model.params, spec) for spec in specs]
-    strength, cutting = strength_of(rate, rank), Cutting("svd", rule, at_least_one)
-    kept = cutting.kept_table(model.params, specs, [strength])[0]
+    kept = kept_table(method, model.params, specs, [strength])[0]
     sizes = tuple(
         _size(spec.name, W.shape, left)
         for spec, W, left in zip(specs, weights, kept, strict=True)
@@ -143,8 +132,7 @@ def size_report(
     return SizeReport(
         layer=layer,
         module=module,
-        rate=None if rate is None else read_rate(rate),
-        rank=rank,
+        strength=as_strength(strength),
         matrices=sizes,
         dense=dense,
         stored=stored,

@@ -9,7 +9,6 @@ from icltheory.bridge.spectra.baselines import LargestEntries, RandomVectors
 from icltheory.bridge.spectra.conditions import ConditionNumber, condition_numbers
 from icltheory.bridge.spectra.cumulative import Cumulative
 from icltheory.bridge.spectra.methods import (
-    ClippingMethod,
     Exact,
     Randomised,
     SingularSystem,
@@ -20,7 +19,6 @@ from icltheory.bridge.spectra.systems import SingularSystems
 
 __all__ = [
     "ActivationAware",
-    "ClippingMethod",
     "ConditionNumber",
     "Cumulative",
     "Exact",

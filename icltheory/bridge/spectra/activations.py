@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -11,12 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory._checks import check_positive_int, covariance, nonnegative, scalar
-from icltheory._typing import Array, Float
 from icltheory.bridge._arrays import replicated
 from icltheory.bridge._vocabulary import read_rows
 from icltheory.bridge.streams import padded_tokens
 from icltheory.linalg import svd
-from icltheory.pruning import module_matrices
+from icltheory.pruning import Method, module_matrices
 
 __all__ = ["ActivationAware", "input_moments"]
 
@@ -99,7 +98,7 @@ def input_moments(
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class ActivationAware:
+class ActivationAware(Method):
     r"""Truncation that minimises the change of the outputs, not of the entries.
 
     .. math::
@@ -125,7 +124,7 @@ class ActivationAware:
     Example:
         >>> method = ActivationAware({(0, "W_Q"): np.diag([1.0, 100.0])}, damping=0)
         >>> W = jnp.diag(jnp.array([3.0, 1.0]))
-        >>> cut = method.cutter(W, lambda rate: 1, (0, "W_Q"))
+        >>> cut = method.cutter(W, (0, "W_Q"))
         >>> cut(0.5).round(4).tolist()  # the small entry reads the large input
         [[0.0, 0.0], [0.0, 1.0]]
 
@@ -136,8 +135,10 @@ class ActivationAware:
     moments: Mapping[Place, Any]
     damping: int | float = 1e-3
     label: str = ""
+    __eq__, __hash__ = object.__eq__, object.__hash__  # moments are arrays
 
     def __post_init__(self):
+        super().__post_init__()
         (scalar & nonnegative)("damping", self.damping)
         for place, moment in self.moments.items():
             if np.iscomplexobj(moment):
@@ -150,31 +151,16 @@ class ActivationAware:
     def name(self) -> str:
         """Name made of the damping and the label or a digest of the moments."""
         if self.label:
-            return f"activation-d{self.damping:g}-{self.label}"
+            return f"activation-d{self.damping:g}-{self.label}{self._rounding}"
         digest = hashlib.sha256()
         for place in sorted(self.moments):
             digest.update(repr(place).encode())
             digest.update(np.ascontiguousarray(self.moments[place]).tobytes())
-        return f"activation-d{self.damping:g}-{digest.hexdigest()[:12]}"
+        own = f"activation-d{self.damping:g}-{digest.hexdigest()[:12]}"
+        return own + self._rounding
 
-    @property
-    def fresh(self) -> "ActivationAware":
-        """Returns the method itself, since it draws nothing at random."""
-        return self
-
-    def cutter(
-        self, W: Float[Array, "m n"], rank_of: Callable[[float], int], place: Place
-    ) -> Callable[[Any], Float[Array, "m n"]]:
-        """Returns a function that clips a matrix at any rate, by one decomposition.
-
-        Args:
-            W: The weights, ``(m, n)``.
-            rank_of: The rank of a rate.
-            place: Layer and name of the matrix.
-
-        Returns:
-            From a rate to the clipped matrix, in the dtype of ``W``.
-        """
+    def cutter(self, W, place=None):
+        """Returns a function that prunes a matrix at any rate, by one decomposition."""
         S = self._factor(place, W.shape[1])
         wide = W.astype(jnp.promote_types(W.dtype, jnp.float32))
         S = jnp.asarray(S, wide.dtype)
@@ -182,8 +168,8 @@ class ActivationAware:
         # This is V S^-1, from the triangular system of its transpose.
         right = jax.scipy.linalg.solve_triangular(S.T, parts.Vt.T, lower=False).T
 
-        def cut(rate):
-            rank = rank_of(rate)
+        def cut(strength):
+            rank = self.kept(W.shape, strength)
             if rank == min(W.shape):
                 return W
             return ((parts.U[:, :rank] * parts.s[None, :rank]) @ right[:rank]).astype(

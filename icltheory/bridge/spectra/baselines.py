@@ -1,24 +1,22 @@
-"""Baselines of clipping at equal parameters: large entries, random directions."""
+"""Baselines of pruning at equal parameters: large entries, random directions."""
 
 import dataclasses
 import zlib
-from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 
 from icltheory._checks import check_nonnegative_int
-from icltheory._typing import Array, Float, PRNGKey
+from icltheory._typing import Array, PRNGKey
 from icltheory.bridge.spectra.methods import content_key
-from icltheory.pruning import kept_parameters
-from icltheory.pruning.clipping import magnitude_cutter
+from icltheory.pruning import Magnitude, Method, kept_parameters
 
 __all__ = ["LargestEntries", "RandomVectors"]
 
 
 @dataclasses.dataclass(frozen=True)
-class RandomVectors:
+class RandomVectors(Method):
     r"""Control: a random matrix with the singular values that truncation keeps.
 
     .. math:: W' = A_r \operatorname{diag}(s_1, \dots, s_r)\, B_r^\top ,
@@ -40,7 +38,7 @@ class RandomVectors:
 
     Example:
         >>> W = jnp.diag(jnp.array([4.0, 3.0, 2.0, 1.0]))
-        >>> cut = RandomVectors(seed=1).cutter(W, lambda rate: 2, (0, "W_Q"))
+        >>> cut = RandomVectors(seed=1).cutter(W, (0, "W_Q"))
         >>> jnp.linalg.svd(cut(0.5), compute_uv=False).round(3).tolist()
         [4.0, 3.0, 0.0, 0.0]
 
@@ -50,34 +48,16 @@ class RandomVectors:
     seed: int = 0
 
     def __post_init__(self):
+        super().__post_init__()
         check_nonnegative_int("seed", self.seed)
 
     @property
     def name(self) -> str:
         """Name made of the seed."""
-        return f"random-vectors-s{self.seed}"
+        return f"random-vectors-s{self.seed}{self._rounding}"
 
-    @property
-    def fresh(self) -> "RandomVectors":
-        """Returns the method itself, whose matrices do not depend on the split."""
-        return self
-
-    def cutter(
-        self,
-        W: Float[Array, "m n"],
-        rank_of: Callable[[Any], int],
-        place: tuple[int, str],
-    ) -> Callable[[Any], Float[Array, "m n"]]:
-        """Draws directions for a matrix; returns a function that clips it.
-
-        Args:
-            W: The weights, ``(m, n)``.
-            rank_of: The rank of a rate.
-            place: Layer and name of the matrix.
-
-        Returns:
-            From a rate to the random matrix, in the dtype of ``W``.
-        """
+    def cutter(self, W, place=None):
+        """Draws directions for a matrix; returns a function that prunes it."""
         wide = W.astype(jnp.promote_types(W.dtype, jnp.float32))
         s = jnp.linalg.svd(wide, compute_uv=False)
         key = jax.random.fold_in(
@@ -88,8 +68,8 @@ class RandomVectors:
             for one, size in zip(jax.random.split(key), W.shape, strict=True)
         )
 
-        def cut(rate):
-            rank = rank_of(rate)
+        def cut(strength):
+            rank = self.kept(W.shape, strength)
             if rank == min(W.shape):
                 return W
             return ((A[:, :rank] * s[None, :rank]) @ B[:, :rank].T).astype(W.dtype)
@@ -98,7 +78,7 @@ class RandomVectors:
 
 
 @dataclasses.dataclass(frozen=True)
-class LargestEntries:
+class LargestEntries(Method):
     r"""Magnitude pruning that keeps as many parameters as truncation stores.
 
     .. math:: W'_{ij} = W_{ij}\, 1[\,|W_{ij}| \text{ is among the } p \text{
@@ -107,46 +87,27 @@ class LargestEntries:
     for the rank r of a rate. Where the factors of rank r take as much room as the
     matrix it is unchanged. Where the entries stand is not counted, although a file has
     to say that too. A method for :class:`~icltheory.bridge.evaluation.Grid` and all
-    that takes its options; the method ``"magnitude"`` keeps
-    :math:`(1 - \xi)\, m n` entries at rate :math:`\xi` instead.
+    that takes its options;
+    :class:`~icltheory.pruning.Magnitude` keeps :math:`(1 - \xi)\, m n` entries at rate
+    :math:`\xi` instead.
 
     Example:
         >>> W = jnp.arange(1.0, 17.0).reshape(4, 4)
-        >>> cut = LargestEntries().cutter(W, lambda rate: 1)
+        >>> cut = LargestEntries().cutter(W)
         >>> int((cut(0.75) != 0).sum()), float(cut(0.75).sum())
         (8, 100.0)
 
     Source: Frankle and Carbin (2018), section 1.
     """
 
-    @property
-    def name(self) -> str:
-        """Name of the method."""
-        return "magnitude-equal-parameters"
+    word: ClassVar[str] = "magnitude-equal-parameters"
 
-    @property
-    def fresh(self) -> "LargestEntries":
-        """Returns the method itself, since it draws nothing at random."""
-        return self
-
-    def cutter(
-        self,
-        W: Float[Array, "m n"],
-        rank_of: Callable[[Any], int],
-        place: tuple[int, str] | None = None,
-    ) -> Callable[[Any], Float[Array, "m n"]]:
-        """Sorts the entries of a matrix once; returns a function that prunes it.
-
-        Args:
-            W: The weights, ``(m, n)``.
-            rank_of: The rank of a rate.
-            place: Layer and name of the matrix; they play no part here.
-
-        Returns:
-            From a rate to the pruned matrix, in the dtype of ``W``.
-        """
-        cut = magnitude_cutter(W)
-        return lambda rate: cut(kept_parameters(W.shape, rank_of(rate)))
+    def cutter(self, W, place=None):
+        """Sorts the entries of a matrix once; returns a function that prunes it."""
+        cut = Magnitude().by_size(W)
+        return lambda strength: cut(
+            kept_parameters(W.shape, self.kept(W.shape, strength))
+        )
 
 
 def _orthonormal_columns(key: PRNGKey, size: int, count: int, dtype: Any) -> Array:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -12,14 +12,14 @@ from icltheory._checks import check_nonnegative_int
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.bridge.spectra.methods import content_key, randomised_svd
 from icltheory.linalg import SVD
-from icltheory.pruning import Rank
+from icltheory.pruning import Method, Rank
 from icltheory.pruning.rates import read_rate
 
 __all__ = ["Cumulative"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Cumulative:
+class Cumulative(Method):
     r"""Randomised clipping in which each rate starts from the previous result.
 
     .. math::
@@ -50,7 +50,7 @@ class Cumulative:
     Example:
         >>> loop = Cumulative((0, 0.25, 0.5))
         >>> W = jnp.diag(jnp.array([4.0, 3.0, 2.0, 1.0]))
-        >>> cut = loop.cutter(W, lambda rate: int(4 * (1 - rate)))
+        >>> cut = loop.cutter(W)
         >>> [int(jnp.linalg.matrix_rank(cut(rate), 1e-3)) for rate in (0.5, 0.25, 0)]
         [2, 3, 4]
 
@@ -62,6 +62,7 @@ class Cumulative:
     iterations: int = 2
 
     def __post_init__(self):
+        super().__post_init__()
         rates = sorted(
             read_rate(rate, "rates: expected numbers") for rate in self.rates
         )
@@ -75,7 +76,8 @@ class Cumulative:
     def name(self) -> str:
         """Name made of iterations, seed and rates."""
         rates = ",".join(map(str, self.rates))
-        return f"cumulative-i{self.iterations}-s{self.seed}-[{rates}]"
+        own = f"cumulative-i{self.iterations}-s{self.seed}-[{rates}]"
+        return own + self._rounding
 
     @property
     def fresh(self) -> "Cumulative":
@@ -98,22 +100,8 @@ class Cumulative:
         place = zlib.crc32(repr((self.rates, read_rate(rate))).encode())
         return jax.random.fold_in(content_key(self.seed, W), place)
 
-    def cutter(
-        self,
-        W: Float[Array, "m n"],
-        rank_of: Callable[[float], int],
-        place: tuple[int, str] | None = None,
-    ) -> Callable[[Any], Float[Array, "m n"]]:
-        """Returns a function that clips a matrix at any rate and caches the loop.
-
-        Args:
-            W: The weights, ``(m, n)``.
-            rank_of: The rank of a rate.
-            place: Layer and name of the matrix; they play no part here.
-
-        Returns:
-            From a rate to the clipped matrix, in the dtype of ``W``.
-        """
+    def cutter(self, W, place=None):
+        """Returns a function that prunes a matrix at any rate and caches the loop."""
         left = {0.0: W}
 
         def cut(rate):
@@ -122,7 +110,8 @@ class Cumulative:
             rate = read_rate(rate)
             if rate not in left:
                 before = max((r for r in self.rates if r < rate), default=0.0)
-                left[rate] = clipped(cut(before), rate, rank_of(rate))
+                rank = self.kept(W.shape, rate)
+                left[rate] = clipped(cut(before), rate, rank)
             return left[rate]
 
         def clipped(V, rate, rank):

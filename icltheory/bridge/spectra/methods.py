@@ -1,9 +1,8 @@
-"""The interface of clipping methods, and exact and randomised decompositions."""
+"""Exact and randomised singular value decompositions."""
 
 import dataclasses
 import zlib
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,46 +17,15 @@ from icltheory._checks import (
     check_shape,
     finite,
 )
-from icltheory._typing import Array, Float, PRNGKey
+from icltheory._typing import Float, PRNGKey
 from icltheory.linalg import svd
 
 __all__ = [
-    "ClippingMethod",
     "Exact",
     "Randomised",
     "SingularSystem",
     "randomised_svd",
 ]
-
-
-@runtime_checkable
-class ClippingMethod(Protocol):
-    r"""Interface of clipping methods for :class:`~icltheory.bridge.evaluation.Grid`.
-
-    Each rate gives a rank r, and with it :math:`\min\{ r (m + n), m n \}` parameters
-    (:func:`~icltheory.pruning.kept_parameters`). Methods of one's own need no base
-    class; those of the library are :class:`ActivationAware`, :class:`LargestEntries`,
-    :class:`RandomVectors` and :class:`Cumulative`.
-    """
-
-    @property
-    def name(self) -> str:
-        """Name that identifies the method's answers in an answer cache."""
-        ...
-
-    @property
-    def fresh(self) -> "ClippingMethod":
-        """Returns the method for the test set: itself, or one with other draws."""
-        ...
-
-    def cutter(
-        self,
-        W: Float[Array, "m n"],
-        rank_of: Callable[[Any], int],
-        place: tuple[int, str],
-    ) -> Callable[[Any], Float[Array, "m n"]]:
-        """Returns a function from a rate to the clipped matrix."""
-        ...
 
 
 class SingularSystem(NamedTuple):
@@ -82,7 +50,7 @@ class SingularSystem(NamedTuple):
 class Exact:
     r"""Exact singular value decomposition.
 
-    In ``"float32"`` by JAX on its device, as :func:`~icltheory.bridge.clip_module` has
+    In ``"float32"`` by JAX on its device, as :func:`~icltheory.bridge.prune_model` has
     it: good for clipping, where an error of a few :math:`\epsilon s_1` is nothing. In
     ``"float64"`` by NumPy on the host, for the smallest singular values. A condition
     number :math:`\kappa` from float32 can be off by a few :math:`\kappa \epsilon`

@@ -1,0 +1,116 @@
+"""Prunes modules of a language model: in its layers, embeddings and output head."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from icltheory._checks import checked, finite
+from icltheory.bridge._arrays import gathered, spread_like
+from icltheory.bridge._cutting import cutter_of
+from icltheory.bridge.decoder import Decoder
+from icltheory.bridge.families import read_architecture
+from icltheory.bridge.model import LanguageModel
+from icltheory.layered import get_matrix, replace_matrix
+from icltheory.pruning import Intervention, LowRank, Method
+from icltheory.pruning.interventions import read_interventions
+from icltheory.pruning.methods import check_method, kept_table
+from icltheory.pruning.modules import tied_to
+
+__all__ = ["prune_model"]
+
+
+def prune_model(
+    model: LanguageModel,
+    interventions: Intervention | str | Sequence[Intervention | str],
+    *,
+    method: Method = LowRank(),  # noqa: B008
+    systems: Any = None,
+) -> LanguageModel:
+    r"""Prunes one or several modules, each at its own rate or to its own rank.
+
+    .. math:: W \mapsto U_{:r} S_{:r} V_{:r}^\top , \qquad
+              r = \lfloor \min(m, n) (1 - \xi) \rfloor .
+
+    Decomposed in float32 and stored in the dtype it had; at rate 0 unchanged to the
+    bit. No matrix may occur twice, so the order of the interventions plays no part.
+    Outside of the layers are the table of the token ``"embeddings"`` and the
+    ``"head"``. Where they are one tied matrix, ``"embeddings,head"`` prunes it and the
+    model stays tied; pruning one of them unties the model, whose other end keeps the
+    original weights, and its config says so.
+
+    Args:
+        model: The model; left as it is.
+        interventions: What is pruned, as records or as text such as ``"26:mlp:0.9"``,
+            ``"3:W_Q,W_K:rank=8"`` or ``"embeddings:0.5"``.
+        method: A :class:`~icltheory.pruning.Method`.
+        systems: Keeps singular systems: ``systems.of(W)`` is ``(U, s, Vt)``. A
+            decomposition each if ``None``.
+
+    Returns:
+        The pruned model; it shares every other weight with ``model``.
+
+    Example:
+        >>> import jax
+        >>> import numpy as np
+        >>> from icltheory.bridge import Architecture
+        >>> arch = Architecture(family="gpt2", vocab_size=50, width=8, num_layers=2,
+        ...     num_heads=2, num_kv_heads=2, head_dim=4, mlp_width=32, max_positions=16)
+        >>> decoder = Decoder(arch)
+        >>> model = LanguageModel(decoder, decoder.init(jax.random.key(0)))
+        >>> pruned = prune_model(model, ["1:mlp:0.75", "0:W_Q,W_K:rank=2"])
+        >>> W = pruned.params["layers"][1]["mlp"]["W_in"]["weight"]
+        >>> W.shape, int(np.linalg.matrix_rank(W))
+        ((32, 8), 2)
+
+    Source: Yao et al. (2024), Algorithm 1, the function Clip; Sharma et al. (2023), the
+    compositions.
+    """
+    check_method(method)
+    model, read = prepared(model, interventions)
+    params = model.params
+    for one in read:
+        specs = one.specs(model)
+        kept_table(method, params, specs, [one.strength])
+        for spec in specs:
+            old = get_matrix(params, spec)
+            W = checked(spec.name, gathered(old, 0), finite)
+            place = (one.layer, spec.name)
+            # On a GPU the default precision would round the factors to TF32.
+            with jax.default_matmul_precision("highest"):
+                cut = cutter_of(W, method, systems, [one.strength], place)
+                new = cut(one.strength)
+            if new is not W:
+                params = replace_matrix(params, spec, spread_like(new, old))
+    return model.replace(params=params)
+
+
+def prepared(
+    model: LanguageModel, interventions: Intervention | str | Sequence[Any]
+) -> tuple[LanguageModel, tuple[Intervention, ...]]:
+    """Returns the interventions and the model for them, untied if they require it."""
+    if isinstance(interventions, Intervention | str):
+        interventions = [interventions]
+    for one in interventions:
+        (read,) = read_interventions(model, [one])
+        if tied_to(model, read.layer, read.module):
+            model = untied(model)
+    return model, read_interventions(model, interventions)
+
+
+def untied(model: LanguageModel) -> LanguageModel:
+    """Returns the model with a separate head that copies the embeddings."""
+    arch = dataclasses.replace(model.arch, tied=False)
+    config = dict(model.config)
+    if config:
+        config["tie_word_embeddings"] = False
+        if read_architecture(config, model.source or "config") != arch:
+            raise ValueError(
+                f"model: expected a config whose head can be untied, got {arch.family}"
+            )
+    params = model.params
+    head = {**params["head"], "weight": params["embed"]["tokens"]}
+    return model.replace(
+        decoder=Decoder(arch), params={**params, "head": head}, config=config
+    )
