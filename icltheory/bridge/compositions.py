@@ -107,7 +107,7 @@ def search_compositions(
     shots: int | None = None,
     answers: AnswerFile | str | os.PathLike | None = None,
     cache: SingularSystems | None = None,
-    method: Method = LowRank(),  # noqa: B008
+    method: Method = LowRank(),
     level: float = 0.95,
     batch_size: int = 32,
     layers_at_once: int = 4,

@@ -25,7 +25,7 @@ def prune_model(
     model: LanguageModel,
     interventions: Intervention | str | Sequence[Intervention | str],
     *,
-    method: Method = LowRank(),  # noqa: B008
+    method: Method = LowRank(),
     systems: Any = None,
 ) -> LanguageModel:
     r"""Prunes one or several modules, each at its own rate or to its own rank.

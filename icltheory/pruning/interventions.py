@@ -88,15 +88,12 @@ class Intervention:
 def _strength(text: str) -> float | Rank:
     name, _, value = text.rpartition("=")
     try:
-        if name == "rank":
-            return Rank(int(value))
-        if name in ("", "rate"):
-            return float(value)
-    except ValueError:
-        pass
-    raise ValueError(
-        f"strength: expected a rate, or rank= and a whole number, got {text!r}"
-    )
+        number = {"rank": int, "rate": float, "": float}[name](value)
+    except (KeyError, ValueError):
+        raise ValueError(
+            f"strength: expected a rate, or rank= and a whole number, got {text!r}"
+        ) from None
+    return Rank(number) if name == "rank" else number
 
 
 def read_interventions(
@@ -129,7 +126,7 @@ def prune_model(
     params: PyTree,
     interventions: Intervention | str | Sequence[Intervention | str],
     *,
-    method: Method = LowRank(),  # noqa: B008
+    method: Method = LowRank(),
 ) -> PyTree:
     r"""Returns parameters with some modules pruned, each at its own strength.
 

@@ -36,7 +36,7 @@ def prune(
     W: Float[ArrayLike, "*_shape"],
     strength: Any,
     *,
-    method: Method = LowRank(),  # noqa: B008
+    method: Method = LowRank(),
 ) -> Float[Array, "m n"]:
     r"""Prunes a matrix at a rate in [0, 1) or to a :class:`Rank`.
 

@@ -153,10 +153,9 @@ def _decimal(rate, expected) -> Fraction:
     return exact
 
 
-def as_strength(value: Any) -> float | Rank:
+def as_strength(value: Any, expected: str = _RATE) -> float | Rank:
     """Converts a rate to a Python float; a rank stays unchanged."""
-    same = isinstance(value, Rank)
-    return value if same else read_rate(value, "rates: expected numbers")
+    return value if isinstance(value, Rank) else read_rate(value, expected)
 
 
 def key_of(strength: Any) -> float | str:
@@ -177,7 +176,7 @@ def as_strengths(strengths: Any, name: str = "rates") -> tuple[float | Rank, ...
     check_sequence(name, strengths)
     if not len(strengths):
         raise ValueError(f"{name}: expected at least one, got none")
-    return tuple(map(as_strength, strengths))
+    return tuple(as_strength(s, f"{name}: expected numbers") for s in strengths)
 
 
 def check_ranks(shapes: Sequence[tuple[int, ...]], strengths: Sequence[Any]) -> None:

@@ -45,7 +45,7 @@ def sweep(
     inputs: PyTree = None,
     hidden: PyTree = None,
     score_args: tuple[Any, ...] = (),
-    method: Sized = LowRank(),  # noqa: B008
+    method: Sized = LowRank(),
     batch_size: int | None = None,
 ) -> PyTree:
     r"""Scores ``(R, ...)`` of a model with one module of one layer pruned at each rate.
@@ -113,7 +113,7 @@ def sweep_grid(
     params: PyTree,
     inputs: PyTree,
     score_args: tuple[Any, ...] = (),
-    method: Sized = LowRank(),  # noqa: B008
+    method: Sized = LowRank(),
     batch_size: int | None = None,
     progress: Progress | None = None,
 ) -> PyTree:
@@ -191,7 +191,7 @@ def compose(
     score_args: tuple[Any, ...] = (),
     maximize: bool = True,
     min_gain: float | int = 0.0,
-    method: Sized = LowRank(),  # noqa: B008
+    method: Sized = LowRank(),
     batch_size: int | None = None,
     progress: Progress | None = None,
 ) -> Composition:

@@ -10,13 +10,12 @@ from icltheory.bridge.cached_evaluator import method_name
 from icltheory.bridge.evaluation import evaluate_naive
 from icltheory.bridge.spectra import (
     ActivationAware,
-    ClippingMethod,
     Cumulative,
     LargestEntries,
     RandomVectors,
 )
 from icltheory.layered import get_matrix, replace_matrix
-from icltheory.pruning import Rank, module_matrices
+from icltheory.pruning import Method, Rank, module_matrices
 from tests.bridge.evaluation_tasks import classification, tiny, with_test
 
 AT = (0, "W_Q")
@@ -89,7 +88,7 @@ def test_they_are_methods_of_one_interface():
         ActivationAware({}, label="demonstrations"),
         Cumulative((0.5,)),
     )
-    assert all(isinstance(method, ClippingMethod) for method in methods)
+    assert all(isinstance(method, Method) for method in methods)
     assert len({method_name(method) for method in methods}) == len(methods)
     assert method_name(RandomVectors(1)) != method_name(RandomVectors(2))
     assert methods[3].name == "activation-d0.001-demonstrations"

@@ -10,8 +10,8 @@ from icltheory.bridge.cached_evaluator import CachedEvaluator, method_name
 from icltheory.bridge.compositions import _Judge
 from icltheory.bridge.evaluation import Grid, GridChunk
 from icltheory.bridge.layer_search import algorithm1
-from icltheory.bridge.spectra import Exact, Randomised, SingularSystems
-from icltheory.pruning import LowRank
+from icltheory.bridge.spectra import Exact, Randomised, RandomVectors, SingularSystems
+from icltheory.pruning import LowRank, Magnitude
 from tests.bridge.evaluation_tasks import classification, tiny, with_test
 
 RATES = (0.0, 0.5)
@@ -83,9 +83,9 @@ def test_answers_of_other_singular_systems_are_kept_apart(tmp_path, monkeypatch)
         str(n): SingularSystems(tmp_path / str(n), method)
         for n, method in enumerate((None, Exact("float64"), Randomised(4)))
     }
-    names = [method_name("svd", store) for store in (None, *stores.values())]
+    names = [method_name(LowRank(), store) for store in (None, *stores.values())]
     assert names == ["svd", "svd", "svd", "svd/randomised-r4-i2-s0"]
-    assert method_name("magnitude", stores["2"]) == "magnitude"
+    assert method_name(Magnitude(), stores["2"]) == "magnitude"
     task = classification(2)
     with pytest.raises(ValueError, match="^method: expected 'svd', as the answers"):
         CachedEvaluator(AnswerCache(facts_of(task)), None, task, systems=stores["2"])
@@ -117,19 +117,8 @@ def test_answers_of_a_search_of_compositions_name_systems_that_are_not_exact(tmp
     assert drawn._cache(()).fields["method"] == "svd/randomised-r4-i2-s0"
 
 
-def test_stored_answers_of_a_rank_that_became_1_are_not_read_without_it():
-    model, task = tiny("groups", num_layers=2), classification(3)
-    answers = AnswerCache(facts_of(task))
-    labels = np.array([example.label for example in task.validation])
-    rates = (0.0, 0.99)
-    scores = np.zeros((len(rates), 3, 3))
-    chunk = GridChunk(0, "mlp", np.arange(3), scores)
-    answers.add("validation", rates, [chunk], labels)
-    asked = ("validation", 0, "mlp", rates)
-    kept = CachedEvaluator(
-        answers, model, task, method=LowRank(at_least_one=True)
-    ).correct(*asked)
-    np.testing.assert_array_equal(kept, answers.correct(*asked))
-    for _ in range(2):
-        with pytest.raises(ValueError, match="^rate: expected a rate that leaves a"):
-            CachedEvaluator(answers, model, task).correct(*asked)
+def test_answers_of_a_rank_that_became_1_are_kept_apart():
+    names = [method_name(LowRank(**how)) for how in ({}, {"at_least_one": True})]
+    assert names == ["svd", "svd+1"]
+    assert method_name(Magnitude(rule="ceil")) == "magnitude-ceil"
+    assert method_name(RandomVectors(2, at_least_one=True)) == "random-vectors-s2+1"

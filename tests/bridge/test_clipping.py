@@ -117,12 +117,9 @@ def test_a_rank_in_the_report_of_sizes():
     model = model_of("llama")
     report = size_report(model, 0, "W_Q", Rank(2))
     same = size_report(model, 0, "W_Q", 1 - 2 / 12)
-    assert (report.stored, report.rate, report.rank) == (same.stored, None, 2)
-    table = size_report(model, Rank(2), "embeddings")
+    assert (report.stored, report.strength) == (same.stored, Rank(2))
+    table = size_report(model, None, "embeddings", Rank(2))
     assert (table.dense, table.stored) == (37 * 12, 2 * (37 + 12))
-    assert size_report(model, 0, "W_Q", Rank(2)) == report
-    with raises("rate, rank: expected exactly one of them, got both"):
-        size_report(model, 0, "W_Q", Rank(2), Rank(2))
 
 
 def test_what_is_tied_saves_nothing_where_only_one_end_is_clipped():
@@ -133,7 +130,7 @@ def test_what_is_tied_saves_nothing_where_only_one_end_is_clipped():
         "head": -2 * (37 + 12),
         "embeddings,head": 37 * 12 - 2 * (37 + 12),
     }.items():
-        report = size_report(model, Rank(2), module)
+        report = size_report(model, None, module, Rank(2))
         assert report.model_saved == saved / total
         clipped = prune_model(model, Intervention(None, module, Rank(2)))
         matrices = sum(leaf.size for leaf in jax.tree.leaves(clipped.params))
@@ -151,5 +148,3 @@ def test_what_is_not_there_is_refused():
         prune_model(model, ["1:mlp:0.5", "1:W_in:rank=2"])
     with raises("intervention: expected LAYER:MATRICES:STRENGTH"):
         prune_model(model, ["mlp"])
-    with raises("interventions: expected a sequence"):
-        prune_model(model, "1:mlp:0.5")

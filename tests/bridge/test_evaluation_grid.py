@@ -117,7 +117,7 @@ def test_a_layer_alone_and_among_others():
 @pytest.mark.slow
 def test_rate_zero_is_the_model_itself():
     model, task = tiny("groups"), TASKS["label_token"]
-    specs, stacks = pruned_stacks(model, 1, "all", RATES, "svd", False, None)
+    specs, stacks = pruned_stacks(model, 1, "all", RATES, LowRank(), None)
     for spec, stack in zip(specs, stacks, strict=True):
         group, name, _ = spec.path
         W = model.params["layers"][1][group][name]["weight"]

@@ -340,9 +340,9 @@ def test_sizes_are_those_of_what_is_written(tmp_path):
 def test_operations_are_those_of_one_token():
     tied, mixed = model_of("qwen2"), model_of("mixtral")
     V, d = tied.params["embed"]["tokens"].shape
-    assert size_report(tied, Rank(2), "embeddings").dense_flops == 0
+    assert size_report(tied, None, "embeddings", Rank(2)).dense_flops == 0
     for module in ("head", "embeddings,head"):
-        report = size_report(tied, Rank(2), module)
+        report = size_report(tied, None, module, Rank(2))
         assert report.dense_flops == 2 * V * d
         assert report.stored_flops == 2 * 2 * (V + d)
     experts = mixed.arch.experts

@@ -12,7 +12,7 @@ from icltheory._safetensors import SafetensorsFile, write_safetensors
 from icltheory.bridge import algorithm1
 from icltheory.bridge._blocks import product
 from icltheory.bridge.evaluation import Grid
-from icltheory.pruning import LowRank, Whitened, modules
+from icltheory.pruning import LowRank, Whitened, methods
 from tests.bridge.evaluation_tasks import classification, tiny, with_test
 
 
@@ -85,8 +85,8 @@ def test_the_test_of_a_search_decomposes_nothing_again(monkeypatch):
         shapes.append(W.shape)
         return plain(W)
 
-    plain = modules.svd
-    monkeypatch.setattr(modules, "svd", counted)
+    plain = methods.svd
+    monkeypatch.setattr(methods, "svd", counted)
     found = algorithm1(model, task, "attn", (0.5, 0.75), 1, "max", layer=1)
     assert found.rate > 0, "the test is about a choice that is pruned"
     assert len(shapes) == 4

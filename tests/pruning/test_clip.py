@@ -76,6 +76,7 @@ def test_gradients_are_twice_the_parts_also_for_repeated_values():
     assert np.isfinite(slope(one)).all()
 
 
+@pytest.mark.usefixtures("as_for_a_user")
 def test_bad_input():
     W = draws(4, 6)
     with raises("rank: expected 1 <= rank <= 4, got 5"):

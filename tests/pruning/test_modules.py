@@ -74,6 +74,7 @@ def test_nested_truncation_is_direct_and_descending_order_is_not():
     )  # although the last rate is 0
 
 
+@pytest.mark.usefixtures("as_for_a_user")
 def test_bad_input():
     with raises("layer: expected 0 to 3, got 4"):
         module_matrices(MODEL, 4, "attn")

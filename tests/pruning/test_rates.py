@@ -64,7 +64,7 @@ def test_a_decimal_means_the_same_in_every_dtype(dtype):
     assert rank_for_rate((5120, 5120), dtype(0.1)) == 4608
     for text in ("0.3", "0.9", "0.995", "0.12345"):
         rate = float(text)
-        assert Intervention(0, "W_V", dtype(rate)).rate == rate
+        assert Intervention(0, "W_V", dtype(rate)).strength == rate
         assert as_strength(dtype(rate)) == key_of(dtype(rate)) == rate
         assert choose_rate(jnp.array([0.5]), np.array([rate], dtype), 0.4).rate == rate
     # a score of 0.6 in float32 is not better than 0.6

@@ -56,7 +56,7 @@ def test_lists_of_strengths_take_both():
 
 def test_impossible_ranks():
     with raises("rank: expected a positive integer, got 0"):
-        prune_model(MODEL, STACK, "1:attn:rank=0")
+        Rank(0)
     with raises("rank: expected 1 <= rank <= 6, got 7"):
         prune_model(MODEL, STACK, "1:attn:rank=7")
     with raises("rates: expected rates for Magnitude, got rank=2"):

@@ -218,6 +218,7 @@ def test_a_leaf_with_all_layers_is_not_copied_for_every_rate():
     )  # a copy of each leaf for each rate is twice that
 
 
+@pytest.mark.usefixtures("as_for_a_user")
 def test_bad_input():
     with raises("inputs, hidden: expected exactly one of them, got neither"):
         swept(1, "attn", inputs=None)
@@ -225,7 +226,7 @@ def test_bad_input():
         swept(1, "attn", hidden=INPUTS)
     with raises("rates: expected at least one, got none"):
         swept(1, "attn", ())
-    with raises("rate: expected a number in [0, 1), got 1"):
+    with raises("rates: expected numbers in [0, 1), got 1"):
         swept(1, "attn", (0, 1))
     with raises("rate: expected a rate that leaves a rank >= 1 of 6, got 0.99"):
         swept(1, "attn", (0, 0.99))

@@ -14,7 +14,7 @@ from icltheory.bridge.evaluation.result import Evaluation, predict
 from icltheory.bridge.tasks import LanguageTask
 from icltheory.pruning import LowRank, Method
 from icltheory.pruning.methods import check_method
-from icltheory.pruning.rates import as_strength
+from icltheory.pruning.rates import as_strengths
 
 __all__ = ["Grid", "GridChunk"]
 
@@ -94,7 +94,7 @@ class Grid:
         buckets: int = 3,
         padding: str = "right",
         packed: bool = True,
-        method: Method = LowRank(),  # noqa: B008
+        method: Method = LowRank(),
         systems: Any = None,
     ):
         for name, given in (("layers", layers), ("modules", modules), ("rates", rates)):
@@ -104,7 +104,7 @@ class Grid:
         check_method(method)
         for layer in layers:
             check_nonnegative_int("layer", layer)
-        self.rates = tuple(as_strength(rate) for rate in rates)
+        self.rates = as_strengths(rates)
         self.keys = tuple((int(l), m) for l in sorted(set(layers)) for m in modules)
         self._shown = model, task, shots, (batch_size, buckets, padding, packed)
         self._run = run = self._evaluator(split)
@@ -131,7 +131,7 @@ class Grid:
             both splits begin with the same tokens.
         """
         new = object.__new__(Grid)
-        new.rates, new.keys = tuple(as_strength(rate) for rate in rates), self.keys
+        new.rates, new.keys = as_strengths(rates), self.keys
         for rate in new.rates:
             check_choice("rates", rate, self.rates)
         places = [self.rates.index(rate) for rate in new.rates]

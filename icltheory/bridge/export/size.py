@@ -81,7 +81,7 @@ def size_report(
     module: str,
     strength: Any,
     *,
-    method: Method = LowRank(),  # noqa: B008
+    method: Method = LowRank(),
 ) -> SizeReport:
     r"""Counts parameters, bytes and operations of a module, dense and clipped.
 
