@@ -5,7 +5,7 @@ import dataclasses
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from icltheory.bridge.clipping import prune_model
+from icltheory.bridge.pruning import prune_model
 
 from icltheory.bridge import Decoder, Tokens, evaluate_rates
 from icltheory.bridge.cached_evaluator import method_name

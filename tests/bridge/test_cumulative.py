@@ -306,6 +306,7 @@ def test_answers_of_two_ways_are_kept_apart(model, task, tmp_path):
         search(model, task, AnswerCache(facts_of(task)))
 
 
+@pytest.mark.usefixtures("as_for_a_user")
 def test_what_is_no_loop_is_refused(model, task):
     with raises("rates: expected numbers in [0, 1), got 1"):
         Cumulative((0, 1))

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from icltheory.bridge.clipping import prune_model
+from icltheory.bridge.pruning import prune_model
 
 from icltheory.bridge._safetensors import SafetensorsFolder
 from icltheory.bridge.checkpoint import load_checkpoint

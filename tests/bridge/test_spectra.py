@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from icltheory.bridge.clipping import prune_model
+from icltheory.bridge.pruning import prune_model
 
 from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.decoder import Decoder
