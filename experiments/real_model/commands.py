@@ -36,10 +36,10 @@ from experiments.real_model import cost
 from experiments.small_lm import FOLDER, SHIPPED, declaration
 from icltheory.bridge import (
     LanguageModel,
-    clip_modules,
     evaluate,
     load_checkpoint,
     load_task,
+    prune_model,
     save_checkpoint,
     search_compositions,
     size_report,
@@ -55,7 +55,7 @@ from icltheory.bridge.tasks import (
     is_declaration_file,
     task_spec,
 )
-from icltheory.pruning import Intervention
+from icltheory.pruning import Intervention, LowRank, Rank
 from icltheory.statistics import compare, majority_baseline, proportion_interval
 from icltheory.strict_json import plain
 
@@ -80,6 +80,11 @@ class ModelOptions:
     dtype: Literal["file", "float32", "bfloat16", "float16"] = "file"
     # whether a rate that leaves rank 0 leaves rank 1 instead of an error
     at_least_one: Switch = False
+
+    @property
+    def method(self) -> LowRank:
+        """How a rate becomes a rank."""
+        return LowRank(at_least_one=self.at_least_one)
 
     def _check(self) -> None:
         expected = "the folder of a checkpoint or a name on the hub"
@@ -256,12 +261,12 @@ def run_evaluate(argv: list[str] | None = None) -> None:
     about = "Evaluates a language model on a task, unpruned and pruned."
     options = read_options(Evaluate, argv, "evaluate", about)
     task, model = options.load_task(), options.load_model()
-    prunings, least = options.interventions, options.at_least_one
+    prunings, how = options.interventions, {"method": options.method}
     prune = [str(one) for one in prunings]
     # A single model is called "model", since it may itself be a pruned checkpoint.
     models = {"unpruned" if prune else "model": model}
     if prune:
-        models[" ".join(prune)] = clip_modules(model, prunings, at_least_one=least)
+        models[" ".join(prune)] = prune_model(model, prunings, **how)
     split, size = options.split, len(task.examples(options.split))
     expect(size > 0, "split", f"examples of {task.name} {split}", "none")
     console, display = _console(), Display(Console(stderr=True))
@@ -354,7 +359,7 @@ class Search(TaskOptions):
     # layers whose pruned matrices are held at the same time
     layers_at_once: int = 4
     # file of the answers, from which a search goes on; none is kept if left out
-    records: Path | None = None
+    answers: Path | None = None
     # folder of singular systems, so that no matrix is decomposed twice; none are kept
     # if left out
     systems: Path | None = None
@@ -365,7 +370,7 @@ class Search(TaskOptions):
         check_at_least(self, 2, "budget")
         check_at_least(self, 1, "beam", "layers_at_once")
         _ = read_prunings("candidates", self.candidates)
-        check_file("records", self.records)
+        check_file("answers", self.answers)
         check_file("save", self.save)
 
     def every_candidate(self, num_layers: int) -> list[Intervention]:
@@ -374,10 +379,9 @@ class Search(TaskOptions):
         for layer in layers:
             fits, last = -num_layers <= layer < num_layers, num_layers - 1
             expect(fits, "layers", f"-{num_layers} to {last}", layer)
-        strengths: list[dict[str, Any]] = [{"rate": rate} for rate in self.rates]
-        strengths += [{"rank": rank} for rank in self.ranks]
+        strengths = [*self.rates, *map(Rank, self.ranks)]
         grid = [
-            Intervention(layer % num_layers, module, **strength)
+            Intervention(layer % num_layers, module, strength)
             for layer, module, strength in itertools.product(
                 layers, self.modules, strengths
             )
@@ -396,10 +400,10 @@ def run_search(argv: list[str] | None = None) -> None:
         f"{len(candidates)} candidates, at most {options.budget} evaluations of "
         f"{len(task.validation)} examples"
     )
-    if options.records is not None:
+    if options.answers is not None:
         continue_with("the same command, which reads the answers kept so far")
     kept = None if options.systems is None else SingularSystems(options.systems)
-    same = ("budget", "beam", "records", "at_least_one", "level", "batch_size")
+    same = ("budget", "beam", "answers", "method", "level", "batch_size")
     how = {name: getattr(options, name) for name in (*same, "layers_at_once")}
     display = Display(Console(stderr=True))
     with display.during(Activity("searching", unit="answers")) as activity:
@@ -416,7 +420,7 @@ def run_search(argv: list[str] | None = None) -> None:
         line += ["--at-least-one"] if options.at_least_one else []
         line += ["--prune", *map(str, found.interventions), "--to", "NEW"]
         console.print(f"to keep it: {shlex.join(line)}")
-    files = {name: str(getattr(options, name)) for name in ("records", "systems")}
+    files = {name: str(getattr(options, name)) for name in ("answers", "systems")}
     path = [
         {"prune": str(step.intervention), "validation": step.validation_score}
         for step in found.path
@@ -478,15 +482,15 @@ def run_export(argv: list[str] | None = None) -> None:
     about = "Writes a pruned language model as a checkpoint, dense or in factors."
     options = read_options(Export, argv, "export", about)
     prunings, model = options.interventions, options.load_model()
-    least, console = {"at_least_one": options.at_least_one}, _console()
-    clipped = clip_modules(model, prunings, **least)
+    how, console = {"method": options.method}, _console()
+    clipped = prune_model(model, prunings, **how)
     pairs = [(one.layer, one.module) for one in prunings]
     factorised = pairs if options.factorised else None
     folder = save_checkpoint(clipped, options.to, factorised=factorised)
     rows = []
     for one in prunings:
-        place = one.layer, one.module, one.rate
-        for size in size_report(model, *place, rank=one.rank, **least).matrices:
+        place = one.layer, one.module, one.strength
+        for size in size_report(model, *place, **how).matrices:
             shape = "{} x {}".format(*size.shape)
             rows.append({"clipped": str(one), "shape": shape, "size": size})
     columns = {"clipped": "{clipped}", "matrix": "{size.matrix}", "shape": "{shape}"}

@@ -18,10 +18,15 @@ from experiments.real_model.config import (
     other_template,
 )
 from experiments.real_model.fetch import fetch
-from icltheory.bridge import LanguageModel, Records, load_checkpoint, load_task
-from icltheory.bridge.answer_cache import PLACE_FIELDS, AnswerCache, facts_of
+from icltheory.bridge import (
+    AnswerFile,
+    LanguageModel,
+    load_checkpoint,
+    load_task,
+    prune_model,
+)
+from icltheory.bridge.answer_cache import AnswerCache, facts_of
 from icltheory.bridge.cached_evaluator import CachedEvaluator, method_name
-from icltheory.bridge.clipping import clip_module
 from icltheory.bridge.evaluation import tokenize
 from icltheory.bridge.implicit_update import (
     implicit_updates,
@@ -42,9 +47,10 @@ from icltheory.bridge.spectra import (
     input_moments,
 )
 from icltheory.bridge.tasks import TASKS, LanguageTask
-from icltheory.pruning import module_matrices
+from icltheory.pruning import Intervention, LowRank, Method, module_matrices
 
-KEYS = ("task", "prompt", "scoring", "shots", "draw", "method", *PLACE_FIELDS)
+# A rank that rounds to 0 becomes 1.
+EXACT = LowRank(at_least_one=True)
 # Factors of the two scalar arms, as many as Algorithm 1 has rates.
 FACTORS = {
     "scale": (0.0, 0.5, 0.7, 0.85, 1.15, 1.4, 2.0),
@@ -62,7 +68,7 @@ class Subject:
         self.systems = SingularSystems(run.folder / "singular_systems")
         name, digest = Path(self.model.source).name, weights_digest(self.model)
         self.about = {"source": name, "digest": digest}
-        self.records = Records(run.folder / "answers.jsonl", KEYS, config=self.about)
+        self.answers = AnswerFile(run.folder / "answers.sqlite", self.about)
 
     @property
     def layers(self) -> tuple[int, ...]:
@@ -123,21 +129,25 @@ class Subject:
         return min(recipe.split.keep or own, self.config.most_shots)
 
     def evaluator(
-        self, case: Any, shots: int | None = None, draw: int = 0, method: Any = "svd"
+        self,
+        case: Any,
+        shots: int | None = None,
+        draw: int = 0,
+        method: Method = EXACT,
     ) -> CachedEvaluator:
         """Returns what answers a task with a prompt and a scoring, or has answered."""
         task = self.task(*case, draw)
         shots = self.shots(case[0]) if shots is None else shots
-        place = dict(zip(KEYS, (*case, shots, draw, method_name(method)), strict=False))
+        place = {"prompt": case[1], "scoring": case[2], "shots": shots, "draw": draw}
+        place["method"] = method_name(method)
         return CachedEvaluator(
-            AnswerCache(facts_of(task), self.records, **place),
+            AnswerCache(facts_of(task), self.answers, **place),
             self.model,
             task,
             shots,
             method=method,
             systems=self.systems,
             batch_size=self.config.batch_size,
-            at_least_one=True,
         )
 
     def unpruned(
@@ -300,7 +310,7 @@ def layer_of(
 
 
 @dataclasses.dataclass(frozen=True)
-class Scaled:
+class Scaled(Method):
     """Multiplies the last matrix of a module, or its queries, by a factor per place."""
 
     arm: str
@@ -311,12 +321,7 @@ class Scaled:
         """Name of the arm and its factors."""
         return f"{self.arm}-{FACTORS[self.arm]}-{self.rates}"
 
-    @property
-    def fresh(self) -> "Scaled":
-        """The method itself, which draws nothing."""
-        return self
-
-    def cutter(self, W: Any, rank_of: Any, place: tuple[int, str]) -> Callable:
+    def cutter(self, W: Any, place: Any = None) -> Callable:
         """Returns a function from a rate, which counts the factors, to a matrix."""
         names = ("W_O", "W_out") if self.arm == "scale" else ("W_Q",)
         factors = dict(zip(self.rates, (1.0, *FACTORS[self.arm]), strict=False))
@@ -331,10 +336,13 @@ def _method(subject, case, draw, layer, module, arm):
         task, encode = subject.task(*case, draw), subject.model.tokenizer.encode
         text = encode(task.prefix(subject.shots(case[0])))
         moments = input_moments(subject.model, [text], layers=[layer], module=module)
-        return ActivationAware(moments, label=f"{case[0]}-{case[1]}-{draw}")
+        label = f"{case[0]}-{case[1]}-{draw}"
+        return ActivationAware(moments, label=label, at_least_one=True)
     if arm == "magnitude":
-        return LargestEntries()
-    return RandomVectors(subject.config.seed) if arm == "random_vectors" else "svd"
+        return LargestEntries(at_least_one=True)
+    seed = subject.config.seed
+    random = RandomVectors(seed, at_least_one=True)
+    return random if arm == "random_vectors" else EXACT
 
 
 def together(subject: Subject, before: dict[str, Any]) -> list[dict[str, Any]]:
@@ -397,9 +405,9 @@ def _pruned_updates(subject, prompts, queries) -> dict[str, dict[str, np.ndarray
         back, back_alone = np.argsort(some), np.argsort(others)
         for module in config.modules:
             specs, norms, inputs = module_matrices(model, layer, module), [], ()
-            how = {"at_least_one": True, "systems": subject.systems}
+            how = {"method": EXACT, "systems": subject.systems}
             for rate in (0.0, *config.grid_rates):
-                pruned = clip_module(model, layer, module, rate, **how)
+                pruned = prune_model(model, Intervention(layer, module, rate), **how)
                 # What enters the MLP does not depend on its own matrices.
                 if not inputs or any(spec.group == "attn" for spec in specs):
                     weights = pruned.params["layers"][layer]

@@ -5,10 +5,10 @@ import dataclasses
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from icltheory.bridge.pruning import prune_model
 
 from icltheory.bridge import Decoder, Tokens, evaluate_rates
 from icltheory.bridge.cached_evaluator import method_name
+from icltheory.bridge.pruning import prune_model
 from icltheory.bridge.spectra import ActivationAware, input_moments
 from icltheory.layered import get_matrix, replace_matrix
 from icltheory.pruning import LowRank, Rank, module_matrices

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from icltheory.bridge.pruning import prune_model
 
 from icltheory.bridge._safetensors import SafetensorsFolder
 from icltheory.bridge.checkpoint import load_checkpoint
@@ -22,6 +21,7 @@ from icltheory.bridge.export import (
 from icltheory.bridge.export.factors import factorise
 from icltheory.bridge.families import FAMILIES, read_architecture
 from icltheory.bridge.model import LanguageModel
+from icltheory.bridge.pruning import prune_model
 from icltheory.layered import get_matrix
 from icltheory.pruning import Intervention, Rank, module_matrices
 from tests.bridge.tiers import quick

@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from icltheory.bridge.pruning import prune_model
 
 from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.decoder import Decoder
 from icltheory.bridge.model import LanguageModel
+from icltheory.bridge.pruning import prune_model
 from icltheory.bridge.spectra import (
     Exact,
     Randomised,

@@ -14,7 +14,13 @@ from experiments import real_model
 from experiments.real_model import commands
 from experiments.real_model.commands import COMMANDS
 from experiments.small_lm import FOLDER, declaration
-from icltheory.bridge import clip_modules, evaluate, load_checkpoint, load_task
+from icltheory.bridge import (
+    AnswerFile,
+    evaluate,
+    load_checkpoint,
+    load_task,
+    prune_model,
+)
 from icltheory.bridge.evaluation.result import evaluation_of
 from icltheory.statistics import compare, proportion_interval
 from tests.bridge.evaluation_tasks import tiny
@@ -53,7 +59,7 @@ def test_the_numbers_are_those_of_the_library(tmp_path):
     task = load_task(declaration("nonce"), FOLDER / "nonce")
     places = np.linspace(0, len(task.test) - 1, 6).round().astype(int)
     task = dataclasses.replace(task, test=tuple(task.test[int(i)] for i in places))
-    models = model, clip_modules(model, PRUNED[1::2])
+    models = model, prune_model(model, PRUNED[1::2])
     plain = [evaluate(one, task, "test", 0, batch_size=4) for one in models]
     found = json.loads(file.read_text())
     for one, expected in zip(found["models"], plain, strict=True):
@@ -74,13 +80,13 @@ def close(found, expected):
 
 
 @pytest.mark.slow
-def test_a_search_goes_on_from_its_records_and_says_how_to_keep_its_choice(tmp_path):
+def test_a_search_goes_on_from_its_answers_and_says_how_to_keep_its_choice(tmp_path):
     words = ["search", *ASKED, "--shots", "0", "--examples", "6", "--batch-size", "4"]
     words += ["--layers", "-1", "--modules", "attn", "--rates", "0.9", "--budget", "4"]
     words += ["--ranks", "8", "--candidates", "0:mlp:0.5", "--level", "0.9"]
-    file, records = tmp_path / "found.json", tmp_path / "answers.jsonl"
-    text = run(*words, "--records", records, "--save", file)
-    found, asked = json.loads(file.read_text()), records.read_bytes()
+    file, answers = tmp_path / "found.json", tmp_path / "answers.sqlite"
+    text = run(*words, "--answers", answers, "--save", file)
+    found, asked = json.loads(file.read_text()), list(AnswerFile(answers))
     assert found["evaluations"] <= 4
     assert found["budget"] == 4
     places = set()
@@ -92,9 +98,9 @@ def test_a_search_goes_on_from_its_records_and_says_how_to_keep_its_choice(tmp_p
     assert ("to keep it" in text) == bool(names)
     assert f"test: {' '.join(sorted(names)) or 'unpruned'}: " in text
     assert found["comparison"]["level"] == 0.9
-    again = run(*words, "--records", records, "--systems", tmp_path / "systems")
+    again = run(*words, "--answers", answers, "--systems", tmp_path / "systems")
     assert again == text.partition(" written to")[0]
-    assert records.read_bytes() == asked
+    assert list(AnswerFile(answers)) == asked
 
 
 def test_a_search_may_be_over_ranks_alone():
@@ -105,7 +111,7 @@ def test_a_search_may_be_over_ranks_alone():
 
 def test_what_is_exported_is_what_was_clipped(tmp_path):
     both = ["--prune", "3:mlp:0.9", "head:rank=8", "--at-least-one"]
-    expected = clip_modules(load_checkpoint(MODEL), ["3:mlp:0.9", "head:rank=8"])
+    expected = prune_model(load_checkpoint(MODEL), ["3:mlp:0.9", "head:rank=8"])
     sizes = {}
     for more in ([], ["--factorised"]):
         folder = tmp_path / "-".join(["out", *more])
@@ -151,8 +157,8 @@ def test_what_is_exported_is_what_was_clipped(tmp_path):
         ),
         (["search", *ASKED, "--save", "."], "save: expected a file, got the folder ."),
         (
-            ["search", *ASKED, "--records", "."],
-            "records: expected a file, got the fold",
+            ["search", *ASKED, "--answers", "."],
+            "answers: expected a file, got the fold",
         ),
         (["search", *ASKED, "--budget", "1"], "budget: expected at least 2, got 1"),
         (["search", *ASKED, "--beam", "0"], "beam: expected at least 1, got 0"),
@@ -187,7 +193,7 @@ def test_a_model_whose_answers_are_all_nan_has_no_accuracy(monkeypatch, tmp_path
 
     pruned = tiny("groups", num_layers=1)
     monkeypatch.setattr(commands, "evaluate", silent)
-    monkeypatch.setattr(commands, "clip_modules", lambda *_, **__: pruned)
+    monkeypatch.setattr(commands, "prune_model", lambda *_, **__: pruned)
     file = tmp_path / "numbers.json"
     text = run("evaluate", *ASKED, *PRUNED[:2], "--save", file)
     assert "0:mlp:0.9: all answers are NaN, so that it has no accuracy" in text

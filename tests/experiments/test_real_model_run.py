@@ -10,6 +10,7 @@ from experiments.real_model.config import PRESETS, PROMPTS, Config
 from experiments.real_model.main import main
 from experiments.real_model.measure import Subject, layer_of
 from experiments.real_model.report import report
+from icltheory.bridge import AnswerFile
 from icltheory.bridge.spectra import ConditionNumber
 from tests.bridge import tasks_data
 from tests.bridge.tiny import config_of, model_of, tensors_of, write
@@ -72,11 +73,11 @@ def test_a_run_answers_everything_once_and_its_choices_are_its_own(folders):
             for module in ("mlp", "attn")
         ]
         assert row["validation_gain"] == pytest.approx(max(gains))
-    answers = (run / "answers.jsonl").read_bytes()
+    answers = list(AnswerFile(run / "answers.sqlite"))
     (run / "searches.json").unlink()
     again = main([f"--resume={run}", f"--task-folder={data}"])
     assert again["searches"] == rows
-    assert (run / "answers.jsonl").read_bytes() == answers
+    assert str(list(AnswerFile(run / "answers.sqlite"))) == str(answers)
 
 
 def made_up(rng):
