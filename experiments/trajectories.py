@@ -161,7 +161,7 @@ def measure(config: Config, compared: dict[str, Any], asked: Any) -> list[dict]:
                 def norms(stack, H, kind=kind, rank=rank):
                     def one(H):
                         return pruning.depth_table(
-                            stack, H, kind, rank=rank, scale=scale
+                            stack, H, kind, pruning.Rank(rank), scale=scale
                         )
 
                     return jax.vmap(one)(H)

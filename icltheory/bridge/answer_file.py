@@ -122,7 +122,7 @@ class AnswerFile:
         """The answers of one model, such as ``{"task": "sst2", "method": "svd"}``."""
         with self._told():
             for *place, scores in self._data.execute(_SELECT, [_name(model)]):
-                yield Answer(*place, np.frombuffer(scores, np.float64))
+                yield Answer._make((*place, np.frombuffer(scores, np.float64)))
 
     def add(self, model: dict[str, Any], answers: Iterable[Answer]) -> bool:
         """Stores all of the answers or, where one cannot be stored, none.

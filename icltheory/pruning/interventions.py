@@ -93,7 +93,7 @@ def _strength(text: str) -> float | Rank:
         raise ValueError(
             f"strength: expected a rate, or rank= and a whole number, got {text!r}"
         ) from None
-    return Rank(number) if name == "rank" else number
+    return Rank(int(number)) if name == "rank" else number
 
 
 def read_interventions(
