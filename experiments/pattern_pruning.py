@@ -377,9 +377,11 @@ def compare(config, trained):
         total = sum(m * n for m, n in shapes)
         kept = [sum(count(shape, rank) for shape in shapes) for rank in ranks]
         for method, models in given.items():
-            rates, how = [1 - own / total for own in kept], "magnitude"
+            rates = [1 - own / total for own in kept]
+            how: Any = pruning.Magnitude()
             if method == SVD:
-                rates, how = [1 - r / min(shapes[0]) for r in ranks], "svd"
+                rates = [1 - r / min(shapes[0]) for r in ranks]
+                how = pruning.LowRank()
 
             def swept(params, prompt, module=module, rates=rates, how=how):
                 look: Any = {"params": params, "inputs": prompt, "method": how}

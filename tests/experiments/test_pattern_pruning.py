@@ -14,7 +14,7 @@ from experiments.pattern_pruning import AXES, ENTRIES, NEURONS, ORDERS, SVD
 from icltheory import training
 from icltheory.layered import forward
 from icltheory.patterns import prune_neurons
-from icltheory.pruning import clip, magnitude_prune
+from icltheory.pruning import Magnitude, Rank, prune
 
 SMALL = """
     --preset cpu --ensemble.num-relevant 4 --ensemble.num-irrelevant 4
@@ -163,10 +163,11 @@ def test_methods_keep_as_many_parameters_and_prune_as_they_say(ran):
         along, turned = pattern_pruning.in_basis(params, prompt, R)
         close(margins_of(along, turned), margins_of(params, prompt))
         for place, rank in enumerate(config.ranks):
-            entries = magnitude_prune(params["W_O"], kept=24 * rank)
-            axes = magnitude_prune(along["W_K"], kept=32 * rank)
+            entries = Magnitude().by_size(params["W_O"])(24 * rank)
+            axes = Magnitude().by_size(along["W_K"])(32 * rank)
+            pruned = prune(params["W_Q"], Rank(rank))
             for name, method, cut, prompts in (
-                ("W_Q", SVD, params | {"W_Q": clip(params["W_Q"], rank=rank)}, prompt),
+                ("W_Q", SVD, params | {"W_Q": pruned}, prompt),
                 ("W_O", ENTRIES, params | {"W_O": entries}, prompt),
                 ("W_K", AXES, along | {"W_K": axes}, turned),
             ):
