@@ -283,7 +283,9 @@ def measure(subject: Subject, config: Config, progress: Any = None) -> dict[str,
             chosen += choices(subject, config, *given, parts, condition, seed)
     for module in (name for name in subject.modules if name != "all"):
         rates = [1 - share for share in kept_shares(subject, module)]
-        found = answers(subject, standard, 0, [module], rates, method="magnitude")
+        found = answers(
+            subject, standard, 0, [module], rates, method=pruning.Magnitude()
+        )
         magnitude[module] = errors_at(found)
     matrices = [spec.name for spec in subject.model.matrices(0)]
     return {
@@ -475,7 +477,9 @@ def checks(m: dict[str, Any]) -> list[Check]:
     @jax.jit
     def unchanged(params):
         new = [
-            pruning.prune_module(subject.model, params, layer, "all", 0.0)
+            pruning.prune_model(
+                subject.model, params, pruning.Intervention(layer, "all", 0.0)
+            )
             for layer in subject.layers
         ]
         changes = (jax.tree.map(lambda a, b: abs(a - b).max(), params, x) for x in new)

@@ -47,7 +47,7 @@ from icltheory import bounds, constructions
 from icltheory.models import LayeredGPT2
 from icltheory.patterns import PatternLearner
 from icltheory.plotting import COLOURS
-from icltheory.pruning import module_spectra, prune_module
+from icltheory.pruning import module_spectra, prune_model
 from icltheory.regression import LinearPopulation, predictors
 from icltheory.statistics import Estimate
 from icltheory.training import stream_key
@@ -261,13 +261,8 @@ def gpt2(config: Config, trained: Any) -> Iterator[dict]:
         return regression(config, *given, **weights(model, params))
 
     def pruned(rank):
-        options: dict[str, Any] = {"rule": "nearest", "at_least_one": True}
-        params = last
-        for layer in range(model.num_layers):
-            for module in ("attn", "mlp"):
-                where, rate = (layer, module), 1 - rank / config.gpt2.width
-                params = prune_module(model, params, *where, rate, **options)
-        return params
+        every = [f"{layer}:all:rank={rank}" for layer in range(model.num_layers)]
+        return prune_model(model, last, every)
 
     def named(row, family, name, x):
         return row | {"family": f"GPT-2, {family}", "name": f"GPT-2, {name}", "x": x}

@@ -18,13 +18,7 @@ import numpy as np
 
 from benchmarks.machine import floor
 from benchmarks.suite import Pair, case, disagreement, named, nbytes, on_gpu, once
-from icltheory.bridge import (
-    Architecture,
-    Decoder,
-    LanguageModel,
-    Rotary,
-    clip_module,
-)
+from icltheory.bridge import Architecture, Decoder, LanguageModel, Rotary, prune_model
 from icltheory.bridge.evaluation import (
     Prompts,
     evaluate_naive,
@@ -34,7 +28,7 @@ from icltheory.bridge.evaluation import (
 from icltheory.bridge.tasks import Example, LanguageTask, PromptTemplate
 from icltheory.layered import get_matrix
 from icltheory.linalg import svd
-from icltheory.pruning import module_matrices
+from icltheory.pruning import Intervention, module_matrices
 
 RATES = (0.0, 0.1, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995)
 LABELS = ("negative", "positive")
@@ -155,7 +149,10 @@ def bench_search(layer: int, module: str) -> Pair:
     specs = module_matrices(model, layer, module)
     matrices = [get_matrix(params, spec) for spec in specs]
     systems, deciding = once(lambda: Systems(matrices))
-    models = [clip_module(model, layer, module, r, systems=systems) for r in RATES]
+    models = [
+        prune_model(model, Intervention(layer, module, r), systems=systems)
+        for r in RATES
+    ]
     options = {"batch_size": batch, "systems": systems}
 
     def search():

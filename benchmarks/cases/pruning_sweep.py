@@ -1,7 +1,5 @@
 """A pruning sweep of GPT-2, and one full evaluation per rate."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +8,7 @@ from benchmarks.machine import floor
 from benchmarks.suite import EXACT, Pair, case, named, nbytes, once, seconds
 from icltheory.layered import forward
 from icltheory.models import GPT2, LayeredGPT2
-from icltheory.pruning import prune_module, sweep
+from icltheory.pruning import Intervention, LowRank, prune_model, sweep
 
 RATES = (0.0, 0.1, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995)
 OTHER_RATES = (0.05, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8, 0.85)
@@ -48,6 +46,8 @@ def bench_sweep(layer: int, module: str) -> Pair:
     model, params, inputs = problem()
     traces = []
 
+    method = LowRank(at_least_one=True)
+
     def squared_error(predictions, y):
         traces.append(1)
         return jnp.mean((predictions - y) ** 2, axis=0)
@@ -57,14 +57,13 @@ def bench_sweep(layer: int, module: str) -> Pair:
     )
 
     def one_by_one():
-        cut = functools.partial(prune_module, model, params, layer, module)
-        return jnp.stack([whole(cut(rate, at_least_one=True)) for rate in RATES])
+        each = [Intervention(layer, module, rate) for rate in RATES]
+        pruned = [prune_model(model, params, one, method=method) for one in each]
+        return jnp.stack([whole(params) for params in pruned])
 
     def swept(rates=RATES):
         given = {"params": params, "inputs": inputs, "score_args": inputs[1:]}
-        return sweep(
-            model, layer, module, rates, squared_error, **given, at_least_one=True
-        )
+        return sweep(model, layer, module, rates, squared_error, **given, method=method)
 
     slow, _ = once(one_by_one)
     effect = np.max(np.abs(np.asarray(slow - slow[:1]))) / np.max(np.abs(slow))

@@ -65,7 +65,7 @@ def spectrum(stack, H):
 
 
 def table(stack, H):
-    found = pruning.depth_table(stack, H, "W_V", rank=RANK, scale=1 / N)
+    found = pruning.depth_table(stack, H, "W_V", pruning.Rank(RANK), scale=1 / N)
     return jnp.concatenate([found.G, found.G_unpruned[None]])
 
 
