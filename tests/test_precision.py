@@ -24,8 +24,7 @@ CASES = theory_cases.cases()
 OTHERS = {
     "pruning": {
         *("by_layer", "choose_layers", "choose_rate", "compose", "corrected_selection"),
-        *("kept_parameters", "module_matrices", "module_spectra", "prune_module"),
-        "prune_modules",
+        *("kept_parameters", "module_matrices", "module_spectra", "prune_model"),
         *("random_condition_number", "rank_for_rate", "sweep", "sweep_grid"),
     },
     "patterns": {
