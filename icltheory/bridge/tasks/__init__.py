@@ -2,7 +2,7 @@ r"""Tasks: data sets split into demonstrations, validation and test, with prompt
 
 ``load_task`` reads SST-2, AGNEWS, EmoC, MRPC, RTE, CB and COPA from the hub or from
 local files, in two profiles: what the paper says, and what the authors' scripts do.
-``differences_table`` prints where they part.
+The page ``docs/reference/profiles.md`` lists where they part.
 
 A task of one's own is a declaration of ten lines, and a folder with ``train.jsonl`` and
 ``test.jsonl`` (or tsv, csv):
@@ -41,11 +41,6 @@ from icltheory.bridge.tasks.declare import (
     TaskRecipe,
     TaskSpec,
 )
-from icltheory.bridge.tasks.differences import (
-    ProfileDifference,
-    differences_table,
-    profile_differences,
-)
 from icltheory.bridge.tasks.lint import Finding, check_prompt, enforce, label_tokens
 from icltheory.bridge.tasks.load import load_task, task_spec
 from icltheory.bridge.tasks.scores import Denominator, denominator_of
@@ -60,7 +55,6 @@ __all__ = [
     "Example",
     "File",
     "Finding",
-    "ProfileDifference",
     "PromptTemplate",
     "Scoring",
     "TaskRecipe",
@@ -69,12 +63,10 @@ __all__ = [
     "TaskSpec",
     "check_prompt",
     "denominator_of",
-    "differences_table",
     "enforce",
     "is_declaration_file",
     "label_tokens",
     "load_task",
-    "profile_differences",
     "read_task_spec",
     "task_spec",
 ]

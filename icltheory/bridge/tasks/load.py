@@ -38,7 +38,7 @@ def load_task(
         path: Folder of local files. If ``None``, that of the declaration; without one
             the rows come from the hub.
         profile: ``"paper"`` for what the paper says, ``"authors_code"`` for what the
-            authors' scripts do; ``profile_differences`` lists where they part.
+            authors' scripts do; ``docs/reference/profiles.md`` lists where they part.
         question_seed: 0 draws the validation rows with the published seed of the task,
             another number draws others. Where the test set is what the training rows
             leave (SST-2), it changes with them, and so do the demonstrations of draw 0.
