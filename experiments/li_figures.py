@@ -1,18 +1,18 @@
 """Figures of Li et al. whose settings are not published: searched, or shown impossible.
 
-Figures 17 to 19: errors of attention that counts votes, for every task of a grid,
-beside the published levels; the best tasks are measured again on fresh prompts, and a
-linear program finds how near any error that depends on votes can come. Figures 8, 10,
-11, 14, 15: one layer trained for every size of the second layer, step size and set of
-tasks, and measured at every stop. Figures 24 to 26: three layers for every optimiser,
-step size and initial scale. Figures 27 and 28: the published errors beside the exact
-error of the nearest neighbour. Relations that hold for every setting
-(docs/reference/derivations/published_patterns.md) are checked at every stop.
+Figures 17 to 19: attention that counts votes on a grid of tasks; the best ones again on
+fresh prompts, and how near any error that depends on votes can come, by a linear
+program. Figures 8, 10, 11, 14, 15: one layer, for every size of the second layer, step
+size and set of tasks, at every stop. Figures 24 to 26: three layers, for every
+optimiser, step size and scale. Figures 27 and 28: the exact error of the nearest
+neighbour. Relations of docs/reference/derivations/published_patterns.md are checked.
 """
 
 import dataclasses
+import functools
 import itertools
 import math
+import operator
 from typing import Any, NamedTuple
 
 import jax
@@ -23,18 +23,9 @@ from scipy.optimize import linprog
 from scipy.stats import binom
 
 from experiments.cot import PUBLISHED, PUBLISHED_LENGTHS
-from experiments.frame import (
-    Check,
-    Claim,
-    Report,
-    check_at_least,
-    expect,
-    experiment,
-    figure,
-    key,
-    program,
-    table,
-)
+from experiments.frame import check_at_least, expect, experiment, program, table
+from experiments.frame.figures import figure, key
+from experiments.frame.report import Check, Claim, Report
 from experiments.pattern_layers import Layers
 from experiments.shared.patterns import PatternEnsemble, shifted_prompts
 from icltheory.patterns import neuron_parts, projections, prune_neurons, scores, train
@@ -68,6 +59,13 @@ NEIGHBOURS = {
 # A level counts as reproduced within this typical factor, since figures can be read to
 # about a tenth.
 MET = 1.5
+SIZES = RANGES["size"]
+FACTOR, FACTOR_OF_FIT = operator.itemgetter("factor"), operator.itemgetter("typical")
+
+
+def typical_factor(logs):
+    """Root mean square of logarithms of ratios, as a factor."""
+    return float(np.exp(np.sqrt(np.mean(np.square(logs)))))
 
 
 def check_each(grid, expected, fine, *names):
@@ -106,10 +104,8 @@ class VoteGrid:
         shares = ("probabilities", "gaps", "fractions")
         check_each(self, "in (0, 1]", lambda value: 0 < value <= 1, *shares)
         expect(self.floor > 0, "floor", "a number > 0", self.floor)
-        several = "a combination that gives a distribution"
-        names = "probabilities, gaps, rivals"
-        count = math.prod(map(len, (self.probabilities, self.gaps, each)))
-        expect(bool(self.rows()), names, several, f"none in {count} combinations")
+        names, one = "probabilities, gaps, rivals", "a combination that gives a"
+        expect(bool(self.rows()), names, f"{one} distribution", "none")
 
     def rows(self):
         """Every feasible (p, rho, rivals) with its transition row."""
@@ -196,11 +192,9 @@ TIMES = {"cpu": "2 to 10 min, 2 cores"}
 
 
 def balanced_size(feature, label, count, excess):
-    """Norm of a row of W_O that follows from the norms of its parts in W_O W_V.
-
-    A part of norm b there belongs to a part w of the row with b^2 = w^2 (n w^2 + e) for
-    n large neurons, as W_V W_V' - W_O' W_O keeps its value e = delta^2 - m xi^2.
-    """
+    """Norm of a row of W_O that follows from the norms of its parts in W_O W_V."""
+    # A part of norm b belongs to a part w of the row with b^2 = w^2 (n w^2 + e) for n
+    # large neurons, as W_V W_V' - W_O' W_O keeps its value e = delta^2 - m xi^2.
     roots = (np.sqrt(excess**2 + 4 * count * np.square(b)) for b in (feature, label))
     return np.sqrt(sum((root - excess) / (2 * count) for root in roots))
 
@@ -221,20 +215,16 @@ def pruning_needs(error, mass):
 
 
 def nearest_neighbour_error(fraction, num_examples):
-    """Error of the nearest context: (1 - alpha' / 2)^n / (2 - alpha'), for n >= 1.
-
-    No model that answers with the sign of weighted labels errs less.
-    """
+    """Error of the nearest context: no sign of weighted labels errs less."""
     return (1 - fraction / 2) ** num_examples / (2 - fraction)
 
 
 def least_factor(curves, lengths, *, falling=True):
-    """Least factor within which an error that depends on votes alone fits the curves.
+    """Least factor, to 1e-4, within which an error by votes alone fits the curves.
 
     With l examples of which each votes with probability alpha', the error is the mean
-    of g(n) over a binomial n. Found, to 1e-4, is the least f for which some g has all
-    errors between published / f and published f, by bisection over linear programs.
-    ``falling``: g must not rise with n.
+    of g(n) over a binomial n; with ``falling``, g must not rise with n. Linear programs
+    decide for which f some g has all errors between published / f and published f.
     """
     counts = np.arange(max(lengths) + 1)
     mixing = np.array([binom.pmf(counts, l, a) for a in curves for l in lengths])
@@ -268,25 +258,20 @@ class Task(NamedTuple):
         return self.p**self.steps
 
     def __str__(self):
-        rivals = f"{self.rivals} rival" + "s" * (self.rivals > 1)
-        row = f"p = {self.p:g}, rho = {self.gap:g}, {rivals}"
-        return f"K = {self.steps}, {row}, alpha' = {self.fraction:g}"
+        start = f"K = {self.steps}, p = {self.p:g}, rho = {self.gap:g}, {self.rivals}"
+        return f"{start} rival{'s' * (self.rivals > 1)}, alpha' = {self.fraction:g}"
 
 
 def voter(grid, lengths):
-    """A function from a row and alpha' to the errors of counted votes.
+    """A function from a row and alpha' to the errors of counted votes, (K, lengths).
 
-    States are counted from the correct one, 0, so that one row serves all of them. A
-    step after a wrong one counts as wrong: it is right again only if a second error
-    happens to lead back. Ties, also without any vote, are decided at random. For k
-    steps from 1 on, the function returns the share of wrong steps of chain of thought
-    and the error of plain in-context learning of the k-th state, (K, lengths) each.
+    For k steps from 1 on these are the share of wrong steps of chain of thought and the
+    error of plain in-context learning. States are counted from the correct one, 0, so
+    that one row serves all. Ties, also without any vote, are decided at random.
     """
     M, most, shape = grid.states, max(grid.steps), (grid.prompts, len(lengths))
-    draw, examples = (
-        np.random.default_rng(grid.seed).random,
-        (grid.prompts, lengths[-1]),
-    )
+    draw = np.random.default_rng(grid.seed).random
+    examples = (grid.prompts, lengths[-1])
     start, steps = draw(examples), draw((most, *examples))
     ties = draw((2 * most, grid.prompts, 1, M)) / 2
     # Example i belongs to all prompts of more than i examples.
@@ -307,6 +292,7 @@ def voter(grid, lengths):
         relevant, wrong, chain, direct = state == 0, False, [], []
         for k, draws in enumerate(steps):
             move = np.minimum(np.searchsorted(upper / upper[-1], draws), M - 1)
+            # A step after a wrong one is right again only if a second error leads back.
             wrong = wrong | lost(state == 0, move, 2 * k)
             chain.append(wrong.mean(axis=0))
             state = (state + move) % M
@@ -320,50 +306,39 @@ def voter(grid, lengths):
 def search(grid, track=iter):
     """Errors by length of every task, with and without chain of thought."""
     errors, found = voter(grid, LENGTHS), {}
-    for (p, gap, rivals), row in track(grid.rows()):
+    for task, row in track(grid.rows()):
         for fraction in grid.fractions:
             both = errors(row, fraction)
             for K in grid.steps:
-                task = Task(p, gap, rivals, fraction, K)
-                found[task] = [each[K - 1] for each in both]
+                found[Task(*task, fraction, K)] = [each[K - 1] for each in both]
     return found
 
 
 def again(grid, tasks, prompts):
     """Errors of given tasks on fresh prompts, in the format of :func:`search`."""
-    new = dataclasses.replace(grid, prompts=prompts, seed=grid.seed + 1)
-    errors, found = voter(new, LENGTHS), {}
+    fresh = dataclasses.replace(grid, prompts=prompts, seed=grid.seed + 1)
+    errors, found = voter(fresh, LENGTHS), {}
     for task in dict.fromkeys(tasks):
-        row = row_of(task.p, task.gap, task.rivals, grid.states)
-        both = errors(row, task.fraction)
+        both = errors(row_of(*task[:3], grid.states), task.fraction)
         found[task] = [each[task.steps - 1] for each in both]
     return found
 
 
 def curves_of(name):
     """The curves of Figure 17 (``alpha'``) or 18 (``tau``, ``rho``), by value."""
-    return {
-        value: curve(f"{name} = {value:g}", row)
-        for value, row in PUBLISHED[name].items()
-    }
+    rows = PUBLISHED[name].items()
+    return {value: curve(f"{name} = {value:g}", row) for value, row in rows}
 
 
 def curve(label, values, kind=0):
-    """A published curve, NaN where it cannot be read, with the places of its lengths.
-
-    ``kind`` is 0 for chain of thought and 1 for plain in-context learning.
-    """
+    """A published curve, of chain of thought or (kind 1) of plain ICL; NaN: unread."""
     values = np.array(values, float)
     places = range(len(LENGTHS) - len(values), len(LENGTHS))
     return {"label": label, "values": values, "places": [*places], "kind": kind}
 
 
 def best(curves, candidates, found, floor):
-    """The candidate of least deviation: for each curve, tasks from which to choose.
-
-    Factors are those of the ratios to the published errors: the root mean square of
-    their logarithms, and the largest.
-    """
+    """The candidate of least deviation: for each curve, tasks from which to choose."""
     fits: list[Any] = []
     for candidate in candidates:
         chosen, logs, errors = [], [], []
@@ -375,10 +350,9 @@ def best(curves, candidates, found, floor):
             task = min(ratios, key=lambda t: np.sum(ratios[t] ** 2))
             chosen.append(task), logs.append(ratios[task]), errors.append(own[task])
         logs = np.concatenate(logs)
-        typical, largest = np.exp([np.sqrt(np.mean(logs**2)), np.abs(logs).max()])
-        fit = {"tasks": chosen, "errors": errors}
-        fits.append(fit | {"typical": float(typical), "largest": float(largest)})
-    return min(fits, key=lambda fit: fit["typical"])
+        fit = {"tasks": chosen, "errors": errors, "typical": typical_factor(logs)}
+        fits.append(fit | {"largest": float(np.exp(np.abs(logs).max()))})
+    return min(fits, key=FACTOR_OF_FIT)
 
 
 def grouped(tasks, common):
@@ -403,10 +377,8 @@ def levels(config, found):
         groups = grouped(tasks, lambda t: (t.p, t.gap, t.rivals))
         candidates = [[[task] for task in group] for group in groups]
         cases.append((f"Figure 17, one task, K = {K}", own, candidates, found))
-    for name, free, value, fixed in (
-        ("tau", "p", "tau", "gap"),
-        ("rho", "rho", "gap", "p"),
-    ):
+    of_18 = ("tau", "p", "tau", "gap"), ("rho", "rho", "gap", "p")
+    for name, free, value, fixed in of_18:
 
         def common(t, fixed=fixed):
             return t.steps, getattr(t, fixed), t.rivals, t.fraction
@@ -430,9 +402,8 @@ def levels(config, found):
     fresh = again(grid, [t for fit in fits for t in fit["tasks"]], config.fresh_prompts)
     rows = []
     for (name, own, *_), fit in zip(cases, fits, strict=True):
-        same = [[[task] for task in fit["tasks"]]]
         row = {"name": name, "curves": own, "searched": fit["typical"]}
-        rows.append(row | best(own, same, fresh, floor))
+        rows.append(row | best(own, [[[t] for t in fit["tasks"]]], fresh, floor))
     return rows
 
 
@@ -451,17 +422,10 @@ def with_tau(grid, values):
 
 
 def train_one_layer(grid, shifts):
-    """Trains at every gain and step size, and measures every snapshot, in one program.
-
-    Probes are (settings, snapshots).
-    """
+    """Trains at every gain and step size; probes are (settings, snapshots)."""
     ensemble = dataclasses.replace(grid.ensemble, shifts=shifts)
     pairs = [(gain, rate / gain) for gain in grid.gains for rate in grid.rates]
-
-    @jax.jit
-    def measured(pairs):
-        return jax.lax.map(one_layer(grid, ensemble), pairs)
-
+    measured = jax.jit(lambda pairs: jax.lax.map(one_layer(grid, ensemble), pairs))
     probes = jax.tree.map(np.asarray, measured(jnp.float32(pairs)))
     steps = [*range(0, ensemble.steps + 1, ensemble.record_every)]
     return {"shifts": shifts, "settings": pairs, "steps": steps, "probes": probes}
@@ -470,12 +434,8 @@ def train_one_layer(grid, shifts):
 def one_layer(grid, ensemble):
     """A function from gain and step size to the probes of all snapshots.
 
-    ``query`` and ``component`` are those of Figure 8, ``attention`` Figure 9,
-    ``feature`` and ``feature_turn`` (over pi) Figure 10, ``label`` and ``label_turn``
-    Figure 11, ``size`` Figure 14, all of large neurons; ``angle_ratio`` is the largest
-    b sin(angle) / (delta |w|) over all neurons, and ``drift`` the change of
-    W_V W_V' - W_O' W_O over the norm of W_O' W_O. The errors after pruning are those
-    without the smallest and without random neurons.
+    ``angle_ratio`` is the largest b sin(angle) / (delta |w|) over all neurons, and
+    ``drift`` the change of W_V W_V' - W_O' W_O over the norm of W_O' W_O.
     """
     model, keys = ensemble.model(), [ensemble.keys(purpose)[0] for purpose in range(6)]
     data, init, inside, outside, pruning, training = keys
@@ -489,38 +449,37 @@ def one_layer(grid, ensemble):
     def difference(params):
         return params["W_V"] @ params["W_V"].T - params["W_O"].T @ params["W_O"]
 
+    def error(params, **pruned):
+        if pruned:
+            params = prune_neurons(params, grid.pruned, **pruned)
+        return scores(model, params, outside).error
+
     def look(params):
         parts, seen = neuron_parts(params, task), scores(model, params, inside)
         turn = jnp.where(parts.positive, parts.label_angle, jnp.pi - parts.label_angle)
         tokens = projections(params, task, inside)
         limit = ensemble.attention_scale * parts.size
         change, product = difference(params) - difference(start), params["W_O"].T
-
-        def mean(values):
-            return parts.mean(values, parts.large)
-
-        def error(params):
-            return scores(model, params, outside).error
-
-        def error_at_random(key):
-            return error(prune_neurons(params, grid.pruned, order="random", key=key))
-
+        of_large = {  # Figures 10, 11 and 14
+            "feature": parts.feature_norm,
+            "feature_turn": parts.feature_angle / jnp.pi,
+            "label": parts.label_norm,
+            "label_turn": turn / jnp.pi,
+            "size": parts.size,
+        }
+        at_random = jax.lax.map(lambda k: error(params, order="random", key=k), orders)
         return {
             "query": tokens.query,
             "component": tokens.query_component,
             "attention": seen.attention_mass[0],
-            "feature": mean(parts.feature_norm),
-            "feature_turn": mean(parts.feature_angle) / jnp.pi,
-            "label": mean(parts.label_norm),
-            "label_turn": mean(turn) / jnp.pi,
-            "size": mean(parts.size),
+            **{k: parts.mean(values, parts.large) for k, values in of_large.items()},
             "large": jnp.sum(parts.large),
             "angle_ratio": jnp.max(parts.label_norm * jnp.sin(turn) / limit),
             "drift": jnp.linalg.norm(change) / jnp.linalg.norm(product @ product.T),
             "hinge": seen.hinge,
             "error": error(params),
-            "small_first": error(prune_neurons(params, grid.pruned)),
-            "random": jnp.mean(jax.lax.map(error_at_random, orders)),
+            "small_first": error(params, order="magnitude"),
+            "random": jnp.mean(at_random),
         }
 
     def run(pair):
@@ -542,18 +501,16 @@ def path_of(sizes, model, task, start, key, **rule):
 def stops_of(trained):
     """All snapshots of every training, with the typical factor of their norms."""
     found = []
-    pairs = [(one, i) for one in trained for i in range(len(one["settings"]))]
-    for one, place in pairs:
-        stops, (gain, step_size) = [], one["settings"][place]
-        for at, step in enumerate(one["steps"]):
-            values = {name: float(a[place, at]) for name, a in one["probes"].items()}
-            logs = [np.log(values[name] / target) for name, target in ENDS.items()]
-            factor = float(np.exp(np.sqrt(np.mean(np.square(logs)))))
-            stop = {"shifts": one["shifts"], "gain": gain, "step_size": step_size}
-            stop |= {"step": step, "values": values}
-            stop["factor"] = factor if np.isfinite(factor) else np.inf
-            stops.append(stop)
-        found.append(stops)
+    for one in trained:
+        for place, (gain, step_size) in enumerate(one["settings"]):
+            stops, own = [], {"gain": gain, "step_size": step_size}
+            for at, step in enumerate(one["steps"]):
+                values = {k: float(a[place, at]) for k, a in one["probes"].items()}
+                logs = [np.log(values[name] / end) for name, end in ENDS.items()]
+                factor = np.nan_to_num(typical_factor(logs), nan=np.inf)
+                stop = {"shifts": one["shifts"], "step": step, "values": values}
+                stops.append(own | stop | {"factor": float(factor)})
+            found.append(stops)
     return found
 
 
@@ -581,15 +538,14 @@ def worst_relations(ensemble, trained):
     found = {"angle": 0.0, "drift": 0.0, "size": 0.0}
     for one in trained:
         probes = one["probes"]
-        for name, probe in (("angle", "angle_ratio"), ("drift", "drift")):
-            found[name] = max(found[name], float(np.nanmax(probes[probe])))
+        off = {"angle": probes["angle_ratio"], "drift": probes["drift"]}
         grown = probes["label"] > 10 * delta * (start / 2) ** 0.5
         if grown.any():
-            names = ("feature", "label", "large")
-            feature, label, large = (probes[name][grown] for name in names)
-            implied = balanced_size(feature, label, large, excess_of(ensemble))
-            off = probes["size"][grown] / np.sqrt(implied**2 + start) - 1
-            found["size"] = max(found["size"], float(np.nanmax(np.abs(off))))
+            parts = (probes[name][grown] for name in ("feature", "label", "large"))
+            implied = balanced_size(*parts, excess_of(ensemble)) ** 2 + start
+            off["size"] = np.abs(probes["size"][grown] / np.sqrt(implied) - 1)
+        for name, values in off.items():
+            found[name] = max(found[name], float(np.nanmax(values)))
     return found
 
 
@@ -597,12 +553,7 @@ def worst_relations(ensemble, trained):
 
 
 def train_three_layers(grid, rule, sizes):
-    """Trains with one update rule at several step sizes and scales in one program.
-
-    Measured are, by snapshot and layer, the mean norm of the label parts, their mean
-    angle to q or -q over pi, the attention on contexts of the query's pattern, and the
-    hinge error in domain.
-    """
+    """Trains with one rule at several step sizes and scales; probes by snapshot."""
     layers, model = grid.layers, grid.layers.model()
     kept = {k: getattr(layers, k) for k in ("attention_scale", "attention_noise")}
     data, init, drawing, training = (layers.keys(purpose)[0] for purpose in range(4))
@@ -670,49 +621,37 @@ def nearest_layers(runs):
 def checks(config, single):
     """Relations that hold for every setting, at every snapshot."""
     worst = worst_relations(config.one_layer.ensemble, single)
-    angle = "label parts: largest b sin(angle) / (delta |w|)"
-    drift = "W_V W_V' - W_O' W_O: largest change over W_O' W_O"
     size = "rows of W_O: largest relative distance from the norm that the parts imply"
-    return [
-        # The tolerance allows for float32 rounding of angles near 0.
-        Check(angle, worst["angle"], 1.0, "<=", 0.01),
+    rows = {  # The angles' tolerance allows for float32 rounding near 0.
+        "label parts: largest b sin(angle) / (delta |w|)": ("angle", 1.0, 0.01),
         # The drift is of second order in the step size.
-        Check(drift, worst["drift"], 0.1, "<="),
-        Check(size, worst["size"], 0.05, "<="),
-    ]
+        "W_V W_V' - W_O' W_O: largest change over W_O' W_O": ("drift", 0.1, 0.0),
+        size: ("size", 0.05, 0.0),
+    }
+    return [Check(k, worst[n], most, "<=", by) for k, (n, most, by) in rows.items()]
 
 
 def claims(config, fits, stops, stacks):
     """What was found of every figure, in their order."""
-    rows: list[Any] = [
-        *one_layer_claims(config, stops),
-        *(
-            (
-                f"{level['name']}: some task has the published level",
-                f"typical factor {level['typical']:.2f}, largest "
-                f"{level['largest']:.2f}, on fresh prompts",
-                f"a typical factor of at most {MET:g}",
-                level["typical"] <= MET,
-            )
-            for level in fits
-        ),
-        mixture_claim(),
-        *three_layer_claims(stacks),
-    ]
+    rows: list[Any] = one_layer_claims(config, stops)
+    for level in fits:
+        typical, most = level["typical"], level["largest"]
+        claim = f"{level['name']}: some task has the published level"
+        said = f"typical factor {typical:.2f}, largest {most:.2f}, on fresh prompts"
+        wanted = f"a typical factor of at most {MET:g}"
+        rows.append((claim, said, wanted, typical <= MET))
+    rows += [mixture_claim(), *three_layer_claims(stacks)]
     for fraction, errors in NEIGHBOURS.items():
         nearest = [nearest_neighbour_error(fraction, n) for n in NEIGHBOUR_LENGTHS]
         below = sum(a < b for a, b in zip(errors, nearest, strict=True))
-        rows.append(
-            (
-                f"Figures 27/28, alpha' = {fraction:g}: in-context learning errs less "
-                "than 1-NN on prompts of equation (6)",
-                "never, by proof; the published curve is below the exact error of 1-NN "
-                f"at {below} of {len(errors)} lengths (n = 6: {errors[0]:g} and "
-                f"{nearest[0]:.3f})",
-                "impossible for one layer",
-                False,
-            )
+        claim = (
+            f"Figures 27/28, alpha' = {fraction:g}: in-context learning errs less "
+            "than 1-NN on prompts of equation (6)",
+            "never, by proof; the published curve is below the exact error of 1-NN "
+            f"at {below} of {len(errors)} lengths (n = 6: {errors[0]:g} and "
+            f"{nearest[0]:.3f})",
         )
+        rows.append((*claim, "impossible for one layer", False))
     names = ("claim", "measured", "expected", "held")
     return [Claim(**dict(zip(names, row, strict=True))) for row in rows]
 
@@ -720,34 +659,33 @@ def claims(config, fits, stops, stacks):
 def one_layer_claims(config, stops):
     """Norms of one training, what they exclude, and the rise by pruning."""
     grid, ensemble = config.one_layer, config.one_layer.ensemble
-    near = min((stop for each in stops for stop in each), key=lambda s: s["factor"])
-    v, delta = near["values"], ensemble.attention_scale
+    near = min(itertools.chain(*stops), key=FACTOR)
+    v, delta, (least_size, most_size) = near["values"], ensemble.attention_scale, SIZES
     shown = ", ".join(f"{name} {v[name]:.2f}" for name in ENDS)
     pairs = zip(RANGES["feature"], RANGES["label"], strict=True)
     low, high = (balanced_size(*pair, LARGE, excess_of(ensemble)) for pair in pairs)
-    least = least_attention_scale(TURNS["label"], RANGES["label"][0], RANGES["size"][1])
-    along = NORMS["feature"] * np.cos(np.pi * TURNS["feature"])
-    along *= ensemble.scale / ensemble.num_relevant**0.5
-    ratio = along / (NORMS["label"] * np.cos(np.pi * TURNS["label"]))
-    shift = float(ratio * grid.coefficient_sum)
+    least = least_attention_scale(TURNS["label"], RANGES["label"][0], most_size)
+    feature, label = (NORMS[k] * np.cos(np.pi * turn) for k, turn in TURNS.items())
+    along = feature * ensemble.scale / ensemble.num_relevant**0.5
+    shift = float(along / label * grid.coefficient_sum)
     bound, needs = pruned_error_bound(MASS, shift), pruning_needs(PRUNED, MASS)
     most = largest_rise(stops, 0.02)
+    of = "a = +-{gain:g}/m, step size {step_size:g}"
     return [
         (
             "Figures 8, 10, 11, 14: some size of the second layer and stop has the "
             "norms 1.75, 1.47, .42, 1.2 and .48 to .51",
-            f"{shown} with a = +-{near['gain']:g}/m, step size {near['step_size']:g}, "
-            f"{6 * len(near['shifts'])} tasks, at step {near['step']}; typical factor "
-            f"{near['factor']:.2f}",
+            f"{shown} with {of.format_map(near)}, {6 * len(near['shifts'])} tasks, at "
+            f"step {near['step']}; typical factor {near['factor']:.2f}",
             "a typical factor of at most 1.15",
             near["factor"] <= 1.15,
         ),
         (
             "Figures 10, 11 and 14 are of one network (balance of the last layers)",
             f"the parts imply rows of W_O from {low:.2f} to {high:.2f}, published "
-            f"{RANGES['size'][0]:g} to {RANGES['size'][1]:g}",
+            f"{least_size:g} to {most_size:g}",
             "ranges that meet",
-            low <= RANGES["size"][1] and high >= RANGES["size"][0],
+            low <= most_size and high >= least_size,
         ),
         (
             "Figure 11: some setting ends at an angle of .165 pi between label parts "
@@ -768,22 +706,25 @@ def one_layer_claims(config, stops):
         (
             "Figures 14, 15: at some setting and stop the 0-1 error rises at "
             f"R = {grid.pruned:g}",
-            f"by {rise(most):.4f} at most, from {most['values']['error']:.4f} (a = "
-            f"+-{most['gain']:g}/m, step size {most['step_size']:g}, step "
-            f"{most['step']}, attention {most['values']['attention']:.2f}), of the "
-            "stops with an error of at most .02 before",
+            f"by {rise(most):.4f} at most, from {most['values']['error']:.4f} "
+            f"({of.format_map(most)}, step {most['step']}, attention "
+            f"{most['values']['attention']:.2f}), of the stops with an error of at "
+            "most .02 before",
             "a rise of .02 or more; in the figure .023 and .037",
             rise(most) >= 0.02,
         ),
     ]
 
 
+def texts(values, digits):
+    """Numbers with so many digits, behind one another."""
+    return " ".join(f"{x:.{digits}f}" for x in values)
+
+
 def mixture_claim():
     """How near any error that depends on votes comes to Figure 17."""
-    falling, free = (
-        least_factor(PUBLISHED["alpha'"], PUBLISHED_LENGTHS, falling=falling)
-        for falling in (True, False)
-    )
+    given = PUBLISHED["alpha'"], PUBLISHED_LENGTHS
+    falling, free = (least_factor(*given, falling=falls) for falls in (True, False))
     return (
         "Figure 17: some error that depends on the number of votes alone has exactly "
         "its 20 values",
@@ -796,16 +737,14 @@ def mixture_claim():
 
 def three_layer_claims(stacks):
     """Whether some training has the norms, or the turns, of Figures 24 to 26."""
-    near = min(stacks, key=lambda stop: stop["factor"])
-    turns = max(stacks, key=lambda stop: stop["ratio"])
-    norms = " ".join(f"{x:.3f}" for x in near["norm"])
+    near, turns = min(stacks, key=FACTOR), max(stacks, key=lambda stop: stop["ratio"])
+    grown = ", ".join(f"{x:g}" for x in LAYERS[1])
     of = "{rule}, step size {step size:g}, scale {scale:g}"
     return [
         (
-            f"Figures 24 to 26: label parts grow from {LAYERS[0]:g} to "
-            + ", ".join(f"{x:g}" for x in LAYERS[1]),
-            f"{norms} from {near['start']:.3f} ({of.format(**near)}, step "
-            f"{near['step']}, hinge {near['hinge']:.2f}); typical factor "
+            f"Figures 24 to 26: label parts grow from {LAYERS[0]:g} to {grown}",
+            f"{texts(near['norm'], 3)} from {near['start']:.3f} ({of.format(**near)}, "
+            f"step {near['step']}, hinge {near['hinge']:.2f}); typical factor "
             f"{near['factor']:.2f}",
             f"a typical factor of at most {MET:g}, at a stop with a hinge error of at "
             "most .1",
@@ -833,70 +772,42 @@ def tables(fits, nearest, stacks):
     columns |= {"typical factor": "{typical:.2f}", "largest factor": "{largest:.2f}"}
     title = "levels of Figures 17 to 19: nearest tasks, and ratios to the published "
     made = [table(rows, columns, f"{title}errors on fresh prompts")]
-    heads = {
-        "|W_Q p|": "query",
-        "along the pattern": "component",
-        "feature": "feature",
-        "label": "label",
-        "row of W_O": "size",
-        "attention": "attention",
-        "feature angle": "feature_turn",
-        "label angle": "label_turn",
-        "hinge": "hinge",
-        "0-1": "error",
-        "small first": "small_first",
-        "random": "random",
-    }
-    exact = [*heads.values()][8:]
-    published = ENDS | {"attention": MASS}
-    published = {name: f"{value:.3g}" for name, value in published.items()}
+    heads = {"|W_Q p|": "query", "along the pattern": "component"}
+    heads |= {"feature": "feature", "label": "label", "row of W_O": "size"}
+    heads |= {"attention": "attention", "feature angle": "feature_turn"}
+    heads |= {"label angle": "label_turn"}
+    exact = {"hinge": "hinge", "0-1": "error", "small first": "small_first"}
+    exact |= {"random": "random"}
+    published = {k: f"{v:.3g}" for k, v in (ENDS | {"attention": MASS}).items()}
     published |= {f"{name}_turn": f"{turn:g}" for name, turn in TURNS.items()}
-    rows: list[Any] = [
-        {"tasks": "published", **dict.fromkeys(("gain", "rate", "step", "factor"), "")}
-    ]
-    rows[0] |= {name: published.get(name, "") for name in heads.values()}
+    blank = dict.fromkeys(("gain", "rate", "step", "factor", *exact.values()), "")
+    rows: list[Any] = [{"tasks": "published"} | blank | published]
     for stop in nearest:
-        row = {"tasks": f"{6 * len(stop['shifts'])}", "gain": f"{stop['gain']:g}"}
-        row |= {"rate": f"{stop['step_size']:g}", "step": stop["step"]}
-        for name in heads.values():
-            row[name] = f"{stop['values'][name]:.{4 if name in exact else 3}f}"
-        rows.append(row | {"factor": f"{stop['factor']:.2f}"})
-    columns = {"tasks": "{tasks}", "m |a|": "{gain}", "step size": "{rate}"}
-    columns |= {
-        "step": "{step}",
-        **{head: f"{{{name}}}" for head, name in heads.items()},
-    }
+        values = {name: f"{x:.3f}" for name, x in stop["values"].items()}
+        values |= {name: f"{stop['values'][name]:.4f}" for name in exact.values()}
+        values |= {"tasks": 6 * len(stop["shifts"]), "gain": f"{stop['gain']:g}"}
+        values |= {"rate": f"{stop['step_size']:g}", "factor": f"{stop['factor']:.2f}"}
+        rows.append(values | {"step": stop["step"]})
+    columns = {"tasks": "tasks", "m |a|": "gain", "step size": "rate", "step": "step"}
+    columns |= heads | exact | {"factor": "factor"}
+    columns = {head: f"{{{name}}}" for head, name in columns.items()}
     title = "one layer: the stop of each training that is nearest to Figures 8, 10, "
-    made.append(table(rows, columns | {"factor": "{factor}"}, f"{title}11 and 14"))
-    rows = [
-        stop
-        | {
-            name: " ".join(f"{x:.{digits}f}" for x in stop[name])
-            for name, digits in (("norm", 3), ("turn", 3), ("attention", 2))
-        }
-        for stop in stacks
-    ]
-    columns = {
-        "rule": "{rule}",
-        "step size": "{step size:g}",
-        "scale": "{scale:g}",
-        "step": "{step}",
-        "norms": "{norm}",
-        "turn / pi": "{turn}",
-        "attention": "{attention}",
-        "hinge": "{hinge:.4f}",
-        "factor": "{factor:.2f}",
-        "largest turn / next, any stop": "{ratio:.2f}",
-    }
+    made.append(table(rows, columns, f"{title}11 and 14"))
+    digits = {"norm": 3, "turn": 3, "attention": 2}
+    several = ({k: texts(stop[k], n) for k, n in digits.items()} for stop in stacks)
+    rows = [stop | shown for stop, shown in zip(stacks, several, strict=True)]
+    columns = {"rule": "{rule}", "step size": "{step size:g}", "scale": "{scale:g}"}
+    columns |= {"step": "{step}", "norms": "{norm}", "turn / pi": "{turn}"}
+    columns |= {"attention": "{attention}", "hinge": "{hinge:.4f}"}
+    columns |= {"factor": "{factor:.2f}"}
+    columns |= {"largest turn / next, any stop": "{ratio:.2f}"}
     title = "three layers: the stop of each training that is nearest to the norms of "
     made.append(table(rows, columns, f"{title}Figures 24 to 26"))
-    rows = [
-        {"alpha": a, "n": n, "icl": error, "nearest": nearest_neighbour_error(a, n)}
-        for a, errors in NEIGHBOURS.items()
-        for n, error in zip(NEIGHBOUR_LENGTHS, errors, strict=True)
-    ]
-    for row in rows:
-        row["miss"] = row["nearest"] * (2 - row["alpha"])
+    rows = []
+    for a, errors in NEIGHBOURS.items():
+        for n, error in zip(NEIGHBOUR_LENGTHS, errors, strict=True):
+            near, row = nearest_neighbour_error(a, n), {"alpha": a, "n": n}
+            rows.append(row | {"icl": error, "nearest": near, "miss": near * (2 - a)})
     columns = {"alpha'": "{alpha:g}", "n": "{n}", "published ICL": "{icl:.4f}"}
     columns |= {"1-NN, exact": "{nearest:.4f}", "a miss": "{miss:.4f}"}
     title = "Figures 27 and 28: published errors of in-context learning beside the "
@@ -905,20 +816,15 @@ def tables(fits, nearest, stacks):
 
 def draw_levels(fits):
     """Published errors as dots, and errors of the best tasks as lines."""
-    named = {level["name"]: level for level in fits}
+    named, panels = {level["name"]: level for level in fits}, {}
     of_17 = (level for name, level in named.items() if name.startswith("Figure 17"))
-    panels = {}
-    for level in (
-        min(of_17, key=lambda level: level["typical"]),
-        *(level for name, level in named.items() if name.endswith(" free")),
-    ):
-        panels[greek(level["name"])] = [
-            *zip(level["curves"], level["errors"], strict=True)
-        ]
-    panels["Figure 19, a task for each curve"] = [
-        (*level["curves"], *level["errors"])
-        for level in (named["Figure 19, CoT"], named["Figure 19, ICL"])
-    ]
+    free = (level for name, level in named.items() if name.endswith(" free"))
+    for level in (min(of_17, key=FACTOR_OF_FIT), *free):
+        pairs = zip(level["curves"], level["errors"], strict=True)
+        panels[greek(level["name"])] = [*pairs]
+    both = (named[f"Figure 19, {kind}"] for kind in ("CoT", "ICL"))
+    pairs = [(*level["curves"], *level["errors"]) for level in both]
+    panels["Figure 19, a task for each curve"] = pairs
     title = "Errors of chain of thought: published levels and votes"
     with figure(panels, 2, title, 2.9) as (shown, entries):
         for axes, lines in zip(shown, panels.values(), strict=True):
@@ -940,17 +846,9 @@ def draw_norms(single, near):
     """Norms over the nearest training, with the last published value of each dashed."""
     one = next(one for one in single if one["shifts"] == near["shifts"])
     place = one["settings"].index((near["gain"], near["step_size"]))
-    panels = {
-        "attention (Figure 8)": {
-            "query": r"$\|W_Q p\|$",
-            "component": "along the pattern",
-        },
-        "neurons (Figures 10, 11, 14)": {
-            "feature": "feature part",
-            "label": "label part",
-            "size": "row of $W_O$",
-        },
-    }
+    query = {"query": r"$\|W_Q p\|$", "component": "along the pattern"}
+    parts = {"feature": "feature part", "label": "label part", "size": "row of $W_O$"}
+    panels = {"attention (Figure 8)": query, "neurons (Figures 10, 11, 14)": parts}
     of = rf"second layer $\pm{near['gain']:g}/m$, step size {near['step_size']:g}"
     with figure(panels, 2, f"Norms along training, {of}", 2.9) as (shown, entries):
         for axes, names in zip(shown, panels.values(), strict=True):
@@ -973,9 +871,8 @@ def own_legend(axes, names):
 
 def greek(text):
     """Names of symbols as the symbols."""
-    symbols = {"alpha'": r"$\alpha'$", "tau": r"$\tau$", "rho": r"$\rho$"}
-    for name, symbol in symbols.items():
-        text = text.replace(name, symbol)
+    for name in ("alpha'", "tau", "rho"):
+        text = text.replace(name, rf"$\{name}$")
     return text
 
 
@@ -990,49 +887,36 @@ def rounded(values):
 def report(config, fits, single, deep):
     """Numbers, checks, claims, tables and figures of the run."""
     stops, stacks = stops_of(single), nearest_layers(deep)
-    nearest = [min(each, key=lambda stop: stop["factor"]) for each in stops]
+    nearest, found = [min(each, key=FACTOR) for each in stops], {}
+    for level in fits:
+        curves = level["curves"]
+        found[level["name"]] = {
+            "lengths": [[LENGTHS[i] for i in one["places"]] for one in curves],
+            "curves": [one["label"] for one in curves],
+            "tasks": [task._asdict() | {"tau": task.tau} for task in level["tasks"]],
+            "errors": [rounded(errors) for errors in level["errors"]],
+            "published": [rounded(one["values"]) for one in curves],
+            "typical factor": level["typical"],
+            "largest factor": level["largest"],
+            "typical factor in the search": level["searched"],
+        }
+    one_layer = [
+        {"shifts": one["shifts"], "gain and step size": one["settings"]}
+        | {"steps": one["steps"]}
+        | {"probes": {k: rounded(values) for k, values in one["probes"].items()}}
+        for one in single
+    ]
     arrays = ("norm", "angle", "attention", "hinge")
+    three_layers = [run | {k: rounded(run[k]) for k in arrays} for run in deep]
+    numbers = {"levels": found, "one layer": one_layer, "three layers": three_layers}
+    norms = draw_norms(single, min(nearest, key=FACTOR))
     return Report(
-        {
-            "levels": {
-                level["name"]: {
-                    "lengths": [
-                        [LENGTHS[i] for i in c["places"]] for c in level["curves"]
-                    ],
-                    "curves": [one["label"] for one in level["curves"]],
-                    "tasks": [t._asdict() | {"tau": t.tau} for t in level["tasks"]],
-                    "errors": [rounded(errors) for errors in level["errors"]],
-                    "published": [rounded(one["values"]) for one in level["curves"]],
-                    "typical factor": level["typical"],
-                    "largest factor": level["largest"],
-                    "typical factor in the search": level["searched"],
-                }
-                for level in fits
-            },
-            "one layer": [
-                {
-                    "shifts": one["shifts"],
-                    "gain and step size": one["settings"],
-                    "steps": one["steps"],
-                    "probes": {
-                        k: rounded(values) for k, values in one["probes"].items()
-                    },
-                }
-                for one in single
-            ],
-            "three layers": [
-                run | {k: rounded(run[k]) for k in arrays} for run in deep
-            ],
-            "precision": "float32",
-        },
+        numbers | {"precision": "float32"},
         checks=checks(config, single),
         tables=tables(fits, nearest, stacks),
         claims=claims(config, fits, stops, stacks),
         claims_title="the figures whose settings are not published",
-        figures={
-            "levels.png": draw_levels(fits),
-            "norms.png": draw_norms(single, min(nearest, key=lambda s: s["factor"])),
-        },
+        figures={"levels.png": draw_levels(fits), "norms.png": norms},
         axes={"one layer.*.probes.*": ["gain and step size", "training step"]},
     )
 
@@ -1041,22 +925,18 @@ def report(config, fits, single, deep):
 def main(config, run):
     """Searches tasks and trainings for the published numbers."""
     one, three = config.one_layer, config.three_layers
-
-    def track(items, name, unit):
-        return run.track(items, name, unit=unit)
-
     with jax.default_matmul_precision("highest"):
         with run.phase("votes"):
-            found = search(config.votes, lambda rows: track(rows, "votes", "tasks"))
-            fits = levels(config, found)
+            track = functools.partial(run.track, label="votes", unit="tasks")
+            fits = levels(config, search(config.votes, track))
         with run.phase("one layer"):
             sets = [tuple(range(1, count + 1)) for count in one.task_counts]
-            sets = track(sets, "one layer", "sets of tasks")
+            sets = run.track(sets, "one layer", unit="sets of tasks")
             single = [train_one_layer(one, shifts) for shifts in sets]
         with run.phase("three layers"):
-            cases = [("Adam", (size,)) for size in three.adam]
+            cases = [*(("Adam", (size,)) for size in three.adam)]
             cases = [*cases, ("descent", three.descent)]
-            cases = track(cases, "three layers", "programs")
+            cases = run.track(cases, "three layers", unit="programs")
             deep = [row for case in cases for row in train_three_layers(three, *case)]
     return report(config, fits, single, deep)
 
