@@ -1,11 +1,10 @@
 """Chain of thought against plain in-context learning (Li et al., arXiv 2410.02167).
 
-Trains the attention model of equation (11) on error-free prompts, once for three steps
-and once for two, several seeds in one program. Figures 17 and 18: CoT error against
-prompt length for alpha', tau and rho, and the length that reaches an error of .1.
-Figure 19: CoT and plain ICL on the same prompts where Condition 1 fails for one input,
-for all and for none. Figure 20: attention on four classes of columns along training.
-Beside them attention that counts votes exactly, exact errors of votes, proved bounds
+Trains the attention model of equation (11) on error-free prompts of three steps and of
+two. Figures 17 and 18: CoT error against prompt length for alpha', tau and rho, and the
+length that reaches an error of .1. Figure 19: CoT and plain ICL on the same prompts
+where Condition 1 fails for one input, for all and for none. Figure 20: attention on
+four classes of columns along training. Beside them exact errors of votes, proved bounds
 and limits. Intervals are Student's t over seeds, each with several draws of patterns.
 """
 
@@ -16,20 +15,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.frame import (
-    Check,
-    Claim,
-    Report,
-    check_at_least,
-    check_seeds,
-    expect,
-    experiment,
-    figure,
-    key,
-    name_ends,
-    program,
-    table,
-)
+from experiments.frame import experiment, name_ends, program, table
+from experiments.frame.config import check_at_least, check_seeds, expect
+from experiments.frame.figures import figure, key
+from experiments.frame.report import Check, Claim, Report
 from icltheory import chain_of_thought as cot
 from icltheory.batching import in_turns
 from icltheory.plotting.style import COLOURS, colours, plain_log_axis
@@ -40,12 +29,8 @@ EVEN_FRACTION, EVEN_TAU = "alpha', even errors", "tau, even errors"
 SLIDE, POPULAR, FAITHFUL = "slide", "popular answer", "right with .8"
 TRAINED, COUNTING = "trained", "counting"
 ERRORS = {"CoT": "mean", "ICL": "direct"}
-CLASSES = (
-    "same_step_same_input",
-    "same_step_other_input",
-    "other_step_same_input",
-    "other_step_other_input",
-)
+CLASSES = ("same_step_same_input", "same_step_other_input")
+CLASSES += ("other_step_same_input", "other_step_other_input")
 LEVEL = 0.1  # the error for which a prompt must be long enough
 SMALL = 0.03  # CoT is below this error where ICL is this close to its limit
 
@@ -84,11 +69,10 @@ PUBLISHED = {
 NOT_REPRODUCED = (
     "Figures 17 to 19 do not give the rows of the transition matrices: two tasks with "
     "the same alpha', tau and rho may differ in error by an order of magnitude, so "
-    "their curves are shown beside ours and not checked. Rows "
-    "that are alike with tau >= .4 over three steps have rho >= .64, so that rho = .5 "
-    "in Figure 18 belongs to another tau, another K or another definition of the gap. "
-    "Step size and stop of Figure 20 are not known: only its start and its order of "
-    "events are compared."
+    "their curves are shown beside ours and not checked. Rows that are alike with tau "
+    ">= .4 over three steps have rho >= .64, so that rho = .5 in Figure 18 belongs to "
+    "another tau, another K or another definition of the gap. Step size and stop of "
+    "Figure 20 are not known: only its start and its order of events are compared."
 )
 
 
@@ -139,14 +123,15 @@ class Config:
         expect(all(length % 2 for length in each), "compare_lengths", odd, each)
         # As contested_transitions has it, before anything is computed.
         pairs = [(tau, self.rho_of_taus) for tau in self.taus]
-        for tau, rho in [*pairs, *((self.tau_of_rhos, rho) for rho in self.rhos)]:
+        pairs += [(self.tau_of_rhos, rho) for rho in self.rhos]
+        for tau, rho in pairs:
             expect(0 < tau <= 1 and 0 <= rho <= 1, "tau, rho", "shares", (tau, rho))
             p1, others = tau ** (1 / self.chain_steps), self.states - 1
             p2, known = (1 - rho) * p1, "with p1 = tau^(1/K), p2 = (1 - rho) p1"
-            got = f"{p1:.3f} and {p2:.3f}"
-            expect(p1 + p2 <= 1 + 1e-6, "rho", f"p1 + p2 <= 1 {known}", got)
-            enough = p1 + others * p2 >= 1 - 1e-6
-            expect(enough, "rho", f"p1 + {others} p2 >= 1 {known}", got)
+            rules = {"p1 + p2 <= 1": p1 + p2 <= 1 + 1e-6}
+            rules[f"p1 + {others} p2 >= 1"] = p1 + others * p2 >= 1 - 1e-6
+            for rule, holds in rules.items():
+                expect(holds, "rho", f"{rule} {known}", f"{p1:.3f} and {p2:.3f}")
 
 
 GPU = Config(tuple(range(16)), prompts=1000, compare_prompts=1000, mass_prompts=512)
@@ -189,11 +174,8 @@ def sweeps(config):
 
 def comparisons(config):
     """Settings of Figure 19: Condition 1 fails for one input, for all, for none."""
-    tasks = {
-        SLIDE: cot.slide_transitions(),
-        POPULAR: cot.popular_answer_transitions(),
-        FAITHFUL: cot.faithful_transitions(),
-    }
+    tasks = {SLIDE: cot.slide_transitions(), POPULAR: cot.popular_answer_transitions()}
+    tasks[FAITHFUL] = cot.faithful_transitions()
     return [
         {"group": "comparison", "value": name, "steps": np.asarray(A), "fraction": a}
         for name, A in tasks.items()
@@ -202,25 +184,17 @@ def comparisons(config):
 
 
 def theory(setting, lengths):
-    """Limits, bounds and, for two states, exact errors of votes, in float64.
-
-    Votes of the first step are those of the task that ends with it.
-    """
+    """Limits, bounds and, for two states, exact errors of votes, in float64."""
     with jax.enable_x64(True):
         steps, alpha = jnp.asarray(setting["steps"], float), setting["fraction"]
+        # Votes of the first step are those of the task that ends with it.
         task, first = (cot.ReasoningTask(A, alpha) for A in (steps, steps[:1]))
         chain = cot.error(cot.ChainOfThought(), task, lengths)
         direct = cot.error(cot.DirectAnswer(), task, lengths)
         votes = {"direct": direct.votes}
         votes["first"] = cot.error(cot.DirectAnswer(), first, lengths).votes
-        return jax.device_get(
-            {
-                "icl_limit": task.icl_error_limit,
-                "CoT bound": chain.bound,
-                "ICL bound": direct.bound,
-                "votes": votes,
-            }
-        )
+        found = {"icl_limit": task.icl_error_limit, "CoT bound": chain.bound}
+        return jax.device_get(found | {"ICL bound": direct.bound, "votes": votes})
 
 
 # --- what is measured
@@ -228,22 +202,17 @@ def theory(setting, lengths):
 
 def train(config, num_steps, fraction):
     """Alphabets, training and keys of each seed; every seed has its own patterns."""
+    names = ("batch_size", "step_size", "record_every")
+    options = {name: getattr(config, name) for name in names}
 
     def one(seed):
         letters, descent, later = jax.random.split(jax.random.key(seed), 3)
-        alphabet = cot.Alphabet.orthonormal(
-            letters, config.train_states, num_steps, config.dim
-        )
-        path = cot.train_attention(
-            cot.ReasoningAttention.initial(config.dim, config.scale),
-            cot.PermutationTasks(alphabet, fraction),
-            config.train_examples,
-            config.iterations,
-            key=descent,
-            batch_size=config.batch_size,
-            step_size=config.step_size,
-            record_every=config.record_every,
-        )
+        sizes = config.train_states, num_steps, config.dim
+        alphabet = cot.Alphabet.orthonormal(letters, *sizes)
+        start = cot.ReasoningAttention.initial(config.dim, config.scale)
+        tasks = cot.PermutationTasks(alphabet, fraction)
+        sizes = config.train_examples, config.iterations
+        path = cot.train_attention(start, tasks, *sizes, key=descent, **options)
         return alphabet, path, later
 
     return jax.jit(jax.vmap(one))(jnp.asarray(config.seeds))
@@ -303,38 +272,28 @@ def measure(config, ensemble, settings, lengths, prompts, direct):
             own = jax.random.fold_in(jax.random.fold_in(keys[seed], 1 + number), draw)
             drawn = task.sample(own, lengths[-1], prompts)
 
-            def at(limit):
-                def wrong(predictor):
-                    return jax.vmap(lambda p: p.wrong(predictor.answers(p, limit)))(
-                        drawn
-                    )
+            def wrong(predictor, limit):
+                return jax.vmap(lambda p: p.wrong(predictor.answers(p, limit)))(drawn)
 
-                chain = wrong(cot.ChainOfThought(model))
+            def at(limit):
+                chain = wrong(cot.ChainOfThought(model), limit)
                 found = {"mean": chain, "first": chain[:, 0], "final": chain[:, -1]}
                 found["any"] = chain.any(axis=1)
                 if direct:
-                    found["direct"] = wrong(cot.DirectAnswer(model))
-                return {
-                    k: jnp.mean(part, dtype=jnp.float32) for k, part in found.items()
-                }
+                    found["direct"] = wrong(cot.DirectAnswer(model), limit)
+                return {k: jnp.mean(x, dtype=jnp.float32) for k, x in found.items()}
 
             return jax.lax.map(at, jnp.asarray(lengths))
 
         return in_turns(row, places, config.rows_at_once)
 
-    rows = []
+    rows, shape = [], (*axes, len(lengths))
     for number, setting in enumerate(settings):
         steps = jnp.asarray(setting["steps"], jnp.float32)
         found = run(steps, setting["fraction"], number)
-        errors = {
-            name: np.asarray(part, float).reshape(*axes, len(lengths)).mean(axis=2)
-            for name, part in found.items()
-        }
-        kinds = {
-            kind: {name: part[i] for name, part in errors.items()}
-            for i, kind in enumerate((TRAINED, COUNTING))
-        }
-        rows.append(setting | kinds)
+        errors = {k: np.asarray(x, float).reshape(shape) for k, x in found.items()}
+        kinds = ({k: x[i].mean(axis=1) for k, x in errors.items()} for i in range(2))
+        rows.append(setting | dict(zip((TRAINED, COUNTING), kinds, strict=True)))
     return rows
 
 
@@ -343,22 +302,15 @@ def measure(config, ensemble, settings, lengths, prompts, direct):
 
 def needed(config, swept, group):
     """Values of a sweep, and lengths that reach ``LEVEL``: trained and counting."""
-    own = [row for row in swept if row["group"] == group]
-    lengths = (
-        [
-            needed_length(row[kind]["mean"].mean(axis=0), config.lengths, LEVEL)
-            for row in own
-        ]
-        for kind in ("trained", "counting")
-    )
+    own, lengths = [row for row in swept if row["group"] == group], []
+    for kind in (TRAINED, COUNTING):
+        errors = [row[kind]["mean"].mean(axis=0) for row in own]
+        lengths.append([needed_length(e, config.lengths, LEVEL) for e in errors])
     return [float(row["value"]) for row in own], *lengths
 
 
 def needed_length(errors, lengths, level):
-    """Interpolates the length at which the error falls below a level, else NaN.
-
-    Linear in the logarithm of the error between two lengths.
-    """
+    """Length at which the error reaches a level, log-linear between lengths, or NaN."""
     errors = np.maximum(np.asarray(errors, float), 1e-12)
     below = np.flatnonzero(errors <= level)
     if not len(below) or below[0] == 0:
@@ -380,32 +332,21 @@ def slope(values, lengths):
 
 
 def predicted(config, group, values):
-    """Predicted scaling of the needed length: as proved, and by Theorem 5.
-
-    The first is 1 / (alpha' tau (1 - sqrt(1 - rho))^2), from the bound on a vote; the
-    second (alpha' tau rho)^-2.
-    """
+    """Scaling of the needed length: as the bound on a vote proves, and by Theorem 5."""
     values = np.asarray(values, float)
-    alpha, tau, rho = {
-        FRACTION: (values, config.tau_of_rhos, config.rhos[0]),
-        TAU: (config.chain_fraction, values, config.rho_of_taus),
-        RHO: (config.chain_fraction, config.tau_of_rhos, values),
-    }[group]
+    own = {FRACTION: config.chain_fraction, TAU: config.tau_of_rhos}
+    own[RHO] = config.rho_of_taus if group == TAU else config.rhos[0]
+    alpha, tau, rho = (own | {group: values}).values()
     proved = 1 / (alpha * tau * (1 - np.sqrt(1 - rho)) ** 2)
     return proved, (alpha * tau * rho) ** -2.0
 
 
 def stage_ends(config, masses):
-    """Steps at which attention leaves other steps, and favours the query's input.
-
-    The second is the first record at which columns of the same step and input have
-    more attention than those of the same step and another input; means over seeds.
-    """
-    mean = {name: np.mean(values, axis=0) for name, values in masses.items()}
-    other = mean["other_step_same_input"] + mean["other_step_other_input"]
-    leads = mean["same_step_same_input"] > mean["same_step_other_input"]
+    """Steps at which attention leaves other steps, and favours the query's input."""
+    same, rival, *others = (np.mean(masses[name], axis=0) for name in CLASSES)
     # At the start attention is spread over all steps, so the input may lead by chance.
-    marks = other < 0.05, (other < 0.05) & leads
+    found = sum(others) < 0.05
+    marks = found, found & (same > rival)
     first = (float(mark.argmax()) if mark.any() else np.nan for mark in marks)
     return [record * config.record_every for record in first]
 
@@ -445,60 +386,55 @@ def checks(config, masses, losses, swept, compared):
     for row in swept if 10 in config.lengths else ():
         known = AT_TEN.get(row["group"], {}).get(row["value"])
         if known is not None:
-            errors = row["trained"]["mean"][:, config.lengths.index(10)]
+            errors = row[TRAINED]["mean"][:, config.lengths.index(10)]
             mean, error = Estimate.of(errors)
             # Theirs is one training, for which the spread between ours is assumed.
             share = known * (1 - known) / AT_TEN_PROMPTS
             close = 3 * np.sqrt(share + errors.var(ddof=1) + error**2)
             name = f"{row['group']}, {row['value']:g}: error at l = 10"
             rows.append((name, mean, known, "within", close))
-    for row in compared:
-        end = config.compare_lengths[-1]
-        if row["fraction"] == 1 and end >= 321:
-            last = (Estimate.of(row["trained"][n][:, -1]) for n in ("mean", "direct"))
+    end = config.compare_lengths[-1]
+    for row in compared if end >= 321 else ():
+        if row["fraction"] == 1:
+            last = (Estimate.of(row[TRAINED][n][:, -1]) for n in ERRORS.values())
             (chain, direct), name = last, f"{row['value']}, l = {end}"
             upper, limit = chain.mean + chain.half_width(), row["icl_limit"]
             rows.append((f"{name}: CoT, upper end of its interval", upper, SMALL, "<="))
-            name = f"{name}: ICL at its limit"
-            rows.append((name, direct.mean, limit, "within", SMALL))
-    for row in compared:
-        rows += counting_rows(config, row)
-    return [Check(*row) for row in rows]
+            found = f"{name}: ICL at its limit", direct.mean, limit, "within", SMALL
+            rows.append(found)
+    return [Check(*x) for x in [*rows, *counting_rows(config, compared)]]
 
 
 def slide_rows():
     """The numbers of the slides in double precision."""
     with jax.enable_x64(True):
         task = cot.ReasoningTask(np.asarray(cot.slide_transitions(), float).round(12))
-        pairs = {
-            "tau": (task.tau, 0.36),
-            "tau_o": (task.tau_o, 0.56),
-            "B[0, 0]": (task.composed_transition[0, 0], 0.56),
-            "B[1, 1]": (task.composed_transition[1, 1], 0.36),
-            "inputs with Condition 1": (task.condition_1.sum(), 1.0),
-            "limit of ICL": (task.icl_error_limit, 0.5),
-        }
-        return [
-            (f"slides: {name}", float(value), known, "within", 1e-12)
-            for name, (value, known) in pairs.items()
+        B = task.composed_transition
+        rows = [
+            *(("tau", task.tau, 0.36), ("tau_o", task.tau_o, 0.56)),
+            *(("B[0, 0]", B[0, 0], 0.56), ("B[1, 1]", B[1, 1], 0.36)),
+            ("inputs with Condition 1", task.condition_1.sum(), 1.0),
+            ("limit of ICL", task.icl_error_limit, 0.5),
         ]
+        return [(f"slides: {k}", float(x), y, "within", 1e-12) for k, x, y in rows]
 
 
-def counting_rows(config, row):
+def counting_rows(config, compared):
     """Counted votes against the bound and against their exact error."""
-    prompts = len(config.seeds) * config.draws * config.compare_prompts
-    name = f"{row['value']}, alpha' = {row['fraction']:g}"
-    wrong, slack = row["counting"]["any"].mean(axis=0), 4 * np.sqrt(0.25 / prompts)
-    excess = np.max(wrong - np.minimum(row["CoT bound"], 1) - slack)
-    rows = [(f"{name}: any wrong step over bound", excess, 0.0, "<=")]
-    for field in ("first", "direct"):
-        exact = row["votes"][field]
-        if exact is None or row["fraction"] < 1 or row["value"] == FAITHFUL:
-            continue
-        share = exact.wrong + exact.tied / 2
-        error = np.sqrt(np.maximum(share * (1 - share), 1 / prompts) / prompts)
-        z = np.abs(row["counting"][field].mean(axis=0) - share) / error
-        rows.append((f"{name}: votes, {field}: largest z", z.max(), 4.0, "<="))
+    rows, prompts = [], len(config.seeds) * config.draws * config.compare_prompts
+    for row in compared:
+        name, counted = f"{row['value']}, alpha' = {row['fraction']:g}", row[COUNTING]
+        wrong, slack = counted["any"].mean(axis=0), 4 * np.sqrt(0.25 / prompts)
+        excess = np.max(wrong - np.minimum(row["CoT bound"], 1) - slack)
+        rows.append((f"{name}: any wrong step over bound", excess, 0.0, "<="))
+        for field in ("first", "direct"):
+            exact = row["votes"][field]
+            if exact is None or row["fraction"] < 1 or row["value"] == FAITHFUL:
+                continue
+            share = exact.wrong + exact.tied / 2
+            error = np.sqrt(np.maximum(share * (1 - share), 1 / prompts) / prompts)
+            z = np.max(np.abs(counted[field].mean(axis=0) - share) / error)
+            rows.append((f"{name}: votes, {field}: largest z", z, 4.0, "<="))
     return rows
 
 
@@ -507,21 +443,19 @@ def claims(config, swept):
     stated = []
     for group in SWEPT:
         values, trained, counting = needed(config, swept, group)
-        lengths = ", ".join(
-            f"{v:g}: {'-' if np.isnan(l) else format(l, '.0f')}"
-            for v, l in zip(values, trained, strict=True)
-        )
+        known = (f"{l:.0f}".replace("nan", "-") for l in trained)
+        pairs = zip(values, known, strict=True)
+        lengths = ", ".join(f"{value:g}: {length}" for value, length in pairs)
         parts = (trained, counting, *predicted(config, group, values))
         own, votes, proved, asked = (slope(values, part) for part in parts)
-        stated.append(
-            Claim(
-                claim=f"examples needed fall with {group} as in the proof: slope "
-                f"{proved:.2f} (Theorem 5 asks for {asked:.2f})",
-                expected="slope on doubly logarithmic axes within .3",
-                measured=f"{lengths}; slope {own:.2f}, votes counted {votes:.2f}",
-                held=abs(own - proved) <= 0.3,
-            )
+        claim = Claim(
+            claim=f"examples needed fall with {group} as in the proof: slope "
+            f"{proved:.2f} (Theorem 5 asks for {asked:.2f})",
+            expected="slope on doubly logarithmic axes within .3",
+            measured=f"{lengths}; slope {own:.2f}, votes counted {votes:.2f}",
+            held=abs(own - proved) <= 0.3,
         )
+        stated.append(claim)
     return stated
 
 
@@ -533,32 +467,30 @@ def cells(errors):
 
 def tables(config, swept, compared):
     """CoT errors of the trained models, and CoT and ICL on the same prompts."""
-    rows = [
-        {"task": f"{row['group']} = {row['value']:g}"}
-        | {"cells": cells(row["trained"]["mean"])}
-        for row in swept
-    ]
-    beside = []
+    rows, beside = [], []
+    for row in swept:
+        task = f"{row['group']} = {row['value']:g}"
+        rows.append({"task": task, "cells": cells(row[TRAINED]["mean"])})
     for row in compared:
-        task = {"task": f"{row['value']}, {row['fraction']:g}"}
+        task = f"{row['value']}, {row['fraction']:g}"
         for error, kind, field, limit in (
-            ("CoT", "trained", "mean", 0.0),
-            ("CoT, votes counted", "counting", "mean", 0.0),
-            ("ICL", "trained", "direct", row["icl_limit"]),
+            ("CoT", TRAINED, "mean", 0.0),
+            ("CoT, votes counted", COUNTING, "mean", 0.0),
+            ("ICL", TRAINED, "direct", row["icl_limit"]),
         ):
-            own = {"error": error, "cells": cells(row[kind][field]), "limit": limit}
-            beside.append(task | own)
-            task = {"task": ""}
+            own = {"task": task, "error": error, "limit": limit}
+            beside.append(own | {"cells": cells(row[kind][field])})
+            task = ""
 
     def by_length(lengths):
         return {str(length): f"{{cells[{i}]}}" for i, length in enumerate(lengths)}
 
-    columns = {"task": "{task}", **by_length(config.lengths)}
-    others = {"task": "{task}", "error": "{error}", **by_length(config.compare_lengths)}
-    others["limit"] = "{limit:g}"
+    columns, others = {"task": "{task}"}, {"error": "{error}"}
+    others |= by_length(config.compare_lengths) | {"limit": "{limit:g}"}
+    made = columns | by_length(config.lengths), columns | others
     return [
-        table(rows, columns, "CoT error against prompt length (s.e. over seeds)"),
-        table(beside, others, "CoT and ICL, two steps (s.e. over seeds)"),
+        table(rows, made[0], "CoT error against prompt length (s.e. over seeds)"),
+        table(beside, made[1], "CoT and ICL, two steps (s.e. over seeds)"),
     ]
 
 
@@ -573,20 +505,15 @@ LOOKS = {
 
 def draw_comparison(config, compared, floor=3e-4):
     """CoT and ICL on the same prompts; a triangle at the lower end stands for 0."""
-    titles = {
-        SLIDE: "Condition 1 fails for one input",
-        POPULAR: "Condition 1 fails for all inputs",
-        FAITHFUL: "Condition 1 holds",
-    }
+    titles = {SLIDE: "fails for one input", POPULAR: "fails for all inputs"}
+    titles[FAITHFUL] = "holds"
     lengths, order = np.asarray(config.compare_lengths), config.compare_fractions
     panels = {
-        f"{titles[row['value']]}\n" + rf"$\alpha' = {row['fraction']:g}$": row
+        f"Condition 1 {titles[row['value']]}\n$\\alpha' = {row['fraction']:g}$": row
         for row in sorted(compared, key=lambda row: order.index(row["fraction"]))
     }
-    title = (
-        "Errors of chain of thought (CoT) and of plain in-context learning (ICL), "
-        "which tends to its limit"
-    )
+    title = "Errors of chain of thought (CoT) and of plain in-context learning (ICL), "
+    title += "which tends to its limit"
     with figure(panels, 3, title, 2.6, sharey=True) as (shown, entries):
         plain_log_axis(shown[0].yaxis, 1.0 / floor / 20)
         shown[0].set_ylim(floor / 1.3, 1.6)
@@ -619,9 +546,8 @@ def draw_comparison(config, compared, floor=3e-4):
         for axes in shown[::3]:
             axes.set_ylabel("error")
         of = f"trained (95 % interval of {len(config.seeds)} trainings)"
-        names = (of, *[*LOOKS][1:])
-        looks = zip(names, LOOKS.values(), strict=True)
-        entries |= {name: key(**look) for name, look in looks}
+        for name, look in zip((of, *[*LOOKS][1:]), LOOKS.values(), strict=True):
+            entries[name] = key(**look)
         entries["no error in the test"] = key(linestyle="", marker="v", markersize=4)
     return shown[0].figure
 
@@ -643,16 +569,14 @@ def draw_needed(config, swept):
     with figure([""] * len(quantities), 3, title, 3.0) as (shown, entries):
         for axes, (group, name) in zip(shown, quantities.items(), strict=True):
             axes.set(xscale="log", xlabel=name)
-            values, trained, counted = needed(config, swept, group)
-            drawn = [trained, counted]
-            for line, label, style, colour in zip(
-                drawn, LOOKS, ("o-", "D--"), COLOURS[1:], strict=False
-            ):
+            values, *drawn = needed(config, swept, group)
+            looks = zip(drawn, LOOKS, ("o-", "D--"), COLOURS[1:], strict=False)
+            for line, label, style, colour in looks:
                 entries[label] = axes.plot(values, line, style, color=colour, ms=4)[0]
-            anchor = np.flatnonzero(np.isfinite(trained))
+            anchor = np.flatnonzero(np.isfinite(drawn[0]))
             lines = predicted(config, group, values) if len(anchor) else ()
             for line, (label, style) in zip(lines, guides.items(), strict=False):
-                drawn.append(line * trained[anchor[-1]] / line[anchor[-1]])
+                drawn.append(line * drawn[0][anchor[-1]] / line[anchor[-1]])
                 look = {"color": "grey", "linewidth": 1}
                 entries[label] = axes.plot(values, drawn[-1], style, **look)[0]
             if np.isfinite(drawn).any():
@@ -666,11 +590,10 @@ def draw_needed(config, swept):
 
 def draw_mechanism(config, masses):
     """Attention on four classes of columns along training, mean and range of seeds."""
-    steps = np.arange(0, config.iterations + 1, config.record_every)
+    steps, ends = np.arange(0, config.iterations + 1, config.record_every), []
     of = f"(mean and range of {len(config.seeds)} trainings)"
     title = f"Attention on examples along training {of}"
     with figure([title], 1, "", 3.3) as ((axes,), _):
-        ends = []
         for colour, name in zip(colours(1), CLASSES, strict=False):
             values = masses[name]
             mean, band = values.mean(axis=0), (values.min(axis=0), values.max(axis=0))
@@ -678,14 +601,13 @@ def draw_mechanism(config, masses):
             axes.fill_between(steps, *band, color=colour, alpha=0.2, linewidth=0)
             label = name.replace("_", " ").replace("step ", "step,\n")
             ends.append((float(mean[-1]), label, colour))
-        names = {" the step is found": 0.99, " the input leads": 0.945}
-        marks = zip(stage_ends(config, masses), names.items(), strict=True)
-        for stage, (name, height) in marks:
-            if np.isfinite(stage):
-                axes.axvline(stage, color="grey", linestyle=":", linewidth=1)
-                look = {"fontsize": 8, "color": "0.35", "va": "top"}
-                text = axes.text(stage, height, name, **look)
-                text.set_bbox({"facecolor": "white", "linewidth": 0, "pad": 0.5})
+        names = (" the step is found", 0.99), (" the input leads", 0.945)
+        for x, (name, height) in zip(stage_ends(config, masses), names, strict=True):
+            if np.isfinite(x):
+                axes.axvline(x, color="grey", linestyle=":", linewidth=1)
+                box = {"facecolor": "white", "linewidth": 0, "pad": 0.5}
+                look = {"fontsize": 8, "color": "0.35", "va": "top", "bbox": box}
+                axes.text(x, height, name, **look)
         axes.set(xlabel="iteration", ylabel="share of the attention", ylim=(0, 1))
         axes.set_xlim(0, steps[-1])
         name_ends(axes, ends)
@@ -694,12 +616,12 @@ def draw_mechanism(config, masses):
 
 def numbers(row, lengths):
     """What ``result.json`` has of a setting."""
-    found = {name: row[name] for name in ("group", "value")}
+    found = {"group": row["group"], "value": row["value"]}
     found |= {"relevant_fraction": row["fraction"], "lengths": lengths}
     for name in ("icl_limit", "CoT bound", "ICL bound"):
         if name in row:
             found[name.replace(" ", "_").lower()] = row[name]
-    for kind in ("trained", "counting"):
+    for kind in (TRAINED, COUNTING):
         own = found[kind] = {}
         for name, values in row[kind].items():
             mean = Estimate.of(values)
@@ -710,19 +632,18 @@ def numbers(row, lengths):
 
 def report(config, masses, losses, swept, compared):
     """Numbers, checks, claims, tables and figures of the run."""
+    published = {
+        group: {f"{value:g}": row for value, row in rows.items()}
+        for group, rows in PUBLISHED.items()
+    }
+    errors = ["prompt length"]
     return Report(
         {
             "not reproduced": NOT_REPRODUCED,
             "attention": masses,
             "stage_ends": stage_ends(config, masses),
             "sweeps": [numbers(row, config.lengths) for row in swept],
-            "published": {
-                "lengths": PUBLISHED_LENGTHS,
-                "errors": {
-                    group: {f"{value:g}": row for value, row in rows.items()}
-                    for group, rows in PUBLISHED.items()
-                },
-            },
+            "published": {"lengths": PUBLISHED_LENGTHS, "errors": published},
             "comparison": [numbers(row, config.compare_lengths) for row in compared],
             "precision": "float32; theory float64",
         },
@@ -736,11 +657,8 @@ def report(config, masses, losses, swept, compared):
             "mechanism.png": draw_mechanism(config, masses),
         },
         interval_level=0.95,
-        axes={
-            "attention.*": ["seed", "record, every record_every iterations"],
-            "sweeps.*.trained.*": ["prompt length"],
-            "sweeps.*.counting.*": ["prompt length"],
-        },
+        axes={"attention.*": ["seed", "record, every record_every iterations"]}
+        | {f"sweeps.*.{kind}.*": errors for kind in (TRAINED, COUNTING)},
     )
 
 
@@ -759,10 +677,9 @@ def main(config, run):
             sizes = config.lengths, config.prompts, False
             swept = measure(config, chains, sweeps(config), *sizes)
         with run.phase("comparison"):
-            lengths = config.compare_lengths
-            sizes = lengths, config.compare_prompts, True
+            sizes = config.compare_lengths, config.compare_prompts, True
             compared = measure(config, pairs, comparisons(config), *sizes)
-            compared = [row | theory(row, lengths) for row in compared]
+            compared = [row | theory(row, sizes[0]) for row in compared]
     return report(config, along, losses, swept, compared)
 
 
