@@ -1,14 +1,12 @@
 """Mechanisms of attention: learning phases, kernel gradient descent, induction heads.
 
-Huang et al.: gradient descent of softmax attention on orthonormal features, beside the
-closed form where features are equally likely; finite contexts; one dominant feature and
-its staged phases. Cheng et al.: the error of deep attention with a kernel on Gaussian
-processes, exact in labels and averaged over inputs, for matched and other kernels;
-three forms of the same descent. Olsson et al.: prefix-matching and copying scores of a
-circuit that is built by hand, of all heads of the small language model that this
-repository ships, and of a GPT-2 trained briefly on regression, where an input that
-comes again plays the part of a token that comes again. What trained models do stands
-under claims, not checks.
+Huang et al.: softmax attention on orthonormal features by gradient descent, beside the
+closed form where they are equally likely; finite contexts; one dominant feature. Cheng
+et al.: the error of deep attention with a kernel on Gaussian processes, averaged over
+inputs, for matched and other kernels; three forms of the same descent. Olsson et al.:
+prefix-matching and copying scores of a circuit built by hand, of the heads of our small
+language model, and of a GPT-2 trained briefly on regression, where inputs come again in
+place of tokens. What trained models do stands under claims, not checks.
 """
 
 import dataclasses
@@ -19,16 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.frame import (
-    Check,
-    Claim,
-    Report,
-    check_at_least,
-    expect,
-    experiment,
-    program,
-    table,
-)
+from experiments.frame import check_at_least, expect, experiment, program, table
+from experiments.frame.report import Check, Claim, Report
 from experiments.shared import language as v
 from experiments.shared.language import Language, documents, load, logits
 from experiments.shared.training import GPT2_CPU, GPT2_GPU, Recipe, train
@@ -173,11 +163,7 @@ def features(config):
 
 
 def balanced(config, K):
-    """Descent until the loss reaches its level, beside the flow in closed form.
-
-    The errors are the largest relative differences over the path, of the time at which
-    an attention is reached and of the loss at the same time.
-    """
+    """Descent until the loss reaches its level, beside the flow in closed form."""
     eta = config.step_size / 2
     target = 1 - math.sqrt(2 * config.loss_level * (K - 1) / K)
     ends = [float(flow.balanced_time(jnp.asarray(a), K, eta)) for a in (0.5, target)]
@@ -195,6 +181,7 @@ def balanced(config, K):
         return {
             "half": [phases.half[0], ends[0]],  # when attention is 1/2: descent, flow
             "learned": [phases.learned[0], ends[1]],
+            # Largest over the path, at the same attention and at the same time.
             "time_error": jnp.max(jnp.abs(times / path.steps[1:] - 1)),
             "loss_error": jnp.max(jnp.abs(predicted / losses - 1)),
             "asymptote": path.losses[-1, 0] * path.steps[-1] / limit,
@@ -213,10 +200,8 @@ def kernels(config, seed):
     keys = jax.random.split(stream_key(seed, "data"), 2)
     X = jax.random.normal(keys[0], (config.num_examples + 1, config.dim))
     X, y = X / np.sqrt(config.dim), jax.random.normal(keys[1], (config.num_examples,))
-    return {
-        "forms": {name: difference(config, name, X, y) for name in config.attention},
-        "errors": {data: errors(config, seed, data) for data in config.data},
-    }
+    forms = {name: difference(config, name, X, y) for name in config.attention}
+    return {"forms": forms, "errors": {k: errors(config, seed, k) for k in config.data}}
 
 
 def difference(config, kernel, X, y):
@@ -234,10 +219,7 @@ def difference(config, kernel, X, y):
 
 
 def errors(config, seed, data):
-    """Mean squared errors by depth over that of answering 0, and that of kriging.
-
-    ``bad`` is the share of prompts whose kernel matrix has a negative eigenvalue.
-    """
+    """Mean squared errors by depth over that of answering 0, and that of kriging."""
     shape = (config.draws, config.num_examples + 1, config.dim)
     X = jax.random.normal(stream_key(seed, "evaluation"), shape)
     eye = config.nugget * jnp.eye(config.num_examples + 1)
@@ -256,7 +238,9 @@ def errors(config, seed, data):
 
         risks, psd = run(X, C)
         mean, error = Estimate.of(np.asarray(risks) / size)
-        found[kernel] = {"mean": mean, "error": error, "bad": 1 - float(jnp.mean(psd))}
+        # The share of prompts whose kernel matrix has a negative eigenvalue.
+        bad = 1 - float(jnp.mean(psd))
+        found[kernel] = {"mean": mean, "error": error, "bad": bad}
     best = np.asarray(jax.jit(jax.vmap(descent.kriging_risk))(C)) / size
     return {"kriging": float(best.mean()), "rows": found}
 
@@ -266,12 +250,9 @@ def errors(config, seed, data):
 
 def blocks(key, choices, config, sequences):
     """Draws blocks of distinct tokens, each block repeated, (sequences, T)."""
-
-    def one(key):
-        block = jax.random.choice(key, choices, (config.block,), replace=False)
-        return jnp.tile(block, config.repeats)
-
-    return jax.vmap(one)(jax.random.split(key, sequences))
+    shape = (config.block,)
+    draw = jax.vmap(lambda k: jax.random.choice(k, choices, shape, replace=False))
+    return jnp.tile(draw(jax.random.split(key, sequences)), (1, config.repeats))
 
 
 def on_cpu():
@@ -280,11 +261,7 @@ def on_cpu():
 
 
 def circuit(config, seed):
-    """Scores of the hand-built circuit on one sequence of repeated blocks.
-
-    ``copying`` is that of the induction head, of -I, and of random matrices (largest in
-    size of 20); ``in_context`` the loss in the repeats minus that in the first block.
-    """
+    """Scores of the hand-built circuit on one sequence of repeated blocks."""
     V, n, T = config.vocab_size, config.block, config.block * config.repeats
     keys, strength = jax.random.split(stream_key(seed, "data")), 30.0
     tokens = blocks(keys[0], jnp.arange(V), config, 1)[0]
@@ -299,8 +276,7 @@ def circuit(config, seed):
         W_O, W_V = built.model.ov_factors(1, built.stack)
         M = built.unembedding @ W_O[0] @ W_V[0] @ built.embedding.T
         right = jnp.argmax(outputs[:-1], axis=1) == tokens[1:]
-        each = jax.nn.log_softmax(strength * outputs[:-1])
-        losses = -jnp.take_along_axis(each, tokens[1:, None], axis=1)[:, 0]
+        losses = losses_of(strength * outputs[:-1], tokens[1:])
         repeats = jnp.arange(T) >= n
         return M, {
             "scores": scores,
@@ -315,6 +291,7 @@ def circuit(config, seed):
     with on_cpu():
         chance = np.asarray(jax.jit(jax.vmap(induction.copying_score))(random))
         own, minus = (float(induction.copying_score(A)) for A in (M, -np.eye(V)))
+    # Of the induction head, of -I, and of the random matrix with the largest in size.
     return found | {"copying": (own, minus, chance[np.abs(chance).argmax()])}
 
 
@@ -322,7 +299,7 @@ def language(config, seed, model):
     """Scores of the small LM's heads on repeated random words and on documents.
 
     At colons prefix matching is attention on the label words of the demonstrations
-    before. The label score is the last label's loss minus the second's.
+    before. ``paired`` is the last label's loss minus the second's.
     """
     keys = jax.random.split(stream_key(seed, "evaluation"))
     words = jnp.arange(v.FIRST_WORD, len(v.VOCABULARY))
@@ -346,7 +323,7 @@ def language(config, seed, model):
 
     with on_cpu():
         copied = copying(jax.tree.map(np.asarray, model.params))
-    blocks_of = (0, n), (last * n, last * n + n)
+    spans = (0, n), (last * n, last * n + n)
     repeated = heads(model.params, ids, every, ids != v.START)
     colons = heads(model.params, drawn.ids, drawn.mask, drawn.ids == v.COLON)
     right, by_count = right_share(model, drawn)
@@ -358,9 +335,7 @@ def language(config, seed, model):
         "copying": copied,
         "label losses": by_label,
         "label losses, standard error": error,
-        "in-context score, repeated words": induction.in_context_score(
-            losses, *blocks_of
-        ),
+        "in-context score, repeated words": induction.in_context_score(losses, *spans),
     }
     paired = mean_and_error(labels[:, -1] - labels[:, 1])
     found = {"repeated": repeated, "colons": colons, "paired": paired}
@@ -368,10 +343,7 @@ def language(config, seed, model):
 
 
 def right_share(model, drawn):
-    """Share of the attention from colons to label words that is on the right one.
-
-    Beside it the share of that word among them, for attention that is alike on all.
-    """
+    """Share of colons' attention to label words on the right one, and its count's."""
     label, answer = drawn.is_label & drawn.mask, jnp.roll(drawn.ids, -1, axis=1)
     before = jnp.tril(jnp.ones((LENGTH, LENGTH), bool), -1)[None] & label[:, None]
     same = before & (drawn.ids[:, None] == answer[:, :, None])
@@ -390,14 +362,19 @@ def right_share(model, drawn):
     return run(model.params), float(by_count[np.asarray(rows)].mean())
 
 
+def losses_of(outputs, tokens):
+    """Cross-entropy of logits, with the tokens on the last axis of the result."""
+    each = jax.nn.log_softmax(outputs)
+    return -jnp.take_along_axis(each, tokens[..., None], axis=-1)[..., 0]
+
+
 def next_losses(model, ids, mask):
     """Loss of every token except the first, (sequences, T - 1)."""
 
     @jax.jit
     def run(params, ids, mask):
-        each = logits(model.decoder, params, ids[:, :-1], mask[:, :-1])
-        each = jax.nn.log_softmax(each)
-        return -jnp.take_along_axis(each, ids[:, 1:, None], axis=-1)[..., 0]
+        outputs = logits(model.decoder, params, ids[:, :-1], mask[:, :-1])
+        return losses_of(outputs, ids[:, 1:])
 
     return np.asarray(run(model.params, ids, mask))
 
@@ -437,8 +414,8 @@ def regression(recipe, trained, sequences, seed):
         scores = induction.head_scores(model, params, (X, y), tokens, tokens % 2 == 0)
         again = trained.module.apply({"params": params}, X, y)[:, n:] - y[:, n:]
         fresh = trained.module.apply({"params": params}, drawn.X, y[:, : n + 1])[:, n]
-        fresh = fresh - drawn.y[:, n]
-        return scores, [jnp.mean(gap**2) / recipe.dim for gap in (again, fresh)]
+        gaps = again, fresh - drawn.y[:, n]
+        return scores, [jnp.mean(gap**2) / recipe.dim for gap in gaps]
 
     start, several = recipe.start().params, len(recipe.seeds) > 1
     untrained, _ = read(jax.tree.map(lambda a: a[0], start) if several else start)
@@ -452,32 +429,27 @@ def regression(recipe, trained, sequences, seed):
 
 def numbers(config, found):
     """The numbers behind the figures, except the paths."""
-    phases, gpt2 = found["phases"], found["regression"]
+    gpt2, errors, bad = found["regression"], {}, {}
     kept = ("half", "learned", "time_error", "loss_error", "asymptote")
     times = ("overtaken", "half", "learned", "shed")
-    errors, bad = {}, {}
+    balanced = {K: {k: one[k] for k in kept} for K, one in found["balanced"].items()}
+    losses = {N: path.losses[-1, 0] / 2 for N, path in found["finite"].items()}
+    prefix = {"prefix": gpt2["trained"].prefix_matching}
+    prefix["prefix, untrained"] = gpt2["untrained"].prefix_matching
     for data, one in found["errors"].items():
         errors[data] = {k: finite(row["mean"]) for k, row in one["rows"].items()}
         errors[data]["kriging"] = one["kriging"]
         bad[data] = {k: row["bad"] for k, row in one["rows"].items()}
     return {
-        "balanced": {
-            K: {name: one[name] for name in kept}
-            for K, one in found["balanced"].items()
-        },
-        "finite, last loss": {
-            N: path.losses[-1, 0] / 2 for N, path in found["finite"].items()
-        },
-        "imbalanced": {name: finite(getattr(phases, name)) for name in times},
+        "balanced": balanced,
+        "finite, last loss": losses,
+        "imbalanced": {k: finite(getattr(found["phases"], k)) for k in times},
         "depths": config.kernels.depths,
         "errors": errors,
         "not positive semi-definite": bad,
         "circuit, in-context score": found["circuit"]["in_context"],
         "language": found["language"]["numbers"],
-        "regression": {
-            "prefix": gpt2["trained"].prefix_matching,
-            "prefix, untrained": gpt2["untrained"].prefix_matching,
-        },
+        "regression": prefix,
     }
 
 
@@ -500,10 +472,9 @@ def checks(config, found):
         ]
     learned, logits = found["phases"].learned, found["path"].logits[11:50, 1]
     ratio, shed = learned[0] / learned[1:].min(), (logits[:, 0] + logits[:, 1]).max()
-    rows += [
-        ("dominant over rare: steps to learn", ratio, 0.5, "<="),
-        ("rare query, steps 11 to 49: A_k + B_k1 (it sheds first)", shed, 0, "<="),
-    ]
+    name = "rare query, steps 11 to 49: A_k + B_k1 (it sheds first)"
+    rows.append(("dominant over rare: steps to learn", ratio, 0.5, "<="))
+    rows.append((name, shed, 0, "<="))
     for kernel, gap in found["forms"].items():
         rows.append((f"three forms, {kernel}: difference", gap, 1e-12, "<="))
     for data, one in found["errors"].items():
@@ -520,12 +491,12 @@ def checks(config, found):
         rows += against_reference(config.kernels, found["errors"]["rbf"]["rows"]["rbf"])
     one, within = found["circuit"], ("within", 1e-6)
     scores, (copying, minus, chance) = one["scores"], one["copying"]
-    first, second = scores.prefix_matching[:, 0]
+    (first, second), previous = scores.prefix_matching[:, 0], scores.previous_token
     uniform = "uniform causal attention: prefix score"
     rows += [
         ("circuit: prefix score of layer 2", second, 1, *within),
         ("circuit: prefix score of layer 1", first, 0, *within),
-        ("circuit: previous token, layer 1", scores.previous_token[0, 0], 1, *within),
+        ("circuit: previous token, layer 1", previous[0, 0], 1, *within),
         (uniform, scores.uniform, one["expected uniform"], *within),
         ("copying of I", copying, 1, *within),
         ("copying of -I", minus, -1, *within),
@@ -560,16 +531,13 @@ def claims(config, found):
     share, count = lm["numbers"]["share of the right label"].max(), lm["by count"]
     last, (loss, error) = len(lm["numbers"]["label losses"]), lm["paired"]
     inputs, (again, fresh) = config.gpt2.num_points // 2, gpt2["errors"]
-    untrained = gpt2["untrained"].prefix_matching.max()
+    untrained = f"untrained {gpt2['untrained'].prefix_matching.max():.3f}, "
+    repeated = "small LM: an induction head on random repeated words"
+    colons = "small LM: heads that look from a colon to the label words before"
+    seen = "GPT-2 on regression: a head looks up the label of an input seen before"
     rows: list[Any] = [
-        of_heads(
-            "small LM: an induction head on random repeated words", lm["repeated"]
-        ),
-        of_heads(
-            "small LM: heads that look from a colon to the label words before",
-            lm["colons"],
-            "score at colons",
-        ),
+        of_heads(repeated, lm["repeated"]),
+        of_heads(colons, lm["colons"], "score at colons"),
         (
             "small LM: of these label words the right one gets more",
             "largest share above the share by count by 0.1",
@@ -582,11 +550,7 @@ def claims(config, found):
             f"{loss:.3f} ({error:.3f})",
             loss < -3 * error,
         ),
-        of_heads(
-            "GPT-2 on regression: a head looks up the label of an input seen before",
-            gpt2["trained"],
-            beside=f"untrained {untrained:.3f}, ",
-        ),
+        of_heads(seen, gpt2["trained"], beside=untrained),
         (
             "GPT-2 on regression: an input seen before is answered better",
             f"error / d at inputs 1 to {inputs} again below that of a fresh input",
@@ -600,20 +564,15 @@ def claims(config, found):
 
 def tables(config, found):
     """Times of equally likely features, errors by depth, and scores of heads."""
-    level, depths = config.features.loss_level, config.kernels.depths
-    columns = {
-        "K": "{K}",
-        "Attn = 1/2: descent": "{half[0]:.1f}",
-        "Attn = 1/2: flow": "{half[1]:.1f}",
-        f"L < {level:g}: descent": "{learned[0]:.1f}",
-        f"L < {level:g}: flow": "{learned[1]:.1f}",
-        "t(u) off by": "{time_error:.2%}",
-        "L(t) off by": "{loss_error:.2%}",
-        "L t / limit": "{asymptote:.3f}",
-    }
+    level, depths = f"L < {config.features.loss_level:g}", config.kernels.depths
+    columns, half = {"K": "{K}"}, "Attn = 1/2"
+    for name, key in ((half, "half"), (level, "learned")):
+        columns[f"{name}: descent"] = f"{{{key}[0]:.1f}}"
+        columns[f"{name}: flow"] = f"{{{key}[1]:.1f}}"
+    columns |= {"t(u) off by": "{time_error:.2%}", "L(t) off by": "{loss_error:.2%}"}
     rows = [{"K": K, **one} for K, one in found["balanced"].items()]
     title = f"equally likely features, step {config.features.step_size:g}"
-    made = [table(rows, columns, title)]
+    made = [table(rows, columns | {"L t / limit": "{asymptote:.3f}"}, title)]
     columns = {"attention": "{kernel}"}
     columns |= {str(depth): f"{{cells[{at}]}}" for at, depth in enumerate(depths)}
     for data, one in found["errors"].items():
@@ -621,25 +580,26 @@ def tables(config, found):
         for row in rows:
             cells = (f"{x:.3f}" if abs(x) < 1e3 else f"{x:.0e}" for x in row["mean"])
             row["cells"] = list(cells)
-        title = f"{data} data: error by depth over that of 0, kriging "
-        title += f"{one['kriging']:.4f}"
+        kriging = f"kriging {one['kriging']:.4f}"
+        title = f"{data} data: error by depth over that of 0, {kriging}"
         made.append(table(rows, columns | {"not PSD": "{bad:.0%}"}, title))
     lm, gpt2, built = found["language"], found["regression"], found["circuit"]
     second = jax.tree.map(lambda a: a[1:] if a.ndim else a, built["scores"])
     copying, none = f"{lm['numbers']['copying'].max():.3f}", "no tokens"
     rows = [
-        {"model": name, "scores": scores, "copying": copied}
+        ("circuit, layer 2", second, f"{built['copying'][0]:.3f}"),
+        ("small LM, repeated words", lm["repeated"], copying),
+        ("small LM, colons", lm["colons"], copying),
+        ("GPT-2 on regression", gpt2["trained"], none),
+        ("the same, untrained", gpt2["untrained"], none),
+    ]
+    rows = [
+        {"model": name, "copying": copied, "uniform": scores.uniform}
         | {"prefix": scores.prefix_matching.max(), "to": scores.previous_token.max()}
-        for name, scores, copied in (
-            ("circuit, layer 2", second, f"{built['copying'][0]:.3f}"),
-            ("small LM, repeated words", lm["repeated"], copying),
-            ("small LM, colons", lm["colons"], copying),
-            ("GPT-2 on regression", gpt2["trained"], none),
-            ("the same, untrained", gpt2["untrained"], none),
-        )
+        for name, scores, copied in rows
     ]
     columns = {"model": "{model}", "prefix": "{prefix:.3f}"}
-    columns |= {"uniform": "{scores.uniform:.3f}", "previous token": "{to:.3f}"}
+    columns |= {"uniform": "{uniform:.3f}", "previous token": "{to:.3f}"}
     title = "heads: the largest scores, and those of uniform attention"
     return [*made, table(rows, columns | {"copying": "{copying}"}, title)]
 
@@ -662,40 +622,31 @@ def draw_features(config, found):
         absent[f"feature absent, N = {N}"] = least
     finite["infinite"] = descents[f"K = {K}"]
     path, phases = found["path"], found["phases"]
-    marks = {
-        f"dominant: loss < {level:g}": phases.learned[0],
-        "rare: own overtakes": phases.overtaken[1],
-        f"rare: loss < {level:g}": phases.learned[1],
-    }
+    marks = {f"dominant: loss < {level:g}": phases.learned[0]}
+    marks |= {"rare: own overtakes": phases.overtaken[1]}
+    marks |= {f"rare: loss < {level:g}": phases.learned[1]}
     marks = {name: float(t) for name, t in marks.items() if np.isfinite(t)}
     overtakes = {k[6:]: t for k, t in marks.items() if k.endswith("overtakes")}
 
-    def lines(values, places):
+    def lines(values, places):  # of the query and what it attends to
         return {
             name: Line(path.steps[1:], values[1:, *place], colour)
             for name, (*place, colour) in places.items()
         }
 
-    # The query, what it attends to, and the colour.
-    attention = {
-        "dominant query, own": (0, 0, 0),
-        "rare query, own": (1, 1, 1),
-        "rare query, on the dominant": (1, 0, 2),
-    }
+    attention = {"dominant query, own": (0, 0, 0), "rare query, own": (1, 1, 1)}
+    attention |= {"rare query, on the dominant": (1, 0, 2)}
     rare = {"own, A": (1, 1, 1), "dominant, $B_1$": (1, 0, 2)}
-    rare["other rare, B"] = (1, 2, 3)
-    log, part = ("log", "log"), ("log", "linear")
+    rare |= {"other rare, B": (1, 2, 3)}
+    one, log, part = "one dominant feature", ("log", "log"), ("log", "linear")
+    shares = lines(path.attention, attention), "steps", "attention", *part
+    logits = lines(path.logits, rare), "steps", "logit", *part
+    alike = "equally likely features (dashed: closed form)"
     panels = {
-        "equally likely features (dashed: closed form)": LinePanel(
-            descents, "steps", "loss", *log
-        ),
+        alike: LinePanel(descents, "steps", "loss", *log),
         "finite contexts": LinePanel(finite, f"steps (K = {K})", "loss", *log, absent),
-        "one dominant feature: attention": LinePanel(
-            lines(path.attention, attention), "steps", "attention", *part, marks=marks
-        ),
-        "one dominant feature: logits of a rare query": LinePanel(
-            lines(path.logits, rare), "steps", "logit", *part, marks=overtakes
-        ),
+        f"{one}: attention": LinePanel(*shares, marks=marks),
+        f"{one}: logits of a rare query": LinePanel(*logits, marks=overtakes),
     }
     title = "Softmax attention on orthonormal features, gradient descent from Q = 0"
     return line_panels(panels, title, columns=2)
@@ -703,17 +654,15 @@ def draw_features(config, found):
 
 def draw_kernels(config, found):
     """Errors by depth of every kernel, beside kriging."""
-    panels = {}
+    panels, depths = {}, config.kernels.depths
     names = "layers", "error / error of predicting 0", "symlog", "log"
     for data, one in found["errors"].items():
         lines, kriging = {}, one["kriging"]
         for order, (name, row) in enumerate(one["rows"].items(), start=1):
             label = f"{name} (not PSD)" if row["bad"] > 0.5 else name
-            depths, error = config.kernels.depths, row["error"]
-            lines[label] = Line(depths, row["mean"], order, error=error)
-        ylim = max(kriging, 1e-7) / 2, 4.0
-        panel = LinePanel(lines, *names, {"kriging": kriging}, ylim=ylim)
-        panels[f"{data} data"] = panel
+            lines[label] = Line(depths, row["mean"], order, error=row["error"])
+        look = {"levels": {"kriging": kriging}, "ylim": (max(kriging, 1e-7) / 2, 4.0)}
+        panels[f"{data} data"] = LinePanel(lines, *names, **look)
     title = "Attention with a kernel on Gaussian processes: error by depth"
     return line_panels(panels, title)
 
@@ -745,11 +694,11 @@ def report(config, found):
         "small LM\ncopying": lm["copying"],
         "GPT-2, regression\nprefix, same input": gpt2["trained"].prefix_matching,
     }
+    of_heads = ("numbers.language.copying", "numbers.regression.prefix")
+    axes = {"numbers.errors.*.*": ["depth"], "numbers.imbalanced.*": ["feature"]}
+    precision = "float64; float32 for the models that were trained"
     return Report(
-        {
-            "numbers": numbers(config, found),
-            "precision": "float64; float32 for the models that were trained",
-        },
+        {"numbers": numbers(config, found), "precision": precision},
         checks=checks(config, found),
         tables=tables(config, found),
         claims=claims(config, found),
@@ -759,12 +708,7 @@ def report(config, found):
             "kernels.png": draw_kernels(config, found),
             "heads.png": draw_heads(heads, "Induction scores of heads"),
         },
-        axes={
-            "numbers.errors.*.*": ["depth"],
-            "numbers.imbalanced.*": ["feature"],
-            "numbers.language.copying": ["layer", "head"],
-            "numbers.regression.prefix": ["layer", "head"],
-        },
+        axes=axes | {name: ["layer", "head"] for name in of_heads},
     )
 
 
@@ -785,8 +729,8 @@ def main(config, run):
     with run.phase("language"):
         found["language"] = language(heads, seed, model)
     with run.phase("regression"):
-        lookup = regression(config.gpt2, trained, heads.sequences, seed)
-        found["regression"] = lookup
+        sizes = heads.sequences, seed
+        found["regression"] = regression(config.gpt2, trained, *sizes)
     return report(config, found)
 
 
