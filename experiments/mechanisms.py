@@ -398,11 +398,9 @@ def mean_and_error(values):
 
 
 def regression(recipe, trained, sequences, seed):
-    """Scores of a GPT-2's heads where every input comes again with its label, in order.
-
-    Prefix matching is then attention on the label of the same input; the errors / d are
-    those at an input that comes again, and at a fresh one behind as many pairs.
-    """
+    """Scores of a GPT-2's heads where all inputs come again with their labels."""
+    # Prefix matching is then attention on the label of the same input; the errors / d
+    # are those at an input that comes again, and at a fresh one behind as many pairs.
     n, model = recipe.num_points // 2, LayeredGPT2(trained.module)
     drawn = recipe.task(0.0).sample(stream_key(seed, "evaluation"), n + 1, sequences)
     X, y = jnp.tile(drawn.X[:, :n], (1, 2, 1)), jnp.tile(drawn.y[:, :n], (1, 2))
@@ -488,7 +486,12 @@ def checks(config, found):
         rows.append((f"{name} over the best other, deepest", ratio, 1, "<="))
         rows.append((f"{name} minus kriging, deepest", *excess))
     if config.kernels == Kernels(draws=config.kernels.draws, depths=DEPTHS):
-        rows += against_reference(config.kernels, found["errors"]["rbf"]["rows"]["rbf"])
+        row = found["errors"]["rbf"]["rows"]["rbf"]
+        for depth, known in REFERENCE.items():
+            # An independent simulation, within three standard errors.
+            at, by = DEPTHS.index(depth), 1 + config.kernels.draws / REFERENCE_DRAWS
+            both = row["mean"][at], known, "within", 3 * row["error"][at] * by**0.5
+            rows.append((f"rbf on rbf data, depth {depth}", *both))
     one, within = found["circuit"], ("within", 1e-6)
     scores, (copying, minus, chance) = one["scores"], one["copying"]
     (first, second), previous = scores.prefix_matching[:, 0], scores.previous_token
@@ -505,17 +508,6 @@ def checks(config, found):
         ("circuit: next-token accuracy", one["accuracy"], 1, "within", 0),
     ]
     return [Check(*row) for row in rows]
-
-
-def against_reference(config, row):
-    """Errors against an independent simulation, within three standard errors."""
-    rows = []
-    for depth in sorted(set(REFERENCE).intersection(config.depths)):
-        at = config.depths.index(depth)
-        close = 3 * row["error"][at] * (1 + config.draws / REFERENCE_DRAWS) ** 0.5
-        both = row["mean"][at], REFERENCE[depth]
-        rows.append((f"rbf on rbf data, depth {depth}", *both, "within", close))
-    return rows
 
 
 def claims(config, found):
@@ -685,33 +677,6 @@ def draw_heads(panels, title):
     return figure
 
 
-def report(config, found):
-    """Numbers, checks, claims, tables and figures of the run."""
-    lm, gpt2 = found["language"]["numbers"], found["regression"]
-    heads = {
-        "small LM\nprefix, random repeats": lm["prefix, repeated words"],
-        "small LM\nprefix, at colons": lm["prefix, colons"],
-        "small LM\ncopying": lm["copying"],
-        "GPT-2, regression\nprefix, same input": gpt2["trained"].prefix_matching,
-    }
-    of_heads = ("numbers.language.copying", "numbers.regression.prefix")
-    axes = {"numbers.errors.*.*": ["depth"], "numbers.imbalanced.*": ["feature"]}
-    precision = "float64; float32 for the models that were trained"
-    return Report(
-        {"numbers": numbers(config, found), "precision": precision},
-        checks=checks(config, found),
-        tables=tables(config, found),
-        claims=claims(config, found),
-        claims_title="what the models that were trained do",
-        figures={
-            "features.png": draw_features(config, found),
-            "kernels.png": draw_kernels(config, found),
-            "heads.png": draw_heads(heads, "Induction scores of heads"),
-        },
-        axes=axes | {name: ["layer", "head"] for name in of_heads},
-    )
-
-
 @experiment(PRESETS)
 def main(config, run):
     """Trains a GPT-2, and measures all three mechanisms."""
@@ -731,7 +696,29 @@ def main(config, run):
     with run.phase("regression"):
         sizes = heads.sequences, seed
         found["regression"] = regression(config.gpt2, trained, *sizes)
-    return report(config, found)
+    lm, gpt2 = found["language"]["numbers"], found["regression"]
+    shown = {
+        "small LM\nprefix, random repeats": lm["prefix, repeated words"],
+        "small LM\nprefix, at colons": lm["prefix, colons"],
+        "small LM\ncopying": lm["copying"],
+        "GPT-2, regression\nprefix, same input": gpt2["trained"].prefix_matching,
+    }
+    of_heads = ("numbers.language.copying", "numbers.regression.prefix")
+    axes = {"numbers.errors.*.*": ["depth"], "numbers.imbalanced.*": ["feature"]}
+    precision = "float64; float32 for the models that were trained"
+    return Report(
+        {"numbers": numbers(config, found), "precision": precision},
+        checks=checks(config, found),
+        tables=tables(config, found),
+        claims=claims(config, found),
+        claims_title="what the models that were trained do",
+        figures={
+            "features.png": draw_features(config, found),
+            "kernels.png": draw_kernels(config, found),
+            "heads.png": draw_heads(shown, "Induction scores of heads"),
+        },
+        axes=axes | {name: ["layer", "head"] for name in of_heads},
+    )
 
 
 program(__name__, main)
