@@ -242,11 +242,9 @@ def masses(config, ensemble):
 
 
 def measure(config, ensemble, settings, lengths, prompts, direct):
-    """The settings with errors (seeds, lengths), trained and of counted votes.
-
-    Both models see the same prompts, and the prompts of all lengths begin with the same
-    examples. Settings of equal shape share one compiled program.
-    """
+    """The settings with errors (seeds, lengths), trained and of counted votes."""
+    # Both models see the same prompts, and those of all lengths begin with the same
+    # examples. Settings of equal shape share one compiled program.
     alphabets, path, keys = ensemble
     models = jax.tree.map(
         lambda a, b: jnp.stack([a[:, -1], jnp.broadcast_to(b, a[:, -1].shape)]),
@@ -345,7 +343,7 @@ def stage_ends(config, masses):
     """Steps at which attention leaves other steps, and favours the query's input."""
     same, rival, *others = (np.mean(masses[name], axis=0) for name in CLASSES)
     # At the start attention is spread over all steps, so the input may lead by chance.
-    found = sum(others) < 0.05
+    found = np.sum(others, axis=0) < 0.05
     marks = found, found & (same > rival)
     first = (float(mark.argmax()) if mark.any() else np.nan for mark in marks)
     return [record * config.record_every for record in first]
@@ -630,38 +628,6 @@ def numbers(row, lengths):
     return found
 
 
-def report(config, masses, losses, swept, compared):
-    """Numbers, checks, claims, tables and figures of the run."""
-    published = {
-        group: {f"{value:g}": row for value, row in rows.items()}
-        for group, rows in PUBLISHED.items()
-    }
-    errors = ["prompt length"]
-    return Report(
-        {
-            "not reproduced": NOT_REPRODUCED,
-            "attention": masses,
-            "stage_ends": stage_ends(config, masses),
-            "sweeps": [numbers(row, config.lengths) for row in swept],
-            "published": {"lengths": PUBLISHED_LENGTHS, "errors": published},
-            "comparison": [numbers(row, config.compare_lengths) for row in compared],
-            "precision": "float32; theory float64",
-        },
-        checks=checks(config, masses, losses, swept, compared),
-        tables=tables(config, swept, compared),
-        claims=claims(config, swept),
-        claims_title="what the theorems say of the length",
-        figures={
-            "needed.png": draw_needed(config, swept),
-            "comparison.png": draw_comparison(config, compared),
-            "mechanism.png": draw_mechanism(config, masses),
-        },
-        interval_level=0.95,
-        axes={"attention.*": ["seed", "record, every record_every iterations"]}
-        | {f"sweeps.*.{kind}.*": errors for kind in (TRAINED, COUNTING)},
-    )
-
-
 @experiment(PRESETS)
 def main(config, run):
     """Trains models of three steps and of two, and measures both."""
@@ -680,7 +646,34 @@ def main(config, run):
             sizes = config.compare_lengths, config.compare_prompts, True
             compared = measure(config, pairs, comparisons(config), *sizes)
             compared = [row | theory(row, sizes[0]) for row in compared]
-    return report(config, along, losses, swept, compared)
+    published = {
+        group: {f"{value:g}": row for value, row in rows.items()}
+        for group, rows in PUBLISHED.items()
+    }
+    errors = ["prompt length"]
+    return Report(
+        {
+            "not reproduced": NOT_REPRODUCED,
+            "attention": along,
+            "stage_ends": stage_ends(config, along),
+            "sweeps": [numbers(row, config.lengths) for row in swept],
+            "published": {"lengths": PUBLISHED_LENGTHS, "errors": published},
+            "comparison": [numbers(row, config.compare_lengths) for row in compared],
+            "precision": "float32; theory float64",
+        },
+        checks=checks(config, along, losses, swept, compared),
+        tables=tables(config, swept, compared),
+        claims=claims(config, swept),
+        claims_title="what the theorems say of the length",
+        figures={
+            "needed.png": draw_needed(config, swept),
+            "comparison.png": draw_comparison(config, compared),
+            "mechanism.png": draw_mechanism(config, along),
+        },
+        interval_level=0.95,
+        axes={"attention.*": ["seed", "record, every record_every iterations"]}
+        | {f"sweeps.*.{kind}.*": errors for kind in (TRAINED, COUNTING)},
+    )
 
 
 program(__name__, main)
