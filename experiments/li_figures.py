@@ -60,7 +60,7 @@ NEIGHBOURS = {
 # about a tenth.
 MET = 1.5
 SIZES = RANGES["size"]
-FACTOR, FACTOR_OF_FIT = operator.itemgetter("factor"), operator.itemgetter("typical")
+FACTOR: Any = operator.itemgetter("factor")
 
 
 def typical_factor(logs):
@@ -220,12 +220,10 @@ def nearest_neighbour_error(fraction, num_examples):
 
 
 def least_factor(curves, lengths, *, falling=True):
-    """Least factor, to 1e-4, within which an error by votes alone fits the curves.
-
-    With l examples of which each votes with probability alpha', the error is the mean
-    of g(n) over a binomial n; with ``falling``, g must not rise with n. Linear programs
-    decide for which f some g has all errors between published / f and published f.
-    """
+    """Least factor, to 1e-4, within which an error by votes alone fits the curves."""
+    # With l examples of which each votes with probability alpha', the error is the mean
+    # of g(n) over a binomial n; with ``falling``, g must not rise with n. Linear
+    # programs decide whether some g has all errors within a factor.
     counts = np.arange(max(lengths) + 1)
     mixing = np.array([binom.pmf(counts, l, a) for a in curves for l in lengths])
     errors = np.concatenate([np.asarray(curve, float) for curve in curves.values()])
@@ -306,11 +304,12 @@ def voter(grid, lengths):
 def search(grid, track=iter):
     """Errors by length of every task, with and without chain of thought."""
     errors, found = voter(grid, LENGTHS), {}
-    for task, row in track(grid.rows()):
+    for (p, gap, rivals), row in track(grid.rows()):
         for fraction in grid.fractions:
             both = errors(row, fraction)
             for K in grid.steps:
-                found[Task(*task, fraction, K)] = [each[K - 1] for each in both]
+                task = Task(p, gap, rivals, fraction, K)
+                found[task] = [each[K - 1] for each in both]
     return found
 
 
@@ -319,7 +318,8 @@ def again(grid, tasks, prompts):
     fresh = dataclasses.replace(grid, prompts=prompts, seed=grid.seed + 1)
     errors, found = voter(fresh, LENGTHS), {}
     for task in dict.fromkeys(tasks):
-        both = errors(row_of(*task[:3], grid.states), task.fraction)
+        row = row_of(task.p, task.gap, task.rivals, grid.states)
+        both = errors(row, task.fraction)
         found[task] = [each[task.steps - 1] for each in both]
     return found
 
@@ -352,7 +352,7 @@ def best(curves, candidates, found, floor):
         logs = np.concatenate(logs)
         fit = {"tasks": chosen, "errors": errors, "typical": typical_factor(logs)}
         fits.append(fit | {"largest": float(np.exp(np.abs(logs).max()))})
-    return min(fits, key=FACTOR_OF_FIT)
+    return min(fits, key=lambda fit: fit["typical"])
 
 
 def grouped(tasks, common):
@@ -364,12 +364,9 @@ def grouped(tasks, common):
 
 
 def levels(config, found):
-    """Every figure with its best tasks, and their errors on fresh prompts.
-
-    Figure 17 has one task for all alpha', for each K; Figure 18 one per curve, which
-    differ only in what varies, free or as labelled; Figure 19 one for each curve or for
-    both.
-    """
+    """Every figure with its best tasks, and their errors on fresh prompts."""
+    # Figure 17 has one task for all alpha', for each K; Figure 18 one per curve, which
+    # differ only in what varies; Figure 19 one for each curve or for both.
     grid, floor, named = config.votes, config.votes.floor, curves_of("alpha'")
     own, cases = [named[a] for a in grid.fractions if a in named], []
     for K in sorted(set(grid.steps)):
@@ -541,8 +538,8 @@ def worst_relations(ensemble, trained):
         off = {"angle": probes["angle_ratio"], "drift": probes["drift"]}
         grown = probes["label"] > 10 * delta * (start / 2) ** 0.5
         if grown.any():
-            parts = (probes[name][grown] for name in ("feature", "label", "large"))
-            implied = balanced_size(*parts, excess_of(ensemble)) ** 2 + start
+            f, b, n = (probes[name][grown] for name in ("feature", "label", "large"))
+            implied = balanced_size(f, b, n, excess_of(ensemble)) ** 2 + start
             off["size"] = np.abs(probes["size"][grown] / np.sqrt(implied) - 1)
         for name, values in off.items():
             found[name] = max(found[name], float(np.nanmax(values)))
@@ -592,9 +589,7 @@ def train_three_layers(grid, rule, sizes):
 def nearest_layers(runs):
     """The snapshot nearest to the figures of each training with a hinge of .1 or less.
 
-    ``factor`` is of the norm at the start and the sorted ones at the stop; ``ratio``
-    the largest turn over the second largest, the most at any snapshot with a turn of at
-    least .05 pi and norms that grew in every layer.
+    ``ratio`` is the largest turn over the second largest at any snapshot.
     """
     published, found = np.array([LAYERS[0], *sorted(LAYERS[1])]), []
     for run in runs:
@@ -634,24 +629,51 @@ def checks(config, single):
 def claims(config, fits, stops, stacks):
     """What was found of every figure, in their order."""
     rows: list[Any] = one_layer_claims(config, stops)
+    wanted = f"a typical factor of at most {MET:g}"
     for level in fits:
         typical, most = level["typical"], level["largest"]
         claim = f"{level['name']}: some task has the published level"
         said = f"typical factor {typical:.2f}, largest {most:.2f}, on fresh prompts"
-        wanted = f"a typical factor of at most {MET:g}"
         rows.append((claim, said, wanted, typical <= MET))
-    rows += [mixture_claim(), *three_layer_claims(stacks)]
+    given = PUBLISHED["alpha'"], PUBLISHED_LENGTHS
+    falling, free = (least_factor(*given, falling=falls) for falls in (True, False))
+    near, turns = min(stacks, key=FACTOR), max(stacks, key=lambda stop: stop["ratio"])
+    grown = ", ".join(f"{x:g}" for x in LAYERS[1])
+    of = "{rule}, step size {step size:g}, scale {scale:g}"
+    rows += [
+        (
+            "Figure 17: some error that depends on the number of votes alone has "
+            "exactly its 20 values",
+            f"none within a factor of {falling:.2f}; none within {free:.2f} even if "
+            "more votes may do harm",
+            "a factor of 1 (linear program over all tasks)",
+            free <= 1.001,
+        ),
+        (
+            f"Figures 24 to 26: label parts grow from {LAYERS[0]:g} to {grown}",
+            f"{texts(near['norm'], 3)} from {near['start']:.3f} ({of.format(**near)}, "
+            f"step {near['step']}, hinge {near['hinge']:.2f}); typical factor "
+            f"{near['factor']:.2f}",
+            f"{wanted}, at a stop with a hinge error of at most .1",
+            near["factor"] <= MET,
+        ),
+        (
+            "Figures 24 to 26: label parts turn in one layer only",
+            f"largest turn at most {turns['ratio']:.2f} times the next "
+            f"({of.format(**turns)})",
+            "three times the next at some stop",
+            turns["ratio"] >= 3,
+        ),
+    ]
     for fraction, errors in NEIGHBOURS.items():
         nearest = [nearest_neighbour_error(fraction, n) for n in NEIGHBOUR_LENGTHS]
         below = sum(a < b for a, b in zip(errors, nearest, strict=True))
-        claim = (
-            f"Figures 27/28, alpha' = {fraction:g}: in-context learning errs less "
-            "than 1-NN on prompts of equation (6)",
-            "never, by proof; the published curve is below the exact error of 1-NN "
-            f"at {below} of {len(errors)} lengths (n = 6: {errors[0]:g} and "
-            f"{nearest[0]:.3f})",
-        )
-        rows.append((*claim, "impossible for one layer", False))
+        claim = f"Figures 27/28, alpha' = {fraction:g}: in-context learning errs less "
+        said = "never, by proof; the published curve is below the exact error of 1-NN "
+        said += f"at {below} of {len(errors)} lengths "
+        said += f"(n = 6: {errors[0]:g} and {nearest[0]:.3f})"
+        claim += "than 1-NN on prompts of equation (6)"
+        rows.append((claim, said, "impossible for one layer", False))
     names = ("claim", "measured", "expected", "held")
     return [Claim(**dict(zip(names, row, strict=True))) for row in rows]
 
@@ -671,6 +693,8 @@ def one_layer_claims(config, stops):
     bound, needs = pruned_error_bound(MASS, shift), pruning_needs(PRUNED, MASS)
     most = largest_rise(stops, 0.02)
     of = "a = +-{gain:g}/m, step size {step_size:g}"
+    between = "between label parts and q"
+    starts = "the starts of Figures 11 and 14 give"
     return [
         (
             "Figures 8, 10, 11, 14: some size of the second layer and stop has the "
@@ -688,10 +712,8 @@ def one_layer_claims(config, stops):
             low <= most_size and high >= least_size,
         ),
         (
-            "Figure 11: some setting ends at an angle of .165 pi between label parts "
-            "and q",
-            f"needs delta >= {least:.2f}; the starts of Figures 11 and 14 give "
-            f"{delta:g}",
+            f"Figure 11: some setting ends at an angle of .165 pi {between}",
+            f"needs delta >= {least:.2f}; {starts} {delta:g}",
             "delta at least that (proof for every setting)",
             delta >= least,
         ),
@@ -719,45 +741,6 @@ def one_layer_claims(config, stops):
 def texts(values, digits):
     """Numbers with so many digits, behind one another."""
     return " ".join(f"{x:.{digits}f}" for x in values)
-
-
-def mixture_claim():
-    """How near any error that depends on votes comes to Figure 17."""
-    given = PUBLISHED["alpha'"], PUBLISHED_LENGTHS
-    falling, free = (least_factor(*given, falling=falls) for falls in (True, False))
-    return (
-        "Figure 17: some error that depends on the number of votes alone has exactly "
-        "its 20 values",
-        f"none within a factor of {falling:.2f}; none within {free:.2f} even if more "
-        "votes may do harm",
-        "a factor of 1 (linear program over all tasks)",
-        free <= 1.001,
-    )
-
-
-def three_layer_claims(stacks):
-    """Whether some training has the norms, or the turns, of Figures 24 to 26."""
-    near, turns = min(stacks, key=FACTOR), max(stacks, key=lambda stop: stop["ratio"])
-    grown = ", ".join(f"{x:g}" for x in LAYERS[1])
-    of = "{rule}, step size {step size:g}, scale {scale:g}"
-    return [
-        (
-            f"Figures 24 to 26: label parts grow from {LAYERS[0]:g} to {grown}",
-            f"{texts(near['norm'], 3)} from {near['start']:.3f} ({of.format(**near)}, "
-            f"step {near['step']}, hinge {near['hinge']:.2f}); typical factor "
-            f"{near['factor']:.2f}",
-            f"a typical factor of at most {MET:g}, at a stop with a hinge error of at "
-            "most .1",
-            near["factor"] <= MET,
-        ),
-        (
-            "Figures 24 to 26: label parts turn in one layer only",
-            f"largest turn at most {turns['ratio']:.2f} times the next "
-            f"({of.format(**turns)})",
-            "three times the next at some stop",
-            turns["ratio"] >= 3,
-        ),
-    ]
 
 
 def tables(fits, nearest, stacks):
@@ -819,7 +802,7 @@ def draw_levels(fits):
     named, panels = {level["name"]: level for level in fits}, {}
     of_17 = (level for name, level in named.items() if name.startswith("Figure 17"))
     free = (level for name, level in named.items() if name.endswith(" free"))
-    for level in (min(of_17, key=FACTOR_OF_FIT), *free):
+    for level in (min(of_17, key=lambda fit: fit["typical"]), *free):
         pairs = zip(level["curves"], level["errors"], strict=True)
         panels[greek(level["name"])] = [*pairs]
     both = (named[f"Figure 19, {kind}"] for kind in ("CoT", "ICL"))
@@ -900,12 +883,11 @@ def report(config, fits, single, deep):
             "largest factor": level["largest"],
             "typical factor in the search": level["searched"],
         }
-    one_layer = [
-        {"shifts": one["shifts"], "gain and step size": one["settings"]}
-        | {"steps": one["steps"]}
-        | {"probes": {k: rounded(values) for k, values in one["probes"].items()}}
-        for one in single
-    ]
+    one_layer = []
+    for one in single:
+        probes = {name: rounded(values) for name, values in one["probes"].items()}
+        row = {"shifts": one["shifts"], "gain and step size": one["settings"]}
+        one_layer.append(row | {"steps": one["steps"], "probes": probes})
     arrays = ("norm", "angle", "attention", "hinge")
     three_layers = [run | {k: rounded(run[k]) for k in arrays} for run in deep]
     numbers = {"levels": found, "one layer": one_layer, "three layers": three_layers}
