@@ -1,11 +1,11 @@
 """In-context classification of patterns: attention, neurons, S_1, prompts (Li et al.).
 
 In the manner of Figures 8 to 13, 27 and 28 of the slides. One-layer models of equation
-(7) are trained, a seed each, in one program: attention and neurons along training;
-errors against the coefficient sum S_1 beside the closed form [1 - F]_+, against the
-number of contexts beside the chance of a miss (1 - alpha'/2)^l, against the number of
-training tasks; iterations against alpha. GPT-2 reads the same prompts as pairs (x, y),
-and classifiers of scikit-learn are fitted to their contexts. Sizes, step sizes and
+(7), a seed each: attention and neurons along training; errors against the coefficient
+sum S_1 beside the closed form [1 - F]_+, against the number of contexts beside the
+chance of a miss (1 - alpha'/2)^l, against the number of training tasks; iterations
+against alpha. GPT-2 reads the same prompts as pairs (x, y), and classifiers of
+scikit-learn are fitted to their contexts. Sizes, step sizes and
 GPT-2's shape are not on the slides: M1 = 6, m = 64, beta = 2 were read off figures, the
 rest was chosen. In float32. A resumed run trains the one-layer models again.
 """
@@ -19,20 +19,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.frame import (
-    Check,
-    Claim,
-    Report,
-    check_at_least,
-    expect,
-    experiment,
-    figure,
-    layer_marker,
-    name_ends,
-    program,
-    table,
-)
-from experiments.frame import key as legend_key
+from experiments.frame import check_at_least, expect, experiment, program, table
+from experiments.frame.figures import figure, layer_marker
+from experiments.frame.figures import key as legend_key
+from experiments.frame.report import Check, Claim, Report
 from experiments.shared.pattern_gpt2 import GPT_GPU, GPT_PAPER, Gpt, pairs, train_gpt
 from experiments.shared.patterns import (
     IN_DOMAIN,
@@ -44,6 +34,7 @@ from experiments.shared.patterns import (
     train_ensemble,
 )
 from icltheory import patterns, training
+from icltheory.plotting.panels import name_ends
 from icltheory.plotting.style import COLOURS, plain_log_axis
 from icltheory.statistics import Estimate, proportion_interval
 
@@ -73,12 +64,7 @@ class Config:
     gpt_prompts: int = 256  # prompts a seed, a setting and a draw of GPT-2's tests
     lengths: tuple[int, ...] = (2, 4, 8, 12, 20)  # numbers of contexts, ascending
     fractions: tuple[float, ...] = (0.6, 0.8, 1.0)  # relevant fractions alpha' of tests
-    covers: tuple[int, ...] = (
-        1,
-        2,
-        3,
-        5,
-    )  # numbers of shifts of training, M1 tasks each
+    covers: tuple[int, ...] = (1, 2, 3, 5)  # shifts of training, M1 tasks each
     # relevant fractions of training, against which iterations are counted; all else is
     # as in ``figures``
     alphas: tuple[float, ...] = (1.0, 0.8, 0.6, 0.4, 0.25)
@@ -86,30 +72,23 @@ class Config:
     alpha_steps: int = 480  # steps of these trainings
     alpha_every: int = 10  # steps between two looks at them
     target: float = 0.1  # hinge loss on unseen tasks that counts as learned
-    baseline_lengths: tuple[int, ...] = (
-        6,
-        8,
-        10,
-        12,
-        16,
-        20,
-    )  # contexts of classifiers
+    # contexts of classifiers
+    baseline_lengths: tuple[int, ...] = (6, 8, 10, 12, 16, 20)
     baseline_fractions: tuple[float, ...] = (0.8, 0.6)  # their alpha'
     baseline_prompts: int = 450  # prompts for each of them
 
     def __post_init__(self):
         check_at_least(self, 2, "prompts", "draws", "gpt_prompts", "baseline_prompts")
         check_at_least(self, 1, "alpha_length", "alpha_steps", "alpha_every")
+        ascending = "whole numbers >= 1, ascending"
         for name in ("lengths", "baseline_lengths", "covers"):
-            values = getattr(self, name)
-            right = (
-                values != () and list(values) == sorted(set(values)) and values[0] >= 1
-            )
-            expect(right, name, "whole numbers >= 1, ascending", values)
+            each = getattr(self, name)
+            right = each and [*each] == sorted(set(each)) and each[0] >= 1
+            expect(bool(right), name, ascending, each)
         for name in ("fractions", "alphas", "baseline_fractions"):
-            values = getattr(self, name)
-            right = values != () and all(0 < value <= 1 for value in values)
-            expect(right, name, "numbers in (0, 1]", values)
+            each = getattr(self, name)
+            right = each and all(0 < value <= 1 for value in each)
+            expect(bool(right), name, "numbers in (0, 1]", each)
         for ensemble in (self.figures, self.shifted):
             check_sums(ensemble, (*self.sums, *self.gpt_sums, self.reference_sum))
         most, every = self.shifted.num_relevant - 1, self.alpha_every
@@ -148,11 +127,7 @@ TIMES = {"cpu": "2 min, 2 cores"}
 
 
 def mechanism(config, trained):
-    """Measures every snapshot of every seed on the same prompts in one program.
-
-    Every leaf begins with (seeds, snapshots); the shifted prompts are of one draw of
-    out-of-domain patterns.
-    """
+    """Every snapshot on the same prompts; leaves begin with (seeds, snapshots)."""
     model, size = trained.model, (trained.ensemble.num_examples, config.prompts)
 
     def one(task, _, key, snapshots):
@@ -183,12 +158,10 @@ def mechanism(config, trained):
     for name in ("feature", "label"):
         norms = getattr(parts, f"{name}_norm")
         curves[f"{name} norm"] = parts.mean(norms, parts.large)
-    which = {
-        "feature": (parts.feature_angle, parts.large),
-        "label, a > 0": (parts.label_angle, parts.large & parts.positive),
-        "label, a < 0": (parts.label_angle, parts.large & ~parts.positive),
-    }
-    angles = {k: np.asarray(parts.mean(*own)) / np.pi for k, own in which.items()}
+    angles = {"feature": parts.mean(parts.feature_angle, parts.large)}
+    for name, which in (("a > 0", parts.positive), ("a < 0", ~parts.positive)):
+        angles[f"label, {name}"] = parts.mean(parts.label_angle, parts.large & which)
+    angles = {name: np.asarray(values) / np.pi for name, values in angles.items()}
     curves = {name: np.asarray(values) for name, values in curves.items()}
     return {"parts": parts, "curves": curves, "angles": angles, "steps": trained.steps}
 
@@ -215,19 +188,14 @@ def prefix(prompt, length):
 
 
 def error_by_length(config, trained):
-    """Shares of prompts on unseen tasks and on shifted patterns, by length.
-
-    Wrong ones, those without a context of the query's pattern, and wrong ones with such
-    a context, each (seeds, fractions, lengths).
-    """
+    """Shares of prompts: wrong, without the query's pattern, and only wrong."""
 
     def shares(params, prompt):
         each = []
         for length in config.lengths:
             found = patterns.scores(trained.model, params, prefix(prompt, length))
-            wrong = ~(found.margins > 0)
-            rates = {"error": wrong, "missed": found.missed}
-            rates["wrong_hits"] = wrong & ~found.missed
+            wrong, missed = ~(found.margins > 0), found.missed
+            rates = {"error": wrong, "missed": missed, "wrong_hits": wrong & ~missed}
             each.append({x: jnp.mean(r.astype(jnp.float32)) for x, r in rates.items()})
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
 
@@ -261,30 +229,27 @@ def coverage(config, known):
         hinge, unseen = np.asarray(patterns.hinge(inside.margins)), np.asarray(unseen)
         sizes = (config.reference_sum,), 2 * config.draws, config.prompts // 2
         outside = scores_at_sums(trained, *sizes)
+        outside = {name: np.asarray(x)[:, 0] for name, x in outside.items()}
         logits = over_seeds(lambda task, p: patterns.pattern_logits(p, task), trained)
         logits = np.asarray(logits)
         off = logits[:, ~np.eye(M, dtype=bool)]
         some = unseen if unseen.any() else ~unseen
-        rows.append(
-            {
-                "tasks": len(tasks),
-                "ratio": float(patterns.task_ratio(tasks, M)),
-                "hinge": np.mean(hinge, axis=1, where=some),
-                "shifted": np.asarray(outside["hinge"])[:, 0],
-                "attention": np.asarray(outside["attention"])[:, 0].mean(),
-                "diagonal": np.diagonal(logits, axis1=1, axis2=2).mean(axis=1).mean(),
-                "off": off.mean(axis=1).mean(),
-                "spread": off.std(axis=1),
-            }
-        )
+        row = {
+            "tasks": len(tasks),
+            "ratio": float(patterns.task_ratio(tasks, M)),
+            "hinge": np.mean(hinge, axis=1, where=some),
+            "shifted": outside["hinge"],
+            "attention": outside["attention"].mean(),
+            "diagonal": np.diagonal(logits, axis1=1, axis2=2).mean(axis=1).mean(),
+            "off": off.mean(axis=1).mean(),
+            "spread": off.std(axis=1),
+        }
+        rows.append(row)
     return rows
 
 
 def scores_on_all(trained, num_prompts, *, num_examples=20):
-    """Scores on prompts of all tasks, (seeds, prompts), and which tasks are unseen.
-
-    alpha' is 0.8. Trainings on different tasks share the program.
-    """
+    """Scores on prompts of all tasks at alpha' = .8, and which tasks are unseen."""
     M, keys = trained.ensemble.num_relevant, trained.ensemble.keys(IN_DOMAIN)
     sizes = trained.model, num_prompts, num_examples
     found, pair = _on_all(*sizes, trained.with_all_tasks(), trained.params, keys, 0.8)
@@ -333,19 +298,15 @@ def _hinge_along(config):
 
 
 def speed_of(alphas, steps, hinge, target):
-    """Iterations (alphas, seeds) to the target, and their slope against alpha, log-log.
-
-    The slope is that of the means over the seeds; its standard error is over the seeds'
-    own slopes.
-    """
+    """Iterations (alphas, seeds) to the target, and their slope on log-log axes."""
 
     def slope(iterations):
         if not np.all(np.isfinite(iterations)):
             return math.nan
         return float(np.polyfit(np.log(alphas), np.log(iterations), 1)[0])
 
-    each = [[crossing(steps, one, target) for one in row] for row in hinge]
-    iterations = np.array(each)
+    iterations = np.array([[crossing(steps, one, target) for one in x] for x in hinge])
+    # The slope is of the means over the seeds, its error over the seeds' own slopes.
     error = Estimate.of(np.array([slope(own) for own in iterations.T])).standard_error
     found = {"alpha": alphas, "iterations": iterations, "slope error": float(error)}
     return found | {"slope": slope(iterations.mean(axis=1))}
@@ -353,10 +314,9 @@ def speed_of(alphas, steps, hinge, target):
 
 def crossing(steps, values, target):
     """Step at which values first fall below the target, between snapshots, or NaN."""
-    below = np.flatnonzero(values < target)
-    if not below.size:
+    i = int(np.argmax(values < target))
+    if not values[i] < target:
         return math.nan
-    i = int(below[0])
     if i == 0:
         return float(steps[0])
     share = (values[i - 1] - target) / (values[i - 1] - values[i])
@@ -375,11 +335,7 @@ def margins_by_length(module, params, prompt):
 
 
 def gpt_errors(config, trained):
-    """0-1 errors (settings, draws, seeds, l + 1) after 0 to l contexts.
-
-    Against S_1, and against alpha' on unseen tasks and at the reference S_1. All seeds
-    read the same prompts.
-    """
+    """0-1 errors (settings, draws, seeds, l + 1) after 0 to l contexts."""
     task, length = trained.task, config.figures.num_examples
     key = training.stream_key(config.gpt_seeds[0], "evaluation")
 
@@ -393,15 +349,16 @@ def gpt_errors(config, trained):
     def found(shifted, settings):
         keys = jax.random.split(key, config.draws)
 
-        def draw(S, alpha, own):
-            first, second = jax.random.split(own)
-            asked = task.out_of_domain(S, key=first) if shifted else task.held_out()
-            asked = asked.with_(relevant_fraction=alpha)
-            return of_all(asked.sample(second, length, config.gpt_prompts))
-
         def row(setting):
             S, alpha = setting
-            return jax.lax.map(lambda own: draw(S, alpha, own), keys)
+
+            def draw(own):
+                first, second = jax.random.split(own)
+                asked = task.out_of_domain(S, key=first) if shifted else task.held_out()
+                asked = asked.with_(relevant_fraction=alpha)
+                return of_all(asked.sample(second, length, config.gpt_prompts))
+
+            return jax.lax.map(draw, keys)
 
         arrays = tuple(jnp.asarray(x, jnp.float32) for x in zip(*settings, strict=True))
         return np.asarray(jax.jit(lambda s: jax.lax.map(row, s))(arrays))
@@ -409,24 +366,18 @@ def gpt_errors(config, trained):
     by_sum = [(S, config.figures.relevant_fraction) for S in config.gpt_sums]
     by_alpha = [(config.reference_sum, alpha) for alpha in config.fractions]
     outside, several = found(True, by_sum + by_alpha), len(by_sum)
-    inside = found(False, by_alpha)
-    return {
-        "by S_1": outside[:several],
-        "by alpha', unseen tasks": inside,
-        "by alpha', out of domain": outside[several:],
-    }
+    errors = {"by S_1": outside[:several]}
+    errors["by alpha', unseen tasks"] = found(False, by_alpha)
+    return errors | {"by alpha', out of domain": outside[several:]}
 
 
 def classifiers():
-    """Classifiers of scikit-learn by name.
-
-    C of logistic regression and SVMs, and the width of the Gaussian kernel, are the
-    library's defaults, since the slides do not state them.
-    """
+    """Classifiers of scikit-learn by name, with the library's defaults."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.neighbors import KNeighborsClassifier
     from sklearn.svm import SVC
 
+    # The slides state neither C nor the width of the Gaussian kernel.
     return {
         LOGISTIC: LogisticRegression(C=1.0),
         ORIGIN: LogisticRegression(C=1.0, fit_intercept=False),
@@ -445,11 +396,7 @@ def classify(classifier, X, y, query):
 
 
 def compare(config, trained, gpt, index):
-    """Wrong predictions of every method at one alpha', on the same prompts.
-
-    By method (lengths, prompts), with the first n contexts per length; GPT-2's first
-    seed reads the first model's prompts.
-    """
+    """Wrong predictions (lengths, prompts) of every method on the same prompts."""
     import sklearn
     from threadpoolctl import threadpool_limits
 
@@ -477,10 +424,8 @@ def compare(config, trained, gpt, index):
     # Such small fits do not benefit from threads.
     with sklearn.config_context(**quick), threadpool_limits(1):
         for name, made in classifiers().items():
-            answers = [
-                [classify(made, X[i, :n], y[i, :n], query[i]) for i in range(len(z))]
-                for n in lengths
-            ]
+            fits = (zip(X[:, :n], y[:, :n], query, strict=True) for n in lengths)
+            answers = [[classify(made, *given) for given in each] for each in fits]
             wrong[name] = np.array(answers) != z[None]
     missed = np.concatenate(np.asarray(missed), axis=1).mean(axis=1)
     return {"alpha": fraction, "wrong": wrong, "missed": missed}
@@ -496,8 +441,7 @@ def measure(config, run):
     """Trains and measures everything."""
     figures, shifted = train_ensemble(config.figures), train_ensemble(config.shifted)
     gpt = train_gpt(config.gpt, config.gpt_seeds, figures, run)
-    both = (shifted, figures)
-    indices = range(len(config.baseline_fractions))
+    both, indices = (shifted, figures), range(len(config.baseline_fractions))
     return {
         "lengths": error_by_length(config, figures),
         "mechanism": mechanism(config, figures),
@@ -528,6 +472,38 @@ def numbers(config, found):
     """Contents of ``result.json``."""
     probes, speed, gpt = found["mechanism"], found["speed"], found["gpt"]
     reached = np.where(np.isfinite(speed["iterations"]), speed["iterations"], -1)
+    sums, covers = {}, []
+    for name, own in found["sweeps"].items():
+        kinds = ("hinge", "error", "margin", "attention")
+        sums[name] = {
+            "S_1": own["sums"],
+            "ratio c": rounded(own["ratio"]),
+            "closed form": rounded(own["closed"].mean(axis=0)),
+            "F": rounded(own["F"].mean(axis=0)),
+            **{what: pair(own[what].mean(axis=2)) for what in kinds},
+        }
+    lengths = {"fractions": config.fractions, "lengths": config.lengths}
+    lengths |= {"prompts": config.prompts * len(config.figures.seeds)}
+    lengths |= {"miss law": rounded(miss_law(config))}
+    for name, own in found["lengths"].items():
+        lengths[name] = {what: rounded(own[what]) for what in ("error", "missed")}
+    for cover in found["covers"]:
+        logits = {k: cover[k] for k in ("diagonal", "off")}
+        row = {k: cover[k] for k in ("tasks", "ratio", "attention")}
+        row |= {"hinge": pair(cover["hinge"])}
+        row |= {"shifted hinge": pair(cover["shifted"].mean(axis=1))}
+        row |= {"shifted hinge, worst draw": cover["shifted"].max()}
+        covers.append(row | {"logits": logits | {"spread": pair(cover["spread"])}})
+    baselines = [
+        {
+            "alpha'": own["alpha"],
+            "n": config.baseline_lengths,
+            "error": {name: pair(x, 1) for name, x in own["wrong"].items()},
+            "prompts": {name: x.shape[1] for name, x in own["wrong"].items()},
+            "missed": rounded(own["missed"]),
+        }
+        for own in found["comparisons"]
+    ]
     return {
         "mechanism": {
             "steps": probes["steps"],
@@ -535,46 +511,11 @@ def numbers(config, found):
             "angles / pi": {name: pair(own) for name, own in probes["angles"].items()},
             "small neurons": rounded(probes["parts"].num_small[:, -1]),
         },
-        "sums": {
-            name: {
-                "S_1": own["sums"],
-                "ratio c": rounded(own["ratio"]),
-                "closed form": rounded(own["closed"].mean(axis=0)),
-                "F": rounded(own["F"].mean(axis=0)),
-                **{
-                    what: pair(own[what].mean(axis=2))
-                    for what in ("hinge", "error", "margin", "attention")
-                },
-            }
-            for name, own in found["sweeps"].items()
-        },
-        "lengths": {
-            "fractions": config.fractions,
-            "lengths": config.lengths,
-            "prompts": config.prompts * len(config.figures.seeds),
-            "miss law": rounded(miss_law(config)),
-            **{
-                name: {what: rounded(own[what]) for what in ("error", "missed")}
-                for name, own in found["lengths"].items()
-            },
-        },
-        "coverage": [
-            {
-                **{name: cover[name] for name in ("tasks", "ratio", "attention")},
-                "hinge": pair(cover["hinge"]),
-                "shifted hinge": pair(cover["shifted"].mean(axis=1)),
-                "shifted hinge, worst draw": cover["shifted"].max(),
-                "logits": {
-                    **{name: cover[name] for name in ("diagonal", "off")},
-                    "spread": pair(cover["spread"]),
-                },
-            }
-            for cover in found["covers"]
-        ],
-        "speed": {
-            **{name: speed[name] for name in ("alpha", "slope", "slope error")},
-            "iterations (-1: not reached)": rounded(reached),
-        },
+        "sums": sums,
+        "lengths": lengths,
+        "coverage": covers,
+        "speed": {k: speed[k] for k in ("alpha", "slope", "slope error")}
+        | {"iterations (-1: not reached)": rounded(reached)},
         "gpt2": {
             "S_1": config.gpt_sums,
             "alpha'": config.fractions,
@@ -582,16 +523,7 @@ def numbers(config, found):
             **{name: pair(own.mean(axis=1), 1) for name, own in gpt.items()},
             "by S_1 and seed, longest": rounded(gpt["by S_1"][..., -1].mean(axis=1)),
         },
-        "baselines": [
-            {
-                "alpha'": own["alpha"],
-                "n": config.baseline_lengths,
-                "error": {name: pair(x, 1) for name, x in own["wrong"].items()},
-                "prompts": {name: x.shape[1] for name, x in own["wrong"].items()},
-                "missed": rounded(own["missed"]),
-            }
-            for own in found["comparisons"]
-        ],
+        "baselines": baselines,
         "precision": "float32",
     }
 
@@ -613,52 +545,43 @@ def start_attention(config):
 
 def checks(config, found):
     """Measured numbers against the theory."""
-    slope, loss = found["speed"]["slope"], found["loss"]
-    return [
-        *_mechanism_checks(config, found["mechanism"]),
-        *_sum_checks(found["sweeps"]),
-        *_length_checks(config, found["lengths"]),
-        *_cover_checks(config, found["covers"]),
-        Check("slope of iterations, log-log", slope, -0.7, "within", 0.2),
-        Check("GPT-2: hinge loss at the end of training", loss, 0.05, "<="),
-    ]
-
-
-def _mechanism_checks(config, probes):
-    ensemble, start, curves = config.figures, start_attention(config), probes["curves"]
+    ensemble, probes, loss = config.figures, found["mechanism"], found["loss"]
+    start, curves = start_attention(config), probes["curves"]
     mass, away = (curves[f"attention{x}"] for x in ("", " out of domain"))
     along, hinge = curves["W_Q p along the pattern"][:, 0], curves["hinge"][:, -1]
     product = ensemble.attention_scale * ensemble.scale
     feature, positive, negative = (own[:, -1] for own in probes["angles"].values())
-    return [
-        Check("attention mass before", mass[:, 0].mean(), start, "within", 0.01),
-        Check("1 - attention mass, worst seed", 1 - mass[:, -1].min(), 0.05, "<="),
-        Check("the same out of domain", 1 - away[:, -1].min(), 0.05, "<="),
-        Check("W_Q along the pattern before", along.mean(), product, "within", 1e-3),
-        Check("feature angle / pi, worst seed", feature.max(), 0.05, "<="),
-        Check("label angle / pi, a > 0", positive.max(), 0.03, "<="),
-        Check("1 - angle / pi, a < 0", 1 - negative.min(), 0.03, "<="),
-        Check("hinge on unseen tasks", hinge.mean(), 1e-3, "<="),
+    rows: list[Any] = [
+        ("attention mass before", mass[:, 0].mean(), start, "within", 0.01),
+        ("1 - attention mass, worst seed", 1 - mass[:, -1].min(), 0.05, "<="),
+        ("the same out of domain", 1 - away[:, -1].min(), 0.05, "<="),
+        ("W_Q along the pattern before", along.mean(), product, "within", 1e-3),
+        ("feature angle / pi, worst seed", feature.max(), 0.05, "<="),
+        ("label angle / pi, a > 0", positive.max(), 0.03, "<="),
+        ("1 - angle / pi, a < 0", 1 - negative.min(), 0.03, "<="),
+        ("hinge on unseen tasks", hinge.mean(), 1e-3, "<="),
+        *_sum_checks(found["sweeps"]),
+        *_length_checks(config, found["lengths"]),
+        *_cover_checks(config, found["covers"]),
+        ("slope of iterations, log-log", found["speed"]["slope"], -0.7, "within", 0.2),
+        ("GPT-2: hinge loss at the end of training", loss, 0.05, "<="),
     ]
+    return [Check(*row) for row in rows]
 
 
 def _sum_checks(sweeps):
     made = []
     for name, own in sweeps.items():
         hinge, error = (own[what].mean(axis=(0, 2)) for what in ("hinge", "error"))
-        # The closed form ignores the noise of the features and differences between
-        # neurons.
+        # The closed form ignores noise of features and differences between neurons.
         gap = np.abs((own["hinge"].mean(axis=-1) - own["closed"]).mean(axis=0)).max()
         sums, clear = own["sums"], own["F"].min(axis=0) >= 0.1
         least = sums[clear].min(initial=np.inf) if clear.any() else np.nan
         known = hinge[sums >= 1].max(initial=0), error[clear].max(initial=0)
         distance = f"{name}: hinge against [1 - F(S_1)]_+, largest distance"
         zero_one = f"{name}: one-layer 0-1 error down to S_1 = {least:g}"
-        made += [
-            Check(f"{name}: hinge where S_1 >= 1", known[0], 1e-3, "<="),
-            Check(distance, gap, 0.03, "<="),
-            Check(zero_one, known[1], 1e-3, "<="),
-        ]
+        made.append((f"{name}: hinge where S_1 >= 1", known[0], 1e-3, "<="))
+        made += [(distance, gap, 0.03, "<="), (zero_one, known[1], 1e-3, "<=")]
     return made
 
 
@@ -676,31 +599,31 @@ def _length_checks(config, domains):
     for name, own in domains.items():
         error, missed = own["error"], own["missed"]
         cells = f"{name}: cells whose interval leaves out the miss law"
-        made.append(Check(cells, outside(missed, law), 0, "<="))
+        made.append((cells, outside(missed, law), 0, "<="))
         if sure.any():
             same, count = f"{name}: the same of the error, alpha' = 1", error[sure]
-            made.append(Check(same, outside(count, law[sure]), 0, "<="))
+            made.append((same, outside(count, law[sure]), 0, "<="))
         hits = f"{name}: errors without a miss"
-        made.append(Check(hits, own["wrong_hits"].max(), 1e-3, "<="))
+        made.append((hits, own["wrong_hits"].max(), 1e-3, "<="))
         if not sure.all():
-            per, ratio = f"{name}: errors per miss, alpha' < 1", error[~sure].sum()
-            ratio = ratio / missed[~sure].sum()
-            made.append(Check(per, ratio, 0.85, "within", 0.15))
+            ratio = error[~sure].sum() / missed[~sure].sum()
+            per = f"{name}: errors per miss, alpha' < 1"
+            made.append((per, ratio, 0.85, "within", 0.15))
     return made
 
 
 def _cover_checks(config, covers):
     enough = (config.shifted.num_relevant - 1) ** -0.5
     unseen = max(cover["hinge"].mean() for cover in covers)
-    made = [Check("any cover: hinge on unseen tasks", unseen, 2e-3, "<=")]
+    made = [("any cover: hinge on unseen tasks", unseen, 2e-3, "<=")]
     kept = [x["shifted"].mean() for x in covers if x["ratio"] >= enough]
     if kept:
         name = f"covers of {enough:.2f} or more: shifted hinge"
-        made.append(Check(name, max(kept), 1e-3, "<="))
+        made.append((name, max(kept), 1e-3, "<="))
     if len(covers) > 1:
         first, last = (covers[i]["spread"].mean() for i in (0, -1))
         name = "spread of logits, most tasks over fewest"
-        made.append(Check(name, last / first, 0.5, "<="))
+        made.append((name, last / first, 0.5, "<="))
     return made
 
 
@@ -713,23 +636,34 @@ def claims(config, found):
 
     ends = ("W_Q p", "W_Q p along the pattern")
     norm, along = (curves[name][:, -1].mean() for name in ends)
-    add(
-        "Figure 8: W_Q p grows from .40 to 1.75, 1.47 of it along the pattern",
-        f"to {norm:.2f}, {along:.2f} along it (step size unknown)",
-        along > 0.8 * norm,
-    )
+    said = "Figure 8: W_Q p grows from .40 to 1.75, 1.47 of it along the pattern"
+    end = f"to {norm:.2f}, {along:.2f} along it (step size unknown)"
+    add(said, end, along > 0.8 * norm)
     for name, own in found["sweeps"].items():
         error, sums = own["error"].mean(axis=(0, 2)), own["sums"]
         below = sums[(sums < 1) & (error > 0.01)]
         first = f"first at S_1 = {below.max():g}" if below.size else "at none"
-        add(
-            f"{name}: the one-layer 0-1 error fails once S_1 < 1",
-            f"above .01 {first}; c = {own['ratio'].mean():.2f}",
-            below.size and below.max() >= 0.5,
-        )
+        said = f"above .01 {first}; c = {own['ratio'].mean():.2f}"
+        fails = below.size and below.max() >= 0.5
+        add(f"{name}: the one-layer 0-1 error fails once S_1 < 1", said, fails)
     _gpt_claims(config, found["gpt"], add)
     for comparison in found["comparisons"]:
-        _method_claims(comparison, add)
+        at = f"Figures 27/28, alpha' = {comparison['alpha']:g}"
+        means = {name: own.mean() for name, own in comparison["wrong"].items()}
+        ours = means.pop(ONE_LAYER)
+        del means[GPT]
+        best, worst = (
+            min(means, key=means.__getitem__),
+            max(means, key=means.__getitem__),
+        )
+        said = f"{ours:.4f}; {best} {means[best]:.4f} (means over n)"
+        add(f"{at}: the one-layer model errs least of all", said, ours < means[best])
+        for name in (LOGISTIC, ORIGIN):
+            apart, error = difference(comparison, ONE_LAYER, name)
+            said = f"difference {apart:+.4f} +- {error:.4f} (paired, mean over n)"
+            add(f"{at}: it errs less than {name}", said, apart < -2 * error)
+        most = worst == NEAREST_3 and means[worst] > ours
+        add(f"{at}: 3-NN errs most", f"{worst} {means[worst]:.4f}", most)
     return made
 
 
@@ -739,43 +673,20 @@ def _gpt_claims(config, errors, add):
     low, high, means = by_sum[0], by_sum[-1], by_sum.mean(axis=1)
     sums, lengths = np.asarray(config.gpt_sums)[order], errors["by S_1"].mean((0, 1, 2))
     seeds = ", ".join(f"{a:.3f}/{b:.3f}" for a, b in zip(low, high, strict=True))
-    add(
-        f"Figure 12: GPT-2 errs more at S_1 = {sums[0]:g} than at {sums[-1]:g}",
-        f"{low.mean():.4f} and {high.mean():.4f}; by seed {seeds}",
-        low.mean() > high.mean(),
-    )
-    add(
-        "Figure 12: its error never rises with S_1 (mean over seeds)",
-        ", ".join(f"{v:.4f}" for v in means),
-        np.all(np.diff(means) <= 0),
-    )
-    add(
-        "Figure 12: its error falls with the prompt",
-        f"{lengths[0]:.2f} at 0 and {lengths[-1]:.4f} at {last} contexts",
-        lengths[-1] < 0.1 * lengths[0],
-    )
+    claim = f"Figure 12: GPT-2 errs more at S_1 = {sums[0]:g} than at {sums[-1]:g}"
+    both = f"{low.mean():.4f} and {high.mean():.4f}; by seed {seeds}"
+    add(claim, both, low.mean() > high.mean())
+    claim = "Figure 12: its error never rises with S_1 (mean over seeds)"
+    add(claim, ", ".join(f"{v:.4f}" for v in means), np.all(np.diff(means) <= 0))
+    both = f"{lengths[0]:.2f} at 0 and {lengths[-1]:.4f} at {last} contexts"
+    falls = lengths[-1] < 0.1 * lengths[0]
+    add("Figure 12: its error falls with the prompt", both, falls)
     half, order = last // 2, np.argsort(config.fractions)
     for name, key in (("in", "unseen tasks"), ("out of", "out of domain")):
         by_alpha = errors[f"by alpha', {key}"][order].mean(axis=(1, 2))[:, half]
         said = ", ".join(f"{v:.4f}" for v in by_alpha)
         larger = f"Figure 13: GPT-2 errs less for larger alpha', {name} domain"
         add(larger, f"at {half} contexts {said}", np.all(np.diff(by_alpha) < 0))
-
-
-def _method_claims(comparison, add):
-    at = f"Figures 27/28, alpha' = {comparison['alpha']:g}"
-    means = {name: own.mean() for name, own in comparison["wrong"].items()}
-    ours = means.pop(ONE_LAYER)
-    del means[GPT]
-    best, worst = min(means, key=means.__getitem__), max(means, key=means.__getitem__)
-    said = f"{ours:.4f}; {best} {means[best]:.4f} (means over n)"
-    add(f"{at}: the one-layer model errs least of all", said, ours < means[best])
-    for name in (LOGISTIC, ORIGIN):
-        apart, error = difference(comparison, ONE_LAYER, name)
-        said = f"difference {apart:+.4f} +- {error:.4f} (paired, mean over n)"
-        add(f"{at}: it errs less than {name}", said, apart < -2 * error)
-    most = worst == NEAREST_3 and means[worst] > ours
-    add(f"{at}: 3-NN errs most", f"{worst} {means[worst]:.4f}", most)
 
 
 def tables(config, found):
@@ -807,9 +718,9 @@ def tables(config, found):
 def draw_panels(panels, title):
     """Measured dots with intervals, beside formulas (dashed).
 
-    A panel has ``lines``: label, (mean, low, high) and a formula if there is one. Where
-    it has a least value, the axis is logarithmic with zeros as triangles there, and
-    lines are named at their right ends; otherwise they are named in the legend.
+    A panel has ``lines``: label, (mean, low, high) and a formula if there is one. With
+    a least value the axis is logarithmic, zeros are triangles there, and lines are
+    named at their right ends; otherwise they are named in the legend.
     """
     with figure(panels, 2, title, 3.0) as (shown, entries):
         for axes, panel in zip(shown, panels.values(), strict=True):
@@ -865,10 +776,8 @@ def draw_sums(config, found):
         panel = {"x": config.sums, "lines": lines, "floor": None, "ylabel": name}
         panel |= {"xlabel": "coefficient sum $S_1$", "marks": {"$S_1 = 1$": 1.0}}
         panels[f"{name} of one layer"] = panel | {"law": law * (what == "hinge")}
-    title = (
-        "Errors out of domain (mean over draws and seeds, bars: two standard errors)"
-    )
-    return draw_panels(panels, title)
+    of = "(mean over draws and seeds, bars: two standard errors)"
+    return draw_panels(panels, f"Errors out of domain {of}")
 
 
 def draw_lengths(config, found):
@@ -876,81 +785,63 @@ def draw_lengths(config, found):
     ensemble, panels = config.figures, {}
     total, law = config.prompts * len(ensemble.seeds), miss_law(config)
     names = ("unseen tasks", f"out of domain, $S_1$ = {config.reference_sum:g}")
+    look = {"x": config.lengths, "xlabel": "contexts $l$", "floor": 0.5 / total}
+    look |= {"ylabel": "0-1 error (95 % intervals)"}
+    look |= {"law": "no context of the query's pattern: $(1 - α'/2)^l$"}
     for name, own in zip(names, found["lengths"].values(), strict=True):
         counts = np.rint(own["error"] * total).astype(int)
         ends = zip(own["error"], *proportion_interval(counts, total), strict=True)
         labels = (f"α' = {alpha:g}" for alpha in config.fractions)
-        panels[name] = {
-            "x": config.lengths,
-            "lines": list(zip(labels, ends, law, strict=True)),
-            "xlabel": "contexts $l$",
-            "ylabel": "0-1 error (95 % intervals)",
-            "floor": 0.5 / total,
-            "law": "no context of the query's pattern: $(1 - α'/2)^l$",
-        }
-    title = (
-        f"Errors of one layer are misses: β = {ensemble.scale:g}, $M_1$ = "
-        f"{ensemble.num_relevant}, α = {ensemble.relevant_fraction:g}, "
-        f"{len(ensemble.seeds)} seeds"
-    )
-    return draw_panels(panels, title)
+        panels[name] = look | {"lines": list(zip(labels, ends, law, strict=True))}
+    of = f"β = {ensemble.scale:g}, $M_1$ = {ensemble.num_relevant}, α = "
+    of += f"{ensemble.relevant_fraction:g}, {len(ensemble.seeds)} seeds"
+    return draw_panels(panels, f"Errors of one layer are misses: {of}")
 
 
 def draw_neurons(clouds, positive, steps):
     """Angle of every neuron over training, and below it its norm (Figures 10 and 11).
 
-    ``clouds`` are angles and norms (snapshots, neurons) by title. Norms are on a
-    logarithmic axis: those of the start are the hundredth part of those of the end.
+    ``clouds`` are angles and norms (snapshots, neurons) by title.
     """
     titles, count = [*clouds, *[""] * len(clouds)], len(clouds)
     title = "The two parts of each neuron (row of $W_O W_V$) turn and grow, one seed"
     kinds = {"neurons with a > 0": positive, "neurons with a < 0": ~positive}
     with figure(titles, count, title, 2.0) as (shown, entries):
-        for i, (angle, size) in enumerate(clouds.values()):
-            above, below = shown[i], shown[count + i]
+        for i, both in enumerate(clouds.values()):
             for (kind, which), colour in zip(kinds.items(), COLOURS[1:3], strict=True):
-                above.plot(steps, angle[:, which], color=colour, linewidth=0.6)
-                below.plot(steps, size[:, which], color=colour, linewidth=0.6)
+                for axes, values in zip(shown[i::count], both, strict=True):
+                    axes.plot(steps, values[:, which], color=colour, linewidth=0.6)
                 entries[kind] = legend_key(color=colour)
             places = np.linspace(0, np.pi, 5)
-            above.set_yticks(places, ["0", "π/4", "π/2", "3π/4", "π"])
-            above.set_ylim(-0.1, np.pi + 0.1)
-            below.set(yscale="log", xlabel="iteration")
+            shown[i].set_yticks(places, ["0", "π/4", "π/2", "3π/4", "π"])
+            shown[i].set_ylim(-0.1, np.pi + 0.1)
+            # Norms of the start are the hundredth part of those of the end.
+            shown[count + i].set(yscale="log", xlabel="iteration")
         shown[0].set_ylabel("angle")
         shown[count].set_ylabel("norm")
     return shown[0].figure
 
 
-def figures(config, found):
-    """Neurons along training of the first seed, and errors against S_1 and length."""
-    probes = found["mechanism"]
-    names = ("feature_angle", "feature_norm", "label_angle", "label_norm", "positive")
-    parts = [np.asarray(getattr(probes["parts"], name))[0] for name in names]
-    clouds = {
-        "feature part, angle to the mean pattern": parts[:2],
-        "label part, angle to q": parts[2:4],
-    }
-    return {
-        "neurons.png": draw_neurons(clouds, parts[4][-1], probes["steps"]),
-        "sums.png": draw_sums(config, found),
-        "lengths.png": draw_lengths(config, found),
-    }
-
-
 def report(config, found):
     """Numbers, checks, claims, tables and figures of the run."""
+    probes = found["mechanism"]
+    first = jax.tree.map(lambda leaf: np.asarray(leaf)[0], probes["parts"])
+    feature = first.feature_angle, first.feature_norm
+    clouds = {"feature part, angle to the mean pattern": feature}
+    clouds["label part, angle to q"] = first.label_angle, first.label_norm
+    axes = dict.fromkeys(("sums.*.hinge.mean", "sums.*.error.mean"), ["sum S_1"])
     return Report(
         numbers(config, found),
         checks=checks(config, found),
         tables=tables(config, found),
         claims=claims(config, found),
         claims_title="what the slides' figures say",
-        figures=figures(config, found),
-        axes={
-            "mechanism.*.mean": ["training step"],
-            "sums.*.hinge.mean": ["sum S_1"],
-            "sums.*.error.mean": ["sum S_1"],
+        figures={
+            "neurons.png": draw_neurons(clouds, first.positive[-1], probes["steps"]),
+            "sums.png": draw_sums(config, found),
+            "lengths.png": draw_lengths(config, found),
         },
+        axes={"mechanism.*.mean": ["training step"]} | axes,
     )
 
 
