@@ -22,36 +22,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.frame import (
-    Check,
-    Claim,
-    Processes,
-    Report,
-    Run,
-    check_at_least,
-    depends_on_all_steps,
-    expect,
-    experiment,
-    panels,
-    program,
-    read_config,
-    table,
-)
+from experiments import frame
+from experiments.frame import Check, Claim, Report, Run, check_at_least, expect
 from experiments.shared.fitted import NetworkRecipe, network_prefixes, tree_prefixes
 from experiments.shared.training import GPT2_CPU, fit, mean_metrics, with_seeds
 from icltheory import plotting as plot
 from icltheory import regression as reg
 from icltheory import training
 from icltheory.models import GPT2, LayeredGPT2
-from icltheory.plotting import Curve
 from icltheory.plotting.style import plain_log_axis
-from icltheory.regression import PrefixPrompt
 from icltheory.statistics import Estimate, curve_interval
 from icltheory.training import Curriculum, OptimizerConfig, Ramp
 
 MODEL, LEAST_SQUARES, AVERAGING = "Transformer", "least squares", "averaging"
 NEAREST, LASSO, NETWORK = "3-NN", "Lasso", "two-layer network"
-TREE, SIGNS_TREE = "greedy tree", "greedy tree on signs"
+TREES = TREE, SIGNS_TREE = "greedy tree", "greedy tree on signs"
 OPTIMUM = "one-layer optimum"
 STEPS, LOWER_BOUND = "best gradient steps", "lower bound for linear layers"
 PAPER_ERRORS = {20: 0.02, 40: 0.0006}  # Garg et al. 2022, Section 3, d = 20
@@ -134,9 +119,8 @@ class Config:
         check_at_least(self, 0, "ridge_penalty")
         heads, width, least = self.num_heads, self.width, 2 * self.dim + 1
         expect(width % heads == 0, "num_heads", f"a divisor of width {width}", heads)
-        many = f"at least 2 dim + 1 = {least}"
+        many, one_of = f"at least 2 dim + 1 = {least}", f"one of {', '.join(FAMILIES)}"
         expect(self.num_points >= least, "num_points", many, self.num_points)
-        one_of = f"one of {', '.join(FAMILIES)}"
         expect(self.task in FAMILIES, "task", one_of, self.task)
         expected = f"labels with the task {self.task}, whose posterior means are not"
         known = self.targets == "labels" or FAMILIES[self.task].gaussian
@@ -158,29 +142,18 @@ class Config:
         ramp, stretch = self.curriculum.points, (points - 1) / (self.num_points - 1)
         start = round(stretch * (ramp.start - 1)) + 1
         increment = max(round(stretch * ramp.increment), 1)
-        longer = Ramp(start, points, increment, ramp.interval)
-        stairs = replace(self.curriculum, points=longer)
-        changes: dict[str, Any] = {"num_points": points, "curriculum": stairs}
-        return replace(self, task=task, **changes)
+        longer: Any = {"points": Ramp(start, points, increment, ramp.interval)}
+        stairs: Any = replace(self.curriculum, **longer)
+        return replace(self, task=task, num_points=points, curriculum=stairs)
 
     def needs_all_steps(self) -> str | None:
-        """Returns why the run cannot be extended by more steps, or ``None``.
-
-        The snapshots do, but they do not change the training.
-        """
-        return depends_on_all_steps(self.optimizer.schedule)
-
-
-# --- the families and the methods beside the transformer
+        """Returns why the run cannot be extended by more steps, or ``None``."""
+        return frame.depends_on_all_steps(self.optimizer.schedule)
 
 
 @functools.lru_cache
-def methods(config: Config) -> dict[str, Callable[[PrefixPrompt], Any]]:
-    """The methods beside the transformer, each compiled once for a config.
-
-    They map prompts to predictions (prompts, points); those that fit networks or trees
-    answer the first prompts alone.
-    """
+def methods(config: Config) -> dict[str, Callable[[reg.PrefixPrompt], Any]]:
+    """The methods beside the transformer: prompts to predictions (prompts, points)."""
     given, seed = config.baselines, config.seeds[0]
     ridge, lasso = config.ridge_penalty, given.lasso_penalty
 
@@ -188,7 +161,7 @@ def methods(config: Config) -> dict[str, Callable[[PrefixPrompt], Any]]:
         predict = jax.jit(jax.vmap(predictor.predict_prefixes))
         return lambda prompt: predict(prompt.X, prompt.y, prompt.X_query)
 
-    def first(prompt, seen=np.asarray):
+    def first(prompt, seen=np.asarray):  # networks and trees answer these alone
         count = given.prompts
         return seen(np.asarray(prompt.X)[:count]), np.asarray(prompt.y)[:count]
 
@@ -216,11 +189,9 @@ class Family:
 
     title: str  # what is learned in context; fields such as {config.dim} are filled in
     task: Callable[[Config], Any]  # the distribution of prompts
-    normalizer: Callable[[Config], float]  # what errors are divided by, as Garg's code
-    unit: str  # the normaliser in words
-    points_per_dim: int  # examples for each dimension in the longest prompt
+    unit: str  # what errors are divided by, as in Garg's code: "d", "s" or "1"
     methods: tuple[str, ...]  # those beside the transformer
-    reference: str  # the method that the transformer is drawn beside as it trains
+    points_per_dim: int = 5  # examples for each dimension in the longest prompt
     below: tuple[str, ...] = ()  # methods below which the last error must be
     # of Garg et al., Figure 5: method, numbers k, largest difference to its error
     claims: Callable[[Config], tuple] = lambda config: ()
@@ -233,6 +204,10 @@ class Family:
     def label(self) -> str:
         """The label of an error with its normaliser, for axes and tables."""
         return "squared error" + f" / {self.unit}" * (self.unit != "1")
+
+    def normalizer(self, config: Config) -> float:
+        """What the errors of a config are divided by."""
+        return {"d": config.dim, "s": config.family.sparsity, "1": 1.0}[self.unit]
 
 
 def isotropic(config: Config) -> reg.LinearPopulation:
@@ -256,11 +231,9 @@ FAMILIES = {
     "linear": Family(
         "In-context linear regression",
         isotropic,
-        lambda config: config.dim,
-        unit="d",
+        "d",
+        ("ridge", *LINEAR),
         points_per_dim=2,
-        methods=("ridge", *LINEAR),
-        reference=LEAST_SQUARES,
         moments=isotropic,
         gaussian=True,
     ),
@@ -269,11 +242,9 @@ FAMILIES = {
         lambda config: reg.SparseLinearRegression(
             config.dim, config.family.sparsity, dtype=jnp.float32
         ),
-        lambda config: config.family.sparsity,
-        unit="s",
+        "s",
+        (LASSO, *LINEAR),
         points_per_dim=2,
-        methods=(LASSO, *LINEAR),
-        reference=LEAST_SQUARES,
         claims=lambda config: (
             (LEAST_SQUARES, (config.dim // 2,), 0.0),
             (LASSO, (config.dim // 2, config.dim), CLOSE),
@@ -283,26 +254,18 @@ FAMILIES = {
     "relu_network": Family(
         "Two-layer ReLU networks in context",
         lambda config: reg.ReluNetwork(config.dim, config.family.hidden, jnp.float32),
-        lambda config: config.dim,
-        unit="d",
-        points_per_dim=5,
-        methods=(LEAST_SQUARES, NEAREST, NETWORK),
-        reference=NETWORK,
+        "d",
+        (LEAST_SQUARES, NEAREST, NETWORK),
         below=(LEAST_SQUARES, NEAREST),
         claims=lambda config: ((NETWORK, halves(config), CLOSE),),
     ),
     "decision_tree": Family(
         "Decision trees in context",
         lambda config: reg.DecisionTree(config.dim, config.family.depth, jnp.float32),
-        lambda config: 1.0,
-        unit="1",
-        points_per_dim=5,
-        methods=(LEAST_SQUARES, NEAREST, NETWORK, TREE, SIGNS_TREE),
-        reference=SIGNS_TREE,
+        "1",
+        (LEAST_SQUARES, NEAREST, NETWORK, TREE, SIGNS_TREE),
         below=(NEAREST, TREE),
-        claims=lambda config: tuple(
-            (name, halves(config), 0.0) for name in (TREE, SIGNS_TREE)
-        ),
+        claims=lambda config: tuple((name, halves(config), 0.0) for name in TREES),
     ),
 }
 
@@ -312,33 +275,32 @@ CPU = Config(
     **{name: getattr(GPT2_CPU, name) for name in (*SAME, "batch_size", "optimizer")},
     curriculum=Curriculum.none(GPT2_CPU.dim, GPT2_CPU.num_points),
 )
+SIZES: dict[str, Any] = {"dim": 20, "num_points": 41, "num_layers": 12, "num_heads": 8}
+CHUNKS: dict[str, Any] = {"chunk_steps": 1000, "checkpoint_every": 50_000}
 PAPER = Config(
-    dim=20,
-    num_points=41,
+    **SIZES,
+    **CHUNKS,
     width=256,
-    num_layers=12,
-    num_heads=8,
     steps=500_001,
     batch_size=64,
     optimizer=OptimizerConfig("adam", 1e-4),
     curriculum=Curriculum(Ramp(5, 20, 1, 2000), Ramp(11, 41, 2, 2000)),
     # The published run used TF32, PyTorch's default at that time.
     precision="tf32",
-    chunk_steps=1000,
-    checkpoint_every=50_000,
 )
 MUON = functools.partial(OptimizerConfig, "muon", schedule="cosine", clip_norm=1.0)
 FEWER, SHALLOW = FamilySizes(sparsity=1), FamilySizes(depth=3)
+GPU: dict[str, Any] = {"precision": "bfloat16", "steps": 6500, "batch_size": 256}
+D20: dict[str, Any] = {"width": 128, "num_layers": 6, "num_heads": 4, "init_std": 0.05}
+FEW: dict[str, Any] = {"precision": "float32", "steps": 9000, "batch_size": 32}
 PRESETS = {
     "cpu": CPU,
     "gpu": replace(
         PAPER,
-        steps=6500,
-        batch_size=256,
+        **GPU,
         targets="posterior",
         optimizer=MUON(2e-3, warmup_steps=271),
         curriculum=Curriculum(Ramp(5, 20, 1, 54), Ramp(11, 41, 2, 54)),
-        precision="bfloat16",
         chunk_steps=250,
         checkpoint_every=2000,
     ),
@@ -351,16 +313,11 @@ PRESETS = {
     # and posterior targets were chosen by short trials of the same seed.
     "d20": replace(
         PAPER,
-        width=128,
-        num_layers=6,
-        num_heads=4,
-        init_std=0.05,
-        steps=9000,
-        batch_size=32,
+        **D20,
+        **FEW,
         targets="posterior",
         optimizer=MUON(4e-3, adam_learning_rate=2e-3, warmup_steps=300),
         curriculum=Curriculum(Ramp(5, 20, 1, 150), Ramp(11, 41, 2, 150)),
-        precision="float32",
         snapshots=(0.25, 0.5, 0.75, 1.0),
         chunk_steps=50,
     ),
@@ -374,9 +331,6 @@ TIMES = {
     "relu_network": "4 to 7 min, 2 cores",
     "decision_tree": "4 to 7 min, 2 cores",
 }
-
-
-# --- training
 
 
 @dataclass(frozen=True)
@@ -393,8 +347,7 @@ class Setup:
 
 def set_up(config: Config, devices: int | None) -> Setup:
     """Builds model, task, optimiser and mesh of a config."""
-    # In bfloat16 models only the optimiser has float32 products, for which TF32
-    # suffices.
+    # In bfloat16 models only the optimiser has float32 products; TF32 suffices for it.
     products = "highest" if config.precision == "float32" else "tensorfloat32"
     jax.config.update("jax_default_matmul_precision", products)
     sizes = ("dim", "width", "num_layers", "num_heads", "mlp", "init_std")
@@ -413,32 +366,20 @@ def set_up(config: Config, devices: int | None) -> Setup:
 
 def initial_state(setup: Setup) -> training.TrainState:
     """Returns the state at step 0, with an axis of seeds if there are several."""
-    seeds = setup.config.seeds
-    return training.init_state(
-        setup.model,
-        setup.task,
-        setup.optimizer,
-        seeds if len(seeds) > 1 else seeds[0],
-        num_points=setup.config.num_points,
-        mesh=setup.mesh,
-    )
+    seeds, points = setup.config.seeds, setup.config.num_points
+    given = setup.model, setup.task, setup.optimizer
+    seeds = seeds if len(seeds) > 1 else seeds[0]
+    return training.init_state(*given, seeds, num_points=points, mesh=setup.mesh)
 
 
 def training_step(setup: Setup, **options: Any) -> training.Step:
     """Returns the training step of all seeds, with further options of ``make_step``."""
-    config = setup.config
-    step = training.make_step(
-        setup.model,
-        setup.task,
-        setup.optimizer,
-        config.curriculum,
-        batch_size=config.batch_size,
-        num_points=config.num_points,
-        accumulation=config.accumulation,
-        targets=training.bayes_targets if config.targets == "posterior" else None,
-        mesh=setup.mesh,
-        **options,
-    )
+    config, given = setup.config, (setup.model, setup.task, setup.optimizer)
+    same = ("batch_size", "num_points", "accumulation")
+    options |= {name: getattr(config, name) for name in same} | {"mesh": setup.mesh}
+    if config.targets == "posterior":
+        options["targets"] = training.bayes_targets
+    step = training.make_step(*given, config.curriculum, **options)
     return jax.vmap(step) if len(config.seeds) > 1 else step
 
 
@@ -452,23 +393,19 @@ def stacked(setup: Setup, state: training.TrainState) -> Any:
 def train(setup: Setup, run: Run) -> tuple[Any, list[dict[str, Any]], dict[str, float]]:
     """Trains, or resumes: parameters with an axis of seeds, metrics and timing."""
     config, prompt = setup.config, evaluation_prompt(setup)
-    chunk = config.chunk_steps
-    chunks = (math.ceil(part * config.steps / chunk) for part in config.snapshots)
-    wanted = {min(count * chunk, config.steps) for count in chunks}
-    rate = training.learning_rate(config.optimizer, config.steps)
+    chunk, total = config.chunk_steps, config.steps
+    chunks = (math.ceil(part * total / chunk) for part in config.snapshots)
+    wanted = {min(count * chunk, total) for count in chunks}
+    rate = training.learning_rate(config.optimizer, total)
 
     def record(done: int, chunk: training.Chunk) -> dict[str, Any]:
         stairs = config.curriculum.dims, config.curriculum.points
         dims, points = (int(ramp(done - 1)) for ramp in stairs)
         exact = least_squares_loss(setup, dims, points)
-        line = {
-            "step": done,
-            **mean_metrics(chunk.metrics),
-            **({} if exact is None else {"least_squares_loss": exact}),
-            "learning_rate": float(jnp.asarray(rate(done - 1))),
-            "active_dims": dims,
-            "active_points": points,
-        }
+        line: dict[str, Any] = {"step": done, **mean_metrics(chunk.metrics)}
+        line |= {} if exact is None else {"least_squares_loss": exact}
+        line["learning_rate"] = float(jnp.asarray(rate(done - 1)))
+        line |= {"active_dims": dims, "active_points": points}
         if done in wanted:
             errors = model_errors(setup, stacked(setup, chunk.state), prompt)
             line["errors"] = errors.mean(axis=1).tolist()
@@ -480,21 +417,17 @@ def train(setup: Setup, run: Run) -> tuple[Any, list[dict[str, Any]], dict[str, 
         run,
         record,
         folder=run.folder / "checkpoints",
-        num_steps=config.steps,
-        chunk_steps=config.chunk_steps,
+        num_steps=total,
+        chunk_steps=chunk,
         checkpoint_every=config.checkpoint_every,
         config=asdict(config),
     )
-    timing = asdict(fitted.timing)
-    timing["steps_per_second"] = fitted.timing.steps_per_second
-    return stacked(setup, fitted.state), fitted.records, timing
+    speed = {"steps_per_second": fitted.timing.steps_per_second}
+    return stacked(setup, fitted.state), fitted.records, asdict(fitted.timing) | speed
 
 
 def least_squares_loss(setup: Setup, dims: int, points: int) -> float | None:
-    """Exact training loss of least squares on prompts of a curriculum.
-
-    It is ``None`` where y is not linear in x.
-    """
+    """Exact training loss of least squares; ``None`` where y is not linear in x."""
     if setup.family.moments is None:
         return None
     if setup.config.targets == "posterior":
@@ -504,28 +437,22 @@ def least_squares_loss(setup: Setup, dims: int, points: int) -> float | None:
 
 
 def load(run: str | os.PathLike) -> tuple[Setup, Any]:
-    """Loads the models of a run's folder from its newest checkpoint.
-
-    The parameters have a leading axis of seeds if the config has several.
-    """
-    setup = set_up(read_config(Path(run), PRESETS["cpu"]), devices=1)
+    """Loads the models of a run's newest checkpoint, with an axis of several seeds."""
+    setup = set_up(frame.read_config(Path(run), PRESETS["cpu"]), devices=1)
     store = training.Checkpoints(Path(run) / "checkpoints")
     found = store.restore(initial_state(setup))
     expect(found.state is not None, "run", "a run with a checkpoint", run)
     return setup, training.averaged(found.state)
 
 
-# --- what is measured
-
-
-def evaluation_prompt(setup: Setup) -> PrefixPrompt:
+def evaluation_prompt(setup: Setup) -> reg.PrefixPrompt:
     """Draws the evaluation prompts, the same for every model, baseline and step."""
     key = training.stream_key(setup.config.seeds[0], "evaluation")
     count = setup.config.eval_prompts
     return setup.task.sample(key, setup.config.num_points - 1, count).prefixes()
 
 
-def model_errors(setup: Setup, params: Any, prompt: PrefixPrompt) -> np.ndarray:
+def model_errors(setup: Setup, params: Any, prompt: reg.PrefixPrompt) -> np.ndarray:
     """Normalised squared errors of every seed's model, (seeds, prompts, points)."""
     found = []
     for seed in range(len(setup.config.seeds)):
@@ -534,7 +461,7 @@ def model_errors(setup: Setup, params: Any, prompt: PrefixPrompt) -> np.ndarray:
     return np.asarray(jnp.stack(found)) / setup.family.normalizer(setup.config)
 
 
-def method_errors(setup: Setup, prompt: PrefixPrompt) -> dict[str, np.ndarray]:
+def method_errors(setup: Setup, prompt: reg.PrefixPrompt) -> dict[str, np.ndarray]:
     """Normalised squared errors of the methods beside it, (prompts, points) each."""
     found = {}
     for name, rule in methods(setup.config).items():
@@ -555,10 +482,9 @@ def exact_risks(setup: Setup) -> dict[str, np.ndarray]:
         LEAST_SQUARES: functools.partial(reg.risk, reg.LeastSquares(), task),
         AVERAGING: functools.partial(reg.risk, reg.Averaging(), task),
     }
-    found = {
-        name: np.asarray(jax.vmap(rule)(jnp.arange(points))) / family.normalizer(config)
-        for name, rule in rules.items()
-    }
+    risks = {name: jax.vmap(rule)(jnp.arange(points)) for name, rule in rules.items()}
+    scale = family.normalizer(config)
+    found = {name: np.asarray(risk) / scale for name, risk in risks.items()}
     # Both limits of depth are of variance 1 per dimension, as normalised weights are.
     unit = reg.LinearPopulation.isotropic(config.dim)
     limits: dict[str, Callable] = {
@@ -567,16 +493,13 @@ def exact_risks(setup: Setup) -> dict[str, np.ndarray]:
     if layers <= 3:  # beyond, the bound is 0 to many digits, and its moments take long
         limits[LOWER_BOUND] = lambda k: reg.depth.depth_floor(layers, unit, k)
     for name, limit in limits.items():
-        risks = (float(limit(k).risk) / config.dim for k in range(1, points))
-        found[f"{name} ({layers})"] = np.array([1.0, *risks])
+        own = (float(limit(k).risk) / config.dim for k in range(1, points))
+        found[f"{name} ({layers})"] = np.array([1.0, *own])
     return found
 
 
 def attention_by_layer(setup: Setup, params: Any, first: tuple) -> np.ndarray:
-    """Attention weights (layers, T, T) of the first seed, means over heads and prompts.
-
-    ``first`` are inputs and labels of the prompts.
-    """
+    """Attention (layers, T, T) of the first seed on prompts, means over heads too."""
     model, found = LayeredGPT2(setup.model), []
     own = jax.tree.map(lambda leaf: leaf[0], params)
     hidden = model.embed(own, first)
@@ -587,12 +510,8 @@ def attention_by_layer(setup: Setup, params: Any, first: tuple) -> np.ndarray:
     return np.stack(found)
 
 
-def interval(errors: np.ndarray) -> Curve:
-    """The mean over prompts, and over seeds if there are any, with its interval.
-
-    With several seeds it also carries the spread between them: Student's interval of
-    the seeds' means is added to that of the prompts in quadrature.
-    """
+def interval(errors: np.ndarray) -> plot.Curve:
+    """The mean over prompts and seeds with its interval, in quadrature for seeds."""
     pooled = errors.mean(axis=0) if errors.ndim > 2 else errors
     limits = bootstrap(jnp.asarray(pooled), jax.random.key(0))
     mean, low, high = pooled.mean(axis=0), *map(np.asarray, (limits.low, limits.high))
@@ -600,10 +519,7 @@ def interval(errors: np.ndarray) -> Curve:
         spread = Estimate.of(errors.mean(axis=1)).half_width(LEVEL)
         low = mean - np.hypot(mean - low, spread)
         high = mean + np.hypot(high - mean, spread)
-    return Curve(mean, low, high)
-
-
-# --- what must hold, and what Garg et al. say
+    return plot.Curve(mean, low, high)
 
 
 def on_same_prompts(errors: dict, name: str, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -651,8 +567,7 @@ def claims(config: Config, errors: dict) -> list[Claim]:
     for k, least in PAPER_ERRORS.items() if config.task == "linear" and small else ():
         own = float(errors[MODEL][..., k].mean())
         claim = f"The error is that of Garg et al. at k = {k}"
-        words = {"claim": claim, "expected": f"at most {least:g}"}
-        found.append(Claim(**words, measured=f"{own:.4f}", held=own <= least))
+        found.append((claim, f"at most {least:g}", f"{own:.4f}", own <= least))
     for name, ks, slack in FAMILIES[config.task].claims(config):
         parts, held = [], True
         for k in ks:
@@ -663,13 +578,9 @@ def claims(config: Config, errors: dict) -> list[Claim]:
             parts.append(f"k = {k}: {float(gap.mean):+.3f} [{low:+.3f}, {high:+.3f}]")
         beside = f"at most {slack:g} above" if slack else "below"
         claim = f"The transformer's error is {beside} that of: {name}"
-        words = {"claim": claim, "expected": f"intervals below {slack:g}"}
         measured = "difference on the same prompts, 90 % interval: " + "; ".join(parts)
-        found.append(Claim(**words, measured=measured, held=held))
-    return found
-
-
-# --- what is reported
+        found.append((claim, f"intervals below {slack:g}", measured, held))
+    return [Claim(claim=c, expected=e, measured=m, held=h) for c, e, m, h in found]
 
 
 def curve_title(name: str) -> str:
@@ -690,20 +601,19 @@ def setting_title(name: str) -> str:
         "half_subspace": "inputs in half of the directions",
         "skewed": "skewed input covariance",
         "noisyLR": "noisy labels",
-        "scale-x": "inputs",
-        "scale-y": "weights",
+        **{"scale-x": "inputs", "scale-y": "weights"},
     }
     return words.get(kind, name) + (f" times {float(factor):.3g}" if factor else "")
 
 
-def comparison(setup: Setup, curves: dict[str, Curve], fewer: list[str]) -> Any:
+def comparison(setup: Setup, curves: dict[str, plot.Curve], fewer: list[str]) -> Any:
     """The table of all predictors by k; some were fitted to fewer prompts."""
     config, d, last = setup.config, setup.config.dim, setup.config.num_points - 1
 
     def cell(curve, k):
         if curve.low is None:
             return f"{curve.mean[k]:.4f}"
-        ends = (float(curve.low[k]), float(curve.high[k]))
+        ends = (float(end[k]) for end in (curve.low, curve.high))
         low, high = (f"{end:.3f}" if end < 100 else f"{end:.0f}" for end in ends)
         return f"{curve.mean[k]:.4f}\n\\[{low}, {high}]"
 
@@ -718,63 +628,51 @@ def comparison(setup: Setup, curves: dict[str, Curve], fewer: list[str]) -> Any:
 def listed(heads: Sequence[str], rows: Sequence[Sequence], title: str) -> Any:
     """A table of rows of cells, which are not broken where it is printed."""
     columns = {head: f"{{row[{place}]}}" for place, head in enumerate(heads)}
-    made = table([{"row": row} for row in rows], columns, title)
+    made = frame.table([{"row": row} for row in rows], columns, title)
     for column in made.columns:
         column.no_wrap = True
     return made
 
 
-def draw(curves: dict[str, Curve], title: str, height: float = 4.2, **look: Any) -> Any:
+def draw(
+    curves: dict[str, plot.Curve], title: str, height: float = 4.2, **look: Any
+) -> Any:
     """Curves over the number of examples, or over training steps."""
-    with panels(figsize=(6.8, height)) as (figure, axes):
+    with frame.panels(figsize=(6.8, height)) as (figure, axes):
         plot.error_curves(curves, ax=axes, **look)
         axes.set_title(title, fontsize=10)
     return figure
 
 
 def draw_errors(
-    curves: dict[str, Curve],
-    title: str,
-    lowest: Sequence[str],
-    label: str = "squared error / d",
-    dim: int | None = None,
-    beside: dict[str, Curve] | None = None,
-    **look: Any,
+    curves: dict[str, plot.Curve], title: str, label="squared error / d", dim=None
 ) -> Any:
-    """Errors against the number of examples; the axis ends at the lowest of some.
-
-    Least squares falls to the rounding of its arithmetic, far below. ``dim`` is marked,
-    and ``None`` where y is not linear in x. Curves beside do not decide the limits.
-    """
-    means = {name: np.asarray(curve.mean, float) for name, curve in curves.items()}
-    top = max(mean.max() for mean in means.values())
-    least = min((means[name] for name in lowest), key=np.min)
-    # Where y is not linear in x, least squares has no finite error near k = d.
+    """Errors against k; the axis ends at the transformer's lowest, and d is marked."""
+    # Least squares falls to the rounding of its arithmetic, far below.
+    least = np.asarray(curves[MODEL].mean, float)
+    top = max(float(np.max(curve.mean)) for curve in curves.values())
+    # Where y is not linear in x, without dim, least squares has no finite error there.
     ylim = (0.6 * least[least > 0].min(), 1.3 * (min(top, 3.0) if dim is None else top))
-    ylabel = f"{label}  (predicting 0 gives 1)"
-    shown = {**curves, **(beside or {})}
-    figure = draw(shown, title, ylabel=ylabel, ylim=ylim, **look)
+    figure = draw(curves, title, ylabel=f"{label}  (predicting 0 gives 1)", ylim=ylim)
     (axes,), line = figure.axes, {"color": "grey", "linewidth": 0.8, "linestyle": ":"}
     axes.axhline(1.0, **line, zorder=0)
     if dim is not None:
         axes.axvline(dim, **line, zorder=0)
         where = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
-        look = {"color": "0.35", "fontsize": 8}
-        axes.annotate("k = d", (dim, 1.0), (3, -10), **where, **look)
+        axes.annotate("k = d", (dim, 1.0), (3, -10), **where, color="0.35", fontsize=8)
     axes.set_xlim(0, len(least) - 1)
     return figure
 
 
 def draw_attention(weights: Any, tokens: Sequence[str] | None, title: str) -> Any:
     """Attention of each layer from each token to the tokens before it."""
-    # The first tokens attend to few others, and their large weights would make all
-    # others look pale.
+    # The large weights of the first tokens, on few others, would make all others pale.
     images = plot.attention_maps(weights, tokens=tokens, columns=3, limit=0.5)
     images[0].axes.figure.suptitle(title, fontsize=10)
     return images[0].axes.figure
 
 
-def draw_settings(shown: dict[str, dict[str, Curve]], title: str) -> Any:
+def draw_settings(shown: dict[str, dict[str, plot.Curve]], title: str) -> Any:
     """One small panel for each setting, all with the same predictors and axes."""
     every = [curve for curves in shown.values() for curve in curves.values()]
     top = 1.5 * max(float(np.nanmax(curve.mean)) for curve in every)
@@ -795,41 +693,30 @@ def draw_settings(shown: dict[str, dict[str, Curve]], title: str) -> Any:
 
 
 def figures(
-    setup: Setup, curves: dict[str, Curve], fewer: bool, exact: dict, records: Sequence
+    setup: Setup,
+    curves: dict[str, plot.Curve],
+    fewer: bool,
+    exact: dict,
+    records: Sequence,
 ) -> dict[str, Any]:
-    """Errors of all methods; of a model trained here also its course and its loss."""
-    import matplotlib.pyplot as plt
-
-    config, family, name = setup.config, setup.family, setup.family.reference
-    title = f"{family.title.format(config=config)}, {of_run(config)}"
-    legend = f"{title}\n{config.eval_prompts:,} prompts"
-    legend += f", {config.baselines.prompts:,} for networks and trees" * fewer
-    legend += "; bands: 90 % intervals" + "; dashed: exact" * bool(exact)
+    """Errors of all methods; of a model trained here also its loss."""
+    config, family = setup.config, setup.family
+    title = f"{family.title.format(config=config)}, {of_run(config)}\n"
+    title += f"{config.eval_prompts:,} prompts"
+    title += f", {config.baselines.prompts:,} for networks and trees" * fewer
+    title += "; bands: 90 % intervals" + "; dashed: exact" * bool(exact)
     shown = {curve_title(name): curve for name, curve in curves.items()}
-    marks = family.label, config.dim if exact else None
-    found = {"figure5a.png": draw_errors(shown, legend, [MODEL], *marks)}
+    errors = draw_errors(shown, title, family.label, config.dim if exact else None)
     if not records:
-        return found
-    shots = {
-        f"step {line['step']:,}": Curve(np.mean(line["errors"], axis=0))
-        for line in records
-        if "errors" in line
-    }
-    beside = {name: curves[name]}
+        return {"figure5a.png": errors}
     steps = [line["step"] for line in records]
-    losses = {MODEL: Curve([np.mean(line["loss"]) for line in records], x=steps)}
+    losses = {MODEL: plot.Curve([np.mean(line["loss"]) for line in records], x=steps)}
     if exact:
-        beside = {f"{name} (exact)": Curve.of(exact[name])}
         known = [line["least_squares_loss"] for line in records]
-        losses["least squares (exact)"] = Curve(known, exact=True, x=steps)
-    shades = plt.get_cmap("viridis_r")(np.linspace(0.15, 0.95, len(shots)))
-    shades = dict(zip(shots, shades, strict=True))
-    title += ": the transformer as it trains"
-    over = draw_errors(shots, title, [*shots], *marks, beside, colours=shades)
-    means = f"Training loss, {of_run(config)} (mean of {config.chunk_steps} steps)"
+        losses["least squares (exact)"] = plot.Curve(known, exact=True, x=steps)
+    title = f"Training loss, {of_run(config)} (mean of {config.chunk_steps} steps)"
     names = {"xlabel": "training step", "ylabel": "mean squared error of a prompt"}
-    loss = draw(losses, means, 3.6, **names)
-    return found | {"figure5b.png": over, "loss.png": loss}
+    return {"figure5a.png": errors, "loss.png": draw(losses, title, 3.6, **names)}
 
 
 def of_run(config: Config) -> str:
@@ -844,7 +731,7 @@ def report(setup: Setup, params: Any, records: Sequence[dict]) -> Report:
     zero = np.square(np.asarray(prompt.y_query)) / family.normalizer(config)
     errors, exact = {MODEL: own, "zero": zero, **others}, exact_risks(setup)
     curves = {name: interval(e) for name, e in {MODEL: own, **others}.items()}
-    curves |= {n: Curve.of(risk) for n, risk in exact.items() if n not in others}
+    curves |= {n: plot.Curve.of(risk) for n, risk in exact.items() if n not in others}
     counts = {name: len(sample) for name, sample in others.items()}
     fewer = [name for name, n in counts.items() if n < config.eval_prompts]
     means, parts = own.mean(axis=1).tolist(), ("mean", "low", "high")
@@ -868,15 +755,15 @@ def report(setup: Setup, params: Any, records: Sequence[dict]) -> Report:
     tokens = [f"{letter}{k + 1}" for k in range(points) for letter in "xy"]
     tokens = tokens if config.token_layout == "interleaved" else None
     title = f"Attention along depth, mean over heads and {prompts} prompts, "
-    attention = draw_attention(weights, tokens, title + of_run(config))
+    drawn = figures(setup, curves, bool(fewer), exact, records)
+    drawn["attention.png"] = draw_attention(weights, tokens, title + of_run(config))
     names = ("curves.*.*", "per_seed.*", *(("exact.*",) if exact else ()))
     return Report(
         numbers,
         checks=checks(config, errors, exact),
         claims=claims(config, errors),
         tables=[comparison(setup, curves, fewer)],
-        figures=figures(setup, curves, bool(fewer), exact, records)
-        | {"attention.png": attention},
+        figures=drawn,
         interval_level=LEVEL,
         axes=dict.fromkeys(names, ["examples k, from 0"]),
     )
@@ -908,7 +795,7 @@ def report_shifts(setup: Setup, run: Run, params: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Switches(Processes):
+class Switches(frame.Processes):
     """Switches of this experiment."""
 
     # evaluate the trained model on Garg's fifteen distribution shifts, which are made
@@ -923,7 +810,7 @@ def check(config: Config, switches: Switches) -> None:
     expect(fits, "eval_shifts", "the task linear", config.task)
 
 
-@experiment(PRESETS, Switches(), check)
+@frame.experiment(PRESETS, Switches(), check)
 def main(config, run, switches):
     """Trains a transformer and compares it with the methods of its family."""
     setup = set_up(config, switches.devices)
@@ -937,4 +824,4 @@ def main(config, run, switches):
     return replace(found, numbers={**found.numbers, "timing": timing})
 
 
-program(__name__, main)
+frame.program(__name__, main)

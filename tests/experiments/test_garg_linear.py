@@ -31,7 +31,7 @@ SMALL = {
     **{"curriculum.points.end": 5, "curriculum.points.interval": 25},
     **{"optimizer.name": "adam", "optimizer.warmup-steps": 5},
 }
-PICTURES = {"figure5a.png", "figure5b.png", "loss.png", "attention.png"}
+PICTURES = {"figure5a.png", "loss.png", "attention.png"}
 MEAN = np.array([1.0, 0.6, 0.1])
 
 
@@ -321,7 +321,7 @@ def test_a_published_checkpoint_is_evaluated_as_one_of_ours(tmp_path, monkeypatc
 def test_figures_show_what_they_are_given():
     curves = {MODEL: Curve(MEAN, MEAN - 0.1, MEAN + 0.1)}
     curves["optimum"] = Curve(MEAN / 2, exact=True)
-    (axes,) = garg_linear.draw_errors(curves, "title", [MODEL], dim=1).axes
+    (axes,) = garg_linear.draw_errors(curves, "title", dim=1).axes
     lines = {line.get_label(): line for line in axes.get_lines()}
     np.testing.assert_array_equal(lines[MODEL].get_xdata(), [0, 1, 2])
     np.testing.assert_array_equal(lines[MODEL].get_ydata(), MEAN)
