@@ -23,16 +23,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.frame import Check, Report, expect, experiment, panels, program, table
-from icltheory import bounds, linalg
+from icltheory import bounds, linalg, noise
 from icltheory.attention import LinearAttentionStack
 from icltheory.batching import in_turns
 from icltheory.constructions import gradient_descent
-from icltheory.noise import (
-    demonstration_gradients,
-    noisy_trajectory,
-    support_dims,
-    without_replacement_factor,
-)
 from icltheory.plotting import COLOURS, Curve, error_curves, heat_map, panel_grid
 from icltheory.trajectory import implicit_gd
 
@@ -103,15 +97,15 @@ class Row(NamedTuple):
 
 
 def _reference() -> dict[Row, dict[str, float]]:
-    names = ("error", "error_se", "risk", "inside", *NAMES)
-    names = (*names, "det_error", "det_error_se", "smoothing")
+    names = ["error", "error_se", "risk", "inside", *NAMES]
+    names += ["det_error", "det_error_se", "smoothing"]
     found = {Row(2, *key, 1, True): {"anisotropic": x} for key, x in GENERIC.items()}
-    for line in TABLE.split("\n")[1:-1]:
+    for line in TABLE.strip().split("\n"):
         words = line.split()
-        own = dict(zip(names, map(float, words[4:]), strict=True))
-        units = {name: 1e-5 if "error" in name else 1.0 for name in names}
+        pairs = zip(names, map(float, words[4:]), strict=True)
+        own = {name: x * (1e-5 if "error" in name else 1.0) for name, x in pairs}
         d, N, b, L = map(int, words[:4])
-        found[Row(d, N, b, L)] = {k: own[k] * units[k] for k in own}
+        found[Row(d, N, b, L)] = own
     return found
 
 
@@ -141,15 +135,13 @@ class Config:
     def __post_init__(self):
         for name in ("rows", "generic"):  # JSON stores tuples as lists
             object.__setattr__(self, name, tuple(map(tuple, getattr(self, name))))
-        count = self.replicates
-        whole = count >= 16 and not count & (count - 1)
+        whole = (count := self.replicates) >= 16 and not count & (count - 1)
         expect(whole, "replicates", "a power of two from 16", count)
         expect(self.work > 0, "work", "a positive number", self.work)
         for target in self.targets:
             expect(0 < target < 2, "targets", "values in (0, 2)", target)
-        for d, N, b, L, _ in [*self.table(), *itertools.chain(*self.sweeps().values())]:
-            got = f"d_in={d}, N={N}, b={b}, L={L}"
-            right = min(d, b, L) > 0 and N >= 2 and b < N
+        for d, N, b, L, _ in itertools.chain(self.table(), *self.sweeps().values()):
+            got, right = f"d_in={d}, N={N}, b={b}, L={L}", 0 < b < N and min(d, L) > 0
             expect(right, "rows", "d_in, b, L >= 1 and N > b", got)
 
     def table(self) -> list[Row]:
@@ -187,9 +179,7 @@ PRESETS = {"cpu": Config(), "gpu": _MANY, "paper": _MANY}
 TIMES = {"cpu": "1 to 2 min, 2 cores", "paper": "9 min, 2 cores"}
 
 
-# --- learners whose true error is known; they predict minus the label row of W_L
-
-
+# Learners predict minus the label row of W_L, so that their true error is known.
 class Learner(NamedTuple):
     """Weights with a basis of their gradients z_i, (n, n, m), and the true weight."""
 
@@ -199,11 +189,7 @@ class Learner(NamedTuple):
 
 
 def learner_of(row: Row, seed: int, scale: float = 0.8) -> Learner:
-    """Gradient descent, or weights that are the same for all generic rows.
-
-    Gradients of the former are in the label row; those of the latter fill {A X B : X
-    symmetric}, in the first layer, which is the only one of a row.
-    """
+    """Gradient descent, or dense weights of one layer, alike for all generic rows."""
     d, n, L = row.dim, row.dim + 1, row.num_layers
     if not row.generic:
         basis = jnp.zeros((n, n, d)).at[-1, :d].set(jnp.eye(d))
@@ -213,16 +199,13 @@ def learner_of(row: Row, seed: int, scale: float = 0.8) -> Learner:
     i, j = np.triu_indices(n)
     units = np.eye(n * n).reshape(n, n, n, n)
     images = scale * V[0] @ (units[i, j] + units[j, i]) @ K[0].T @ Q[0]
+    # Gradients fill {A X B : X symmetric}.
     basis = jnp.linalg.qr(images.reshape(-1, n * n).T)[0].reshape(n, n, -1)
     return Learner(LinearAttentionStack(scale * V, K, Q), basis, jnp.array([0.8, -0.6]))
 
 
 def population(learner: Learner, W, layer: int = 0):
-    """Mean and covariance of z_i at W, in coordinates of the basis.
-
-    z = A h h' B has coordinates h' S_m h, which for h ~ N(0, M) have the mean
-    tr S_m M and, by Isserlis' theorem, the covariance 2 tr S_m M S_k M.
-    """
+    """Mean tr S_m M and, by Isserlis, covariance 2 tr S_m M S_k M of z_i = h' S h."""
     stack, basis, task = learner
     P = jnp.eye(len(W)) + W
     A, B = stack.W_V[layer] @ P, P.T @ stack.W_K[layer].T @ stack.W_Q[layer] @ P
@@ -242,11 +225,7 @@ def anchor(learner: Learner):
 
 
 def population_loss(w, task):
-    r"""Expected loss: :math:`E \min(s^2 z^2, c)`, :math:`s^2 = |w - \beta|^2 + 1/4`.
-
-    With :math:`a = \sqrt c / s` it is :math:`s^2 (2 \Phi(a) - 1 - 2 a \phi(a)) +
-    2 c\, (1 - \Phi(a))`.
-    """
+    r"""Expected loss :math:`E \min(s^2 z^2, c)`, :math:`s^2 = |w - \beta|^2 + 1/4`."""
     variance = jnp.sum((w - task) ** 2) + NOISE_STD**2
     a = jnp.sqrt(CLIP / variance)
     within = jax.scipy.special.erf(a / math.sqrt(2))
@@ -264,9 +243,6 @@ def draw_tokens(key, task, num_demos):
     """Draws a pool of demonstrations [x; y], (N, n)."""
     draws = jax.random.normal(key, (num_demos, len(task) + 1))
     return draws.at[:, -1].set(draws[:, :-1] @ task + NOISE_STD * draws[:, -1])
-
-
-# --- replicates of a row
 
 
 def held_out_sizes(N: int) -> tuple[int, int, int]:
@@ -295,57 +271,45 @@ def _replicates(keys, shots, learner, num_demos, chunk):
 
 
 def replicate(keys, shots, learner: Learner, num_demos: int) -> dict[str, Any]:
-    """One prompt: the terms of a noisy path, and errors with and without noise.
-
-    The expected loss is exact given W_L, and the gap of a fixed predictor near it,
-    whose mean is zero, is subtracted. ``det_`` is the learner without noise.
-    """
+    """One prompt: the terms of a noisy path, and errors with and without noise."""
     (stack, _, task), N = learner, num_demos
     H, count = draw_tokens(keys[0], task, N), min(N, PAIRS)
     others = draw_tokens(jax.random.fold_in(keys[0], 1), task, count)
-    path = noisy_trajectory(keys[1], stack, H, shots, scale=1 / N)
+    path = noise.noisy_trajectory(keys[1], stack, H, shots, scale=1 / N)
     direction = jax.random.normal(keys[2], task.shape)
     steps = jnp.sqrt(jnp.array(SMOOTHING) / N)
     moves = steps[:, None, None] * jnp.stack([direction, -direction])[None]
+    fresh = functools.partial(population_loss, task=task)
 
     def train(w):
         return jnp.mean(clipped_losses(w, H))
 
-    def fresh(w):
-        return population_loss(w, task)
-
     def change(loss):
         return jax.vmap(jax.vmap(loss))(det_w[None, None] + moves) - loss(det_w)
 
-    def pairs(w):
-        both = clipped_losses(w, H[:count]), clipped_losses(w, others)
-        return jnp.stack(both, axis=-1) / CLIP  # shares of the largest loss
-
     w, still = -path.W[-1, -1, :-1], anchor(learner)
     det_w = -implicit_gd(stack, H, scale=1 / N).W[-1, -1, :-1]
-    control = fresh(still) - train(still)
+    control = fresh(still) - train(still)  # of mean zero, and near the gap
     before = jnp.concatenate([jnp.zeros_like(path.W[:1]), path.W[:-1]])
-    return terms(learner, H, before, shots) | {
-        "error": fresh(w) - train(w) - control,
-        "risk": fresh(w),
-        "det_error": fresh(det_w) - train(det_w) - control,
-        "det_risk": fresh(det_w),
-        "det_w": det_w,
-        "changes": jnp.stack([change(train), change(fresh)]),  # if perturbed, (2, 4, 2)
-        "pair_losses": pairs(w),  # on demonstrations and on as many others, (P, 2)
-        "det_pair_losses": pairs(det_w),
-    }
+    # Changes if perturbed, (2, 4, 2)
+    found = {"det_w": det_w, "changes": jnp.stack([change(train), change(fresh)])}
+    for kind, at in {"": w, "det_": det_w}.items():
+        found[f"{kind}error"] = fresh(at) - train(at) - control
+        found[f"{kind}risk"] = fresh(at)
+        # On demonstrations and on as many others, (P, 2), shares of the largest loss
+        both = clipped_losses(at, H[:count]), clipped_losses(at, others)
+        found[f"{kind}pair_losses"] = jnp.stack(both, axis=-1) / CLIP
+    return terms(learner, H, before, shots) | found
 
 
 def terms(learner: Learner, H, W, shots) -> dict[str, Any]:
     """Quantities of the bounds in each layer, (L,), at given weights."""
     N, m = len(H), learner.basis.shape[-1]
-    parts = demonstration_gradients(learner.stack, H, scale=1 / N, W=W)
-    pairs = parts.left, parts.right_G, learner.basis
-    z = N * jnp.einsum("lnp,lnq,pqm->lnm", *pairs)
+    parts = noise.demonstration_gradients(learner.stack, H, scale=1 / N, W=W)
+    z = N * jnp.einsum("lnp,lnq,pqm->lnm", parts.left, parts.right_G, learner.basis)
     G = jnp.mean(z, axis=1)
     centred = z - G[:, None]
-    kappa = without_replacement_factor(N, shots)
+    kappa = noise.without_replacement_factor(N, shots)
     C = kappa / N * jnp.swapaxes(centred, 1, 2) @ centred
     mean, cov = jax.vmap(lambda W: population(learner, W))(W)
     delta_W = jnp.swapaxes(parts.left, 1, 2) @ parts.right_delta_W
@@ -357,7 +321,7 @@ def terms(learner: Learner, H, W, shots) -> dict[str, Any]:
             return infinite
         return jax.vmap(lambda z: bounds.held_out_term(z, shots, M))(z)
 
-    term = jax.vmap(bounds.anisotropic_term)
+    anisotropic = jax.vmap(bounds.anisotropic_term)(G - mean, C, cov / shots)
     return {
         "exact": jnp.sum(G**2, axis=1),
         # ||dW_t||^2 ||1 + W_{t-1}||_F^2, the paper's numerator
@@ -365,14 +329,12 @@ def terms(learner: Learner, H, W, shots) -> dict[str, Any]:
         "centred": jnp.sum((G - mean) ** 2, axis=1),
         "trace": jnp.trace(C, axis1=1, axis2=2),
         "log_det": jnp.linalg.slogdet(C)[1] if covered else -infinite,
-        "anisotropic": term(G - mean, C, cov / shots) if covered else infinite,
+        "anisotropic": anisotropic if covered else infinite,
         "held_out": jnp.stack([held_out(M) for M in held_out_sizes(N)]),
     }
 
 
-# --- estimates; an influence is what each replicate adds, to first order, times B
-
-
+# An influence is what each replicate adds, to first order, times B.
 def estimate(value: float, influence: np.ndarray) -> dict[str, float]:
     """An estimate with its standard error and the standard deviation of a replicate."""
     spread = float(np.std(influence, ddof=1))
@@ -426,11 +388,7 @@ def smoothing(row: Row, sample: dict) -> dict[str, float]:
 
 
 def supersample(pair_losses: np.ndarray) -> dict[str, float]:
-    """The smallest supersample bound, its confidence limit and the error.
-
-    The pairs have one law, so that those of some demonstrations are enough. Error and
-    bound are those of the rounded loss.
-    """
+    """The smallest supersample bound, its limit and the error, of the rounded loss."""
     in_prompt = np.zeros(pair_losses.shape[:2], int)
     bound = bounds.supersample_bounds(pair_losses, in_prompt, levels=LEVELS).optimal
     found = {name: getattr(bound, name) for name in ("value", "upper", "error")}
@@ -439,11 +397,7 @@ def supersample(pair_losses: np.ndarray) -> dict[str, float]:
 
 
 def ordering(found: dict[str, tuple[float, np.ndarray]]) -> dict[str, float]:
-    """Differences between neighbouring variants of the bound, in standard errors.
-
-    Negative where the order holds, F >= G >= opt >= aniso; both are from the same
-    prompts, so the standard error is that of the difference.
-    """
+    """Violations of F >= G >= opt >= aniso, in standard errors of the differences."""
     gaps = {}
     for coarse, fine in itertools.pairwise(ORDER):
         (a, of_a), (b, of_b) = found[coarse], found[fine]
@@ -455,7 +409,7 @@ def ordering(found: dict[str, tuple[float, np.ndarray]]) -> dict[str, float]:
 
 def printed_bound(learner: Learner, row: Row) -> float:
     """Theorem 2 as printed: infinite unless the rank of C_t is n^2."""
-    N, dims = row.num_demos, np.asarray(jax.jit(support_dims)(learner.stack))
+    N, dims = row.num_demos, np.asarray(jax.jit(noise.support_dims)(learner.stack))
     if np.any(np.minimum(N - 1, dims) < (row.dim + 1) ** 2):
         return math.inf
     H = draw_tokens(jax.random.key(0), learner.task, N)
@@ -486,39 +440,35 @@ def measure(config: Config, row: Row) -> dict[str, Any]:
 def measure_invariance(seed: int) -> dict[str, Any]:
     """Terms of both priors in several layers and stacks, on noisy paths of equal pools.
 
-    z_i = J_t vech(h_i h_i') with one matrix J_t for all demonstrations. Where m_t =
-    n(n + 1)/2 it is invertible on the support, and a divergence between two Gaussians
-    made of the same z does not see it: both terms are the same number in all layers and
-    for all such weights. For smaller supports they depend on which part is seen.
+    z_i = J_t vech(h_i h_i') with one J_t for all demonstrations. Where m_t = n(n + 1)/2
+    it is invertible on the support, and a divergence between two Gaussians made of the
+    same z does not see it: both terms are one number for all layers and such weights.
     """
     row = Row(2, 40, 20, 3, generic=True)
     (n, N, b), L = (row.dim + 1, *row[1:3]), row.num_layers
     first, second = (learner_of(row, seed + i, scale=0.3) for i in range(2))
-    V, K, Q = (getattr(first.stack, name) for name in ("W_V", "W_K", "W_Q"))
-    cut = jax.vmap(lambda W: linalg.low_rank_approximation(W, 1))(V)
+    cut = jax.vmap(lambda W: linalg.low_rank_approximation(W, 1))(first.stack.W_V)
     stacks = {
         "generic weights 1": first.stack,
         "generic weights 2": second.stack,
-        "W_V of rank 1": LinearAttentionStack(cut, K, Q),
+        "W_V of rank 1": LinearAttentionStack(cut, first.stack.W_K, first.stack.W_Q),
         "gradient descent": gradient_descent(jnp.full(L, STEP_SIZE), row.dim),
     }
-    data, noise = jax.random.split(jax.random.key(seed))
+    data, key = jax.random.split(jax.random.key(seed))
     draw = jax.vmap(lambda key: draw_tokens(key, first.task, N))
     pools, whole = draw(jax.random.split(data, 4)), jnp.eye(n * n).reshape(n, n, -1)
 
     @jax.jit
     def layer_terms(stack):
         dense = Learner(stack, whole, first.task)
-
-        def center(layer, W):
-            return population(dense, W, layer)[0].reshape(W.shape)
-
-        def prior(layer, W):
-            return population(dense, W, layer)[1] / b
-
-        steps = bounds.noisy_steps(stack, pools, b, scale=1 / N, key=noise)
+        steps = bounds.noisy_steps(stack, pools, b, scale=1 / N, key=key)
         held_out = bounds.held_out_bound(steps, 1.0, held_out_sizes(N)[0])
-        given = bounds.anisotropic_bound(steps, 1.0, center=center, prior=prior)
+        given = bounds.anisotropic_bound(
+            steps,
+            1.0,
+            center=lambda layer, W: population(dense, W, layer)[0].reshape(W.shape),
+            prior=lambda layer, W: population(dense, W, layer)[1] / b,
+        )
         return {HELD_OUT: held_out.terms, POPULATION: given.terms}
 
     found = jax.tree.map(np.asarray, {k: layer_terms(v) for k, v in stacks.items()})
@@ -528,16 +478,22 @@ def measure_invariance(seed: int) -> dict[str, Any]:
     for prior, (kind, names) in itertools.product(spreads, kinds.items()):
         values = np.stack([found[name][prior] for name in names])
         spreads[prior][kind] = float(np.ptp(values) / values.mean())
-    lists = jax.tree.map(np.ndarray.tolist, found)
-    return {"terms": lists, "relative_spread": spreads}
+    return {"terms": jax.tree.map(np.ndarray.tolist, found), "relative_spread": spreads}
 
 
 def measure_all(config: Config, run: Any) -> dict[str, dict]:
     """Measures the rows missing from ``metrics.jsonl``; returns records by name."""
+
+    def infinite(part):
+        return {k: math.inf if v == "Infinity" else v for k, v in part.items()}
+
     rows = config.all_rows()
     jobs = {row.label: functools.partial(measure, config, row) for row in rows}
     jobs[INVARIANCE] = functools.partial(measure_invariance, config.seed)
-    found = {name: r for name, r in stored_records(run).items() if name in jobs}
+    path = run.folder / "metrics.jsonl"
+    lines = path.read_text().split("\n")[:-1] if path.is_file() else []  # whole lines
+    records = [json.loads(line, object_hook=infinite) for line in lines]
+    found = {r["name"]: r for r in records if r["name"] in jobs}
     run.reset_metrics(found.values())
     if found:
         run.console.print(f"resuming after {len(found)} of {len(jobs)} measurements")
@@ -548,21 +504,6 @@ def measure_all(config: Config, run: Any) -> dict[str, dict]:
             run.log(found[name])
             activity.advance()
     return found
-
-
-def stored_records(run: Any) -> dict[str, dict]:
-    """Reads ``metrics.jsonl`` and ignores an incomplete last line."""
-
-    def infinite(part):
-        return {k: math.inf if v == "Infinity" else v for k, v in part.items()}
-
-    path = run.folder / "metrics.jsonl"
-    lines = path.read_text().split("\n")[:-1] if path.is_file() else []
-    records = [json.loads(line, object_hook=infinite) for line in lines]
-    return {record["name"]: record for record in records}
-
-
-# --- the number of demonstrations that the bound needs, for two layers of 5 dimensions
 
 
 def planned_samples(target: float) -> int:
@@ -582,8 +523,7 @@ def crossing(num_demos: list[int], values: list[float], target: float) -> float:
     pairs = zip(num_demos, values, strict=True)
     for (n_0, v_0), (n_1, v_1) in itertools.pairwise(pairs):
         if v_0 > target >= v_1 and math.isfinite(v_0):
-            part = math.log(v_0 / target) / math.log(v_0 / v_1)
-            return float(n_0 * (n_1 / n_0) ** part)
+            return n_0 * (n_1 / n_0) ** (math.log(v_0 / target) / math.log(v_0 / v_1))
     return math.nan
 
 
@@ -606,15 +546,11 @@ def measure_plan(config: Config, rows: dict[str, dict]) -> dict[str, Any]:
     """Each target's planned N, the simulated bound there, and the needed N."""
     sweep, targets = config.sweeps()["b = N/2"], {}
     curve = [rows[row.label]["anisotropic"]["value"] for row in sweep]
+    names = {"bound": "anisotropic", "best": "best", "true error": "error"}
     for target, row in config.planned().items():
-        record = rows[row.label]
-        targets[f"{target:g}"] = {
-            "planned N": row.num_demos,
-            "bound there": record["anisotropic"],
-            "best there": record["best"],
-            "N simulated": crossing([*config.sweep], curve, target),
-            "true error there": record["error"],
-        }
+        own = {f"{k} there": rows[row.label][name] for k, name in names.items()}
+        own |= {"N simulated": crossing([*config.sweep], curve, target)}
+        targets[f"{target:g}"] = {"planned N": row.num_demos, **own}
     return {"targets": targets, "language model": language_model(0.5)}
 
 
@@ -629,29 +565,18 @@ def measure_scaling(config: Config, rows: dict[str, dict]) -> dict[str, Any]:
         weights = (x - x.mean()) / np.sum((x - x.mean()) ** 2)
         found[sweep] = own = {}
         for name in ("error", *ORDER, "held_out_half", "det_error", "smoothing"):
-            values = _numbers(kept, rows, name)
-            errors = _numbers(kept, rows, name, "se")
-            slope, se = math.nan, 0.0
+            values, errors = (_numbers(kept, rows, name, k) for k in ("value", "se"))
+            own[name] = {"slope": math.nan, "se": 0.0}
             if np.all(values > 0):
-                slope = float(weights @ np.log(values))
                 se = float(np.sqrt(np.sum((weights * errors / values) ** 2)))
-            own[name] = {"slope": slope, "se": se}
+                own[name] = {"slope": float(weights @ np.log(values)), "se": se}
         planned = float(np.polyfit(x, np.log(planned_curve(kept)), 1)[0])
         own["planned"] = {"slope": planned}
     return found
 
 
-# --- comparisons
-
-
 def z_scores(row: Row, record: dict[str, Any]) -> dict[str, float]:
-    """Distance of each measured number from its reference, in standard errors.
-
-    The standard error is that of both: ours, and the reference's own where it is given;
-    otherwise what the spread measured here makes of its number of replicates. Rounding
-    of the reference is taken off the distance first. Infinite values agree with
-    infinite ones only.
-    """
+    """Distances from the reference in standard errors of both, less its rounding."""
     reference, N = REFERENCE.get(row, {}), row.num_demos
     count = 2000 if row.generic else int(min(4000, max(400, 2e6 / N)))
     scores = {}
@@ -662,12 +587,12 @@ def z_scores(row: Row, record: dict[str, Any]) -> dict[str, float]:
         if not math.isfinite(value + expected):
             scores[name] = 0.0 if value == expected else math.inf
             continue
+        # Where the reference gives no error, it is that of its number of replicates.
         other = ours.get("single_spread", ours["spread"]) / math.sqrt(count)
         if f"{name}_se" in reference:
             other, rounding = reference[f"{name}_se"], 5e-6
         elif name == "risk":
-            # The variance of a loss in [0, 2] with this mean, averaged over N fresh
-            # demonstrations, is added.
+            # Fresh demonstrations add the variance of N losses in [0, 2].
             other = math.hypot(other, math.sqrt(value * (2 - value) / N / count))
         distance = max(abs(value - expected) - rounding, 0.0)
         z = distance / math.hypot(ours["se"], other)
@@ -705,19 +630,19 @@ def limited(row: dict[str, Any]) -> dict[str, tuple[float, float]]:
         return (error - upper) / max(se, 1e-12)
 
     def far(*names):
-        return max(abs(row["z"].get(name, 0.0)) for name in names)
+        return max(abs(row["z"].get(name, 0.0)) for name in names), 5.0
 
-    pairs = "error of the pairs less its supersample limit, in se"
-    errors, smooth = far("error", "det_error"), over("det_error", "smoothing")
-    order = max(row["order"].values(), default=-math.inf)
+    order, bound = max(row["order"].values(), default=-math.inf), "supersample"
+    pairs = f"error of the pairs less its {bound} limit, in se"
+    smooth = over("det_error", "smoothing"), 4.0
     return {
         "true error less the smallest valid bound, in se": (over("error", *NAMES), 4.0),
-        "the same without noise, smoothing bound": (smooth, 4.0),
-        pairs: (over_limit("supersample"), 4.0),
-        "the same without noise": (over_limit("det_supersample"), 4.0),
-        "true errors against the reference, |z|": (errors, 5.0),
-        "risk against the reference, |z|": (far("risk"), 5.0),
-        "bounds against the reference, |z|": (far("inside", *NAMES, "smoothing"), 5.0),
+        "the same without noise, smoothing bound": smooth,
+        pairs: (over_limit(bound), 4.0),
+        "the same without noise": (over_limit(f"det_{bound}"), 4.0),
+        "true errors against the reference, |z|": far("error", "det_error"),
+        "risk against the reference, |z|": far("risk"),
+        "bounds against the reference, |z|": far("inside", *NAMES, "smoothing"),
         "order F >= G >= opt >= aniso, violation in se": (order, 5.0),
     }
 
@@ -727,44 +652,37 @@ def checks(rows, invariance, scaling, plan) -> list[Check]:
     scores, found = {row["name"]: limited(row) for row in rows}, []
     for name in next(iter(scores.values())):
         worst = max(scores, key=lambda label, name=name: scores[label][name])
-        found.append(Check(f"{name} ({worst})", *scores[worst][name], "<="))
+        found.append((f"{name} ({worst})", *scores[worst][name], "<="))
     finite = sum(math.isfinite(row["printed"]["value"]) for row in rows)
-    found.append(Check("rows where the printed bound is finite", finite, 0, "<="))
+    found.append(("rows where the printed bound is finite", finite, 0, "<="))
     for prior, spread in invariance["relative_spread"].items():
         name = f"layers and generic weights, relative spread, {prior}"
-        found.append(Check(name, spread["full support"], 1e-6, "<="))
+        found.append((name, spread["full support"], 1e-6, "<="))
     # The powers are for N to infinity; 0.1 is left for what these N are short of it.
     powers = {"b = N/2": (-1.0, -0.5), "b fixed": (-1.0, -1.0)}
     for sweep, series in scaling.items():
         for name, power in zip(("error", "anisotropic"), powers[sweep], strict=True):
             slope, slack = series[name]["slope"], 0.1 + 5 * series[name]["se"]
-            name = f"power of N, {sweep}, {name}"
-            found.append(Check(name, slope, power, "within", slack))
+            found.append(
+                (f"power of N, {sweep}, {name}", slope, power, "within", slack)
+            )
     # The plan is below the simulated bound by at most a quarter.
     for target, entry in plan["targets"].items():
         there, goal = entry["bound there"], float(target)
-        slack = 0.175 + 5 * there["se"] / goal
+        ratio, slack = there["value"] / goal, 0.175 + 5 * there["se"] / goal
         name = f"bound over plan at N = {entry['planned N']}, target {target}"
-        found.append(Check(name, there["value"] / goal, 1.175, "within", slack))
-    return found
-
-
-# --- what is shown
+        found.append((name, ratio, 1.175, "within", slack))
+    return [Check(*one) for one in found]
 
 
 def tables(config: Config, rows: dict[str, dict], plan: dict[str, Any]) -> list[Any]:
     """Bounds, comparison with the independent simulation, plan, and without noise."""
 
     def cell(value):
-        if not math.isfinite(value):
-            return str(value)
         return f"{value:.4f}" if value < 0.01 else f"{value:.3f}"
 
     def with_error(entry):
         return f"{entry['value']:.3g} ({entry['se']:.1g})"
-
-    def pairs(entry):
-        return {"pairs": cell(entry["value"]), "limit": cell(entry["upper"])}
 
     errors, noiseless, scores, planned = [], [], [], []
     heads = {"error": "error", "risk": "risk", "inside": "log in", **NAMES}
@@ -772,26 +690,21 @@ def tables(config: Config, rows: dict[str, dict], plan: dict[str, Any]) -> list[
     for record in rows.values():
         d, N, b, L, generic = (record[field] for field in Row._fields)
         name = {"d N b L": f"{'generic' if generic else d} {N} {b} {L}"}
-        ratio, z = record["ratios"].get(record["best"]["name"]), record["z"]
-        errors.append(
-            name
-            | {"error (se)": with_error(record["error"])}
-            | {"risk": cell(record["risk"]["value"])}
-            | {head: cell(record[bound]["value"]) for bound, head in NAMES.items()}
-            | {"best/err": "-" if ratio is None else f"{ratio:.1f}"}
-            | pairs(record["supersample"])
-        )
-        noiseless.append(
-            name
-            | {"error (se)": with_error(record["det_error"])}
-            | {"smoothing": cell(record["smoothing"]["value"])}
-            | pairs(record["det_supersample"])
-        )
-        shown = {k: f"{round(value, 1) + 0.0:.1f}" for k, value in z.items()}
+        ratio = record["ratios"].get(record["best"]["name"])
+        noisy = {"risk": cell(record["risk"]["value"])}
+        noisy |= {head: cell(record[bound]["value"]) for bound, head in NAMES.items()}
+        noisy |= {"best/err": "-" if ratio is None else f"{ratio:.1f}"}
+        quiet = {"smoothing": cell(record["smoothing"]["value"])}
+        for made, kind, own in ((errors, "", noisy), (noiseless, "det_", quiet)):
+            line = name | {"error (se)": with_error(record[f"{kind}error"])} | own
+            pairs = record[f"{kind}supersample"]
+            limits = {"pairs": cell(pairs["value"]), "limit": cell(pairs["upper"])}
+            made.append(line | limits)
+        shown = {k: f"{round(z, 1) + 0.0:.1f}" for k, z in record["z"].items()}
         scores.append(name | {head: shown.get(k, "") for k, head in heads.items()})
     for target, entry in plan["targets"].items():
-        there = entry["bound there"]
-        line = {"target": target, "planned N": entry["planned N"]}
+        there, line = entry["bound there"], {"target": target}
+        line["planned N"] = entry["planned N"]
         line["bound there"] = f"{cell(there['value'])} ({there['se']:.3f})"
         line["N simulated"] = f"{entry['N simulated']:.0f}"
         planned.append(line | {"true error": with_error(entry["true error there"])})
@@ -829,10 +742,10 @@ def findings(rows, invariance, scaling, plan) -> list[str]:
         )
     for kind, of in {"with noise": "", "without noise": "det_"}.items():
         seen = [row for row in rows if row[f"{of}error"]["value"] > SEEN]
+        errors = np.array([row[f"{of}error"]["value"] for row in seen])
         spans = []
         for name, part in {"bound": "value", "limit": "upper"}.items() if seen else ():
-            pairs = [(row[f"{of}supersample"][part], row[f"{of}error"]) for row in seen]
-            ratios = [bound / error["value"] for bound, error in pairs]
+            ratios = [row[f"{of}supersample"][part] for row in seen] / errors
             spans.append(f"{name} {min(ratios):.2f} to {max(ratios):.2f}")
         if seen:
             said.append(
@@ -853,10 +766,8 @@ def draw_rows(config: Config, rows: dict[str, dict]) -> Any:
         f"{'generic' if generic else f'd = {d}'}, N = {N}, b = {b}, L = {L}:  "
         for d, N, b, L, generic in shown
     ]
-    parts = {
-        "noisy learner of Assumption 1": ("error", DRAWN),
-        "without\nnoise": ("det_error", QUIET),
-    }
+    parts = {"noisy learner of Assumption 1": ("error", DRAWN)}
+    parts["without\nnoise"] = "det_error", QUIET
     widths = [len(DRAWN), len(QUIET)]
     size = (0.95 * sum(widths) + 3.0, 0.27 * len(names) + 2.2)
     title = "How many times the true generalisation error a bound is"
@@ -887,51 +798,48 @@ def draw_scaling(config: Config, rows: dict[str, dict]) -> Any:
     sweeps[f"b = {config.sweep_shots}"] = (fixed, error)
     sweeps = {name: given for name, given in sweeps.items() if len(given[0]) > 1}
     title = "Error (band: 2 standard errors) and bounds by demonstrations, d = 5, L = 2"
+    names: dict[str, Any] = {"xlabel": "demonstrations N", "ylabel": "loss"}
+    grey = {"fontsize": 8, "color": "grey", "va": "center"}
     with panel_grid(sweeps, 2, title, (4.0, 3.9), legend=False) as (figure, shown, _):
         for axes, (sweep, guides) in zip(shown, sweeps.values(), strict=True):
             N = np.array([float(row.num_demos) for row in sweep])
-            error = _numbers(sweep, rows, "error")
-            half = 2 * _numbers(sweep, rows, "error", "se")
+            error, se = (_numbers(sweep, rows, "error", k) for k in ("value", "se"))
             # If the interval contains 0, the band ends slightly below the error.
-            low = np.maximum(error - half, error / 30)
-            curves = {"true error": Curve(error, low, error + half)}
+            low, high = np.maximum(error - 2 * se, error / 30), error + 2 * se
+            curves = {"true error": Curve(error, low, high, x=N)}
             for name in [name for name in DRAWN if name != "printed"]:
-                curves[DRAWN[name]] = Curve(_numbers(sweep, rows, name))
-            curves["plan (no bound)"] = Curve.of(planned_curve(sweep))
+                curves[DRAWN[name]] = Curve(_numbers(sweep, rows, name), x=N)
+            curves["plan (no bound)"] = Curve(planned_curve(sweep), exact=True, x=N)
             colours = dict(zip(curves, itertools.cycle(COLOURS), strict=False))
             colours["trivial bound"] = "0.5"
-            curves["trivial bound"] = Curve(np.full(len(N), CLIP), exact=True)
-            values = np.concatenate([np.asarray(c.mean) for c in curves.values()])
+            curves["trivial bound"] = Curve(np.full(len(N), CLIP), exact=True, x=N)
+            values = np.concatenate([curve.mean for curve in curves.values()])
             values = values[np.isfinite(values) & (values > 0)]
-            look: dict[str, Any] = {"xlabel": "demonstrations N", "ylabel": "loss"}
-            look |= {"ylim": (values.min() / 3, 1.5 * values.max()), "colours": colours}
-            curves = {name: curve._replace(x=N) for name, curve in curves.items()}
+            ylim = values.min() / 3, 1.5 * values.max()
+            look = names | {"ylim": ylim, "colours": colours}
             error_curves(curves, ax=axes, log_x=True, **look)
             for power, name in guides.items():
                 end = _numbers(sweep, rows, name)[-1]
-                if not (math.isfinite(end) and end > 0):
-                    continue
-                guide = 0.7 * end * (N / N[-1]) ** power
-                axes.plot(N, guide, color="grey", lw=0.9, alpha=0.7)
-                look = {"fontsize": 8, "color": "grey", "va": "center"}
-                place, text = ((N[0], guide[0]), (0, -14)), f"$N^{{{power:g}}}$"
-                axes.annotate(text, *place, textcoords="offset points", **look)
+                if math.isfinite(end) and end > 0:
+                    guide = 0.7 * end * (N / N[-1]) ** power
+                    axes.plot(N, guide, color="grey", lw=0.9, alpha=0.7)
+                    place, text = ((N[0], guide[0]), (0, -14)), f"$N^{{{power:g}}}$"
+                    axes.annotate(text, *place, textcoords="offset points", **grey)
     return figure
 
 
 def report(config: Config, records: dict[str, dict]) -> Report:
     """Numbers, checks, tables, findings and figures of the run."""
     rows = {r.label: compared(r, records[r.label]) for r in config.all_rows()}
-    numbers = {"rows": rows, "invariance": records[INVARIANCE]}
-    numbers["scaling"] = measure_scaling(config, rows)
-    numbers["plan"] = measure_plan(config, rows)
-    found = [*rows.values()], *[*numbers.values()][1:]
+    scaling, plan = measure_scaling(config, rows), measure_plan(config, rows)
+    found = [*rows.values()], records[INVARIANCE], scaling, plan
+    numbers = dict(zip(("rows", INVARIANCE, "scaling", "plan"), found, strict=True))
     figures = {"rows.png": draw_rows} if config.table() else {}
     figures |= {"scaling.png": draw_scaling} if len(config.sweep) > 1 else {}
     return Report(
-        numbers,
+        numbers | {"rows": rows},
         checks=checks(*found),
-        tables=tables(config, rows, numbers["plan"]),
+        tables=tables(config, rows, plan),
         findings=findings(*found),
         figures={name: draw(config, rows) for name, draw in figures.items()},
         axes={"invariance.terms.*.*": ["layer"]},
