@@ -9,9 +9,9 @@ an exhaustive search, and judged on others. Two controls: no pruning, but all an
 times one number, and magnitude pruning at equal storage.
 """
 
-import dataclasses
 import itertools
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -19,33 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.stats
 
-from experiments.frame import (
-    Check,
-    Claim,
-    Report,
-    check_at_least,
-    check_seeds,
-    expect,
-    experiment,
-    figure,
-    key,
-    layer_colours,
-    layer_marker,
-    matrix_look,
-    name_ends,
-    plain_words,
-    program,
-    rates_axis,
-    table,
-)
+from experiments import frame
+from experiments.frame import Check, Claim, Report, check_at_least, expect, plain_words
 from experiments.shared.descent import gradient_descent_errors
-from experiments.shared.training import (
-    GPT2_CPU,
-    GPT2_GPU,
-    Recipe,
-    linear_recipe,
-    train,
-)
+from experiments.shared.training import GPT2_CPU, GPT2_GPU, Recipe, linear_recipe, train
 from icltheory import pruning, training
 from icltheory.layered import Batched, LayeredModel, forward, get_matrix
 from icltheory.plotting import COLOURS, heat_map
@@ -59,7 +36,7 @@ RULES = ("Algorithm 1", "exhaustive", "scaled answer", "beyond scaling")
 FACTORS = np.linspace(0, 1.2, 61)  # of the control that multiplies all answers
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Config:
     """The models, how they are pruned, and how much is measured."""
 
@@ -82,14 +59,14 @@ class Config:
         check_at_least(self, 0, "label_noise")
         expect(0 < self.level < 1, "level", "a value within (0, 1)", self.level)
         expect(self.error_cap > 0, "error_cap", "a value > 0", self.error_cap)
-        points, least = self.gpt2.num_points, 2 * self.gpt2.dim + 1
+        points, least, k = self.gpt2.num_points, 2 * self.gpt2.dim + 1, self.top_k
         expected = f"at least 2 dim + 1 = {least}"
         expect(points >= least, "gpt2.num_points", expected, points)
         for kind, full in (("gpt2", self.gpt2.width), ("linear", self.linear.dim + 1)):
             recipe, ranks = getattr(self, kind), getattr(self, f"{kind}_ranks")
-            check_seeds(f"{kind}.seeds", recipe.seeds)
+            frame.check_seeds(f"{kind}.seeds", recipe.seeds)
             expect(recipe.model == kind, f"{kind}.model", kind, recipe.model)
-            layers, k = recipe.num_layers, self.top_k
+            layers = recipe.num_layers
             expect(1 <= k <= layers, "top_k", f"1 to {layers} layers", k)
             right = len(ranks) > 1 and ranks[0] == full and min(ranks) > 0
             expected = f"at least two ranks >= 1, first the full {full}"
@@ -98,8 +75,8 @@ class Config:
 
 PRESETS = {
     "cpu": Config(
-        gpt2=dataclasses.replace(GPT2_CPU, seeds=SEEDS),
-        linear=dataclasses.replace(linear_recipe(4), seeds=SEEDS),
+        gpt2=replace(GPT2_CPU, seeds=SEEDS),
+        linear=replace(linear_recipe(4), seeds=SEEDS),
         # At width 64 these are the rates 0, .1, .25, .5, .75, .9, .95 and .98.
         gpt2_ranks=(64, 57, 48, 32, 16, 6, 3, 1),
         linear_ranks=(6, 5, 4, 3, 2, 1),
@@ -107,8 +84,8 @@ PRESETS = {
         test_prompts=1024,
     ),
     "gpu": Config(
-        gpt2=dataclasses.replace(GPT2_GPU, seeds=SEEDS),
-        linear=dataclasses.replace(linear_recipe(6, dim=10, steps=4000), seeds=SEEDS),
+        gpt2=replace(GPT2_GPU, seeds=SEEDS),
+        linear=replace(linear_recipe(6, dim=10, steps=4000), seeds=SEEDS),
         # At width 128 these are the paper's rates 0, .1, .5, .75, .9, .95 and .99.
         gpt2_ranks=(128, 115, 64, 32, 12, 6, 1),
         linear_ranks=(11, 10, 9, 7, 5, 3, 2, 1),
@@ -118,9 +95,6 @@ PRESETS = {
 }
 # Measured times; the other presets have not been run yet.
 TIMES = {"cpu": "5 min, 2 cores"}
-
-
-# --- the models that are pruned, and their prompts
 
 
 class Subject(NamedTuple):
@@ -139,11 +113,6 @@ class Subject(NamedTuple):
         """Clipping rates: one minus rank over full rank."""
         return [1 - r / self.ranks[0] for r in self.ranks]
 
-    @property
-    def layers(self) -> range:
-        """Layer indices, starting from 0."""
-        return range(self.model.num_layers)
-
 
 def subject(trained: Any, config: Config) -> Subject:
     """Prepares a trained model for pruning."""
@@ -161,12 +130,7 @@ def subject(trained: Any, config: Config) -> Subject:
 
 
 def questions(subject: Subject, config: Config, conditions=CONDITIONS) -> tuple:
-    """Inputs, targets (prompts, shots), and the slices of (condition, part).
-
-    Prompts are the same for every seed, layer, module and rate. The demonstrations of
-    a noisy prompt carry noise, the target does not: the error is then the model's own,
-    and differences between models are the same.
-    """
+    """Inputs, targets without noise (prompts, shots), slices of (condition, part)."""
     first, count = config.validation_prompts, config.test_prompts
     count += first
     drawn = [_draw(subject.recipe, config, name, count) for name in conditions]
@@ -202,9 +166,6 @@ def _draw(recipe, config, condition, count):
     return *prompt.points(), prompt.w
 
 
-# --- predictions of pruned models, prompt by prompt
-
-
 def _of_gpt2(outputs, shots):
     return outputs[:, shots]
 
@@ -221,19 +182,15 @@ def _score(subject):
 def plain_answers(subject: Subject, inputs: Any, seed: int) -> np.ndarray:
     """Predictions of the unpruned model by a forward pass, (prompts, shots)."""
     score, args = _score(subject)
-
-    @jax.jit
-    def run(params, inputs, args):
-        return score(forward(subject.model, params, inputs), *args)
-
-    return np.asarray(run(subject.params[seed], inputs, args))
+    run = jax.jit(lambda *given: score(forward(subject.model, *given), *args))
+    return np.asarray(run(subject.params[seed], inputs))
 
 
 def answers(subject: Subject, inputs: Any, seed: int, modules, rates=None, **options):
     """Predictions after pruning, (layers, modules, rates, prompts, shots)."""
     score, args = _score(subject)
     options |= {"params": subject.params[seed], "inputs": inputs, "score_args": args}
-    where = subject.layers, modules, rates or subject.rates
+    where = range(subject.model.num_layers), modules, rates or subject.rates
     return np.asarray(pruning.sweep_grid(subject.model, *where, score, **options))
 
 
@@ -241,20 +198,16 @@ def kept_shares(subject: Subject, module: str) -> list[float]:
     """Share of a module's parameters that each rank stores as two thin factors."""
     specs = pruning.module_matrices(subject.model, 0, module)
     shapes = [get_matrix(subject.params[0], spec).shape for spec in specs]
-
-    def stored(shape, rate):
-        return pruning.kept_parameters(shape, pruning.rank_for_rate(shape, rate))
-
-    size = sum(m * n for m, n in shapes)
-    return [sum(stored(s, rate) for s in shapes) / size for rate in subject.rates]
+    found, size = [], sum(m * n for m, n in shapes)
+    for rate in subject.rates:
+        ranks = [pruning.rank_for_rate(shape, rate) for shape in shapes]
+        kept = map(pruning.kept_parameters, shapes, ranks)
+        found.append(sum(kept) / size)
+    return found
 
 
 def errors_of(answers: Any, targets: Any, dim: int, cap: float) -> np.ndarray:
-    """Squared errors / d up to the cap, which also replaces non-finite errors.
-
-    A linear stack is a polynomial of high degree, whose mean error would be that of a
-    few prompts.
-    """
+    """Squared errors / d up to the cap, as a few prompts would decide their mean."""
     with np.errstate(over="ignore", invalid="ignore"):
         errors = np.square(np.asarray(answers) - np.asarray(targets)) / dim
     return np.fmin(np.where(np.isnan(errors), cap, errors), cap)
@@ -263,10 +216,9 @@ def errors_of(answers: Any, targets: Any, dim: int, cap: float) -> np.ndarray:
 def measure(subject: Subject, config: Config, progress: Any = None) -> dict[str, Any]:
     """Errors after all pruning sweeps of a subject, and what was chosen on them.
 
-    ``errors`` are those of all seeds, (seeds, layers, modules, rates, prompts, shots),
-    ``single`` and ``magnitude`` those of the first seed, on standard prompts, after
-    clipping one matrix and after magnitude pruning with as many parameters as each
-    rank, (layers, modules, rates, prompts, shots), and ``plain`` its unpruned errors.
+    ``errors`` are (seeds, layers, modules, rates, prompts, shots). ``single`` and
+    ``magnitude`` are those of the first seed, on standard prompts, of one matrix and of
+    magnitude pruning at the same number of parameters; ``plain`` is its unpruned error.
     """
     inputs, targets, parts = questions(subject, config)
     standard, their_targets, _ = questions(subject, config, CONDITIONS[:1])
@@ -282,10 +234,8 @@ def measure(subject: Subject, config: Config, progress: Any = None) -> dict[str,
         for condition in CONDITIONS:
             chosen += choices(subject, config, *given, parts, condition, seed)
     for module in (name for name in subject.modules if name != "all"):
-        rates = [1 - share for share in kept_shares(subject, module)]
-        found = answers(
-            subject, standard, 0, [module], rates, method=pruning.Magnitude()
-        )
+        where = [module], [1 - share for share in kept_shares(subject, module)]
+        found = answers(subject, standard, 0, *where, method=pruning.Magnitude())
         magnitude[module] = errors_at(found)
     matrices = [spec.name for spec in subject.model.matrices(0)]
     return {
@@ -304,15 +254,11 @@ def on_test(m: dict[str, Any], condition: str = "standard", shot: int = -1):
     return m["errors"][..., m["parts"][condition, "test"], shot]
 
 
-# --- Algorithm 1 and an exhaustive search, judged on other prompts
-
-
 def choices(subject, config, answers, targets, parts, condition, seed) -> list[dict]:
     """Choices by Algorithm 1 for each module, by exhaustive search, and two controls.
 
-    ``answers`` are those of a seed at the main shots, (layers, modules, rates,
-    prompts). The scaled answer prunes nothing; beyond scaling is the best of both
-    against scaling alone.
+    ``answers`` are of the main shots, (layers, modules, rates, prompts). The scaled
+    answer prunes nothing; beyond scaling is the best of both against scaling alone.
     """
     validation, test = (parts[condition, part] for part in ("validation", "test"))
 
@@ -343,10 +289,10 @@ def choices(subject, config, answers, targets, parts, condition, seed) -> list[d
     rows, about = [], {"model": subject.name, "seed": subject.recipe.seeds[seed]}
     for rule, (what, before, after) in found.items():
         judged = change(before, after, test)
-        low, high = judged.interval(config.level)
+        low, high = map(float, judged.interval(config.level))
         row = about | {"condition": condition, "rule": rule, "what": what}
         row |= {"validation": float(change(before, after, validation).mean)}
-        row |= {"test": float(judged.mean), "low": float(low), "high": float(high)}
+        row |= {"test": float(judged.mean), "low": low, "high": high}
         rows.append(row | {"p_better": float(judged.p_value("less"))})
     return rows
 
@@ -376,9 +322,6 @@ def after_holm(chosen: list[dict], level: float) -> list[dict]:
     return better
 
 
-# --- tests, depth, shots and spectra
-
-
 def condition_numbers(subject: Subject, seed: int, module: str = "all"):
     """Condition numbers of the matrices of a module, one row per layer."""
     params = subject.params[seed]
@@ -387,12 +330,8 @@ def condition_numbers(subject: Subject, seed: int, module: str = "all"):
 
 
 def condition_by_depth(subject: Subject, level: float) -> list[float]:
-    """Ratio of the last layer's condition number to the first layer's, its interval.
-
-    The geometric mean over seeds and matrices, with its interval over seeds, as the
-    matrices of one training are not independent. A matrix is compared with that of the
-    same name, so the random-matrix null cancels.
-    """
+    """Last layer's condition numbers over the first's, and ends over seeds."""
+    # The matrices of one training are not independent.
     logs = np.log([condition_numbers(subject, s) for s in range(len(subject.params))])
     change = Estimate.of((logs[:, -1] - logs[:, 0]).mean(axis=-1))
     return np.exp([change.mean, *change.interval(level)]).tolist()
@@ -420,20 +359,18 @@ def depth_effect(m: dict[str, Any]) -> dict[str, dict[str, list]]:
 
 
 def improvements(m: dict[str, Any], level: float, condition: str) -> dict[str, Any]:
-    """Number of pruned models that are significantly better than unpruned, on test.
-
-    Each (seed, layer, module, rate) has a paired one-sided test, with Holm's correction
-    over all of them.
-    """
+    """Pruned models that are better than unpruned on test, with Holm's correction."""
     errors, subject = on_test(m, condition), m["subject"]
-    difference = (errors - errors[:, :1, :1, :1])[:, :, :, 1:]
-    tests = Estimate.of(np.asarray(difference), axis=-1)
+    changes = (errors - errors[:, :1, :1, :1])[:, :, :, 1:]
+    tests = Estimate.of(np.asarray(changes), axis=-1)
     p_better = tests.p_value("less")
     survivors = adjust_holm(p_better) <= 1 - level
     scale = errors[:, 0, 0, 0].mean(axis=-1)[:, None, None, None]
     relative = tests.mean / scale
     best = np.unravel_index(np.argmin(relative), relative.shape)
     seed, layer, module, rate = map(int, best)
+    place = {"seed": subject.recipe.seeds[seed], "layer": layer}
+    place |= {"module": subject.modules[module], "rank": subject.ranks[rate + 1]}
     ends = [float((limit / scale)[best]) for limit in tests.interval(level)]
     least = float(relative[survivors].min()) if survivors.any() else None
     return {
@@ -444,30 +381,21 @@ def improvements(m: dict[str, Any], level: float, condition: str) -> dict[str, A
         "best relative change": float(relative[best]),
         "best relative interval": ends,
         "best after Holm": bool(survivors[best]),
-        "best": {
-            "seed": subject.recipe.seeds[seed],
-            "layer": layer,
-            "module": subject.modules[module],
-            "rank": subject.ranks[rate + 1],
-        },
+        "best": place,
         "best relative change after Holm": least,
     }
 
 
 def spectra(subject: Subject) -> list[dict[str, Any]]:
     """Condition number, its ratio to noise, and ranks of every matrix and seed."""
-    fields = ("condition_number", "null_ratio", "effective_rank", "stable_rank")
-    about = zip(subject.recipe.seeds, subject.params, strict=True)
-    return [
-        {"seed": seed, "layer": record.layer, "matrix": record.name}
-        | {"shape": list(record.shape)}
-        | {name: getattr(record, name) for name in fields}
-        for seed, params in about
-        for record in pruning.module_spectra(subject.model, params)
-    ]
-
-
-# --- what is reported
+    names = ("condition_number", "null_ratio", "effective_rank", "stable_rank")
+    found = []
+    for seed, params in zip(subject.recipe.seeds, subject.params, strict=True):
+        for record in pruning.module_spectra(subject.model, params):
+            about = {"seed": seed, "layer": record.layer, "matrix": record.name}
+            own = {name: getattr(record, name) for name in names}
+            found.append(about | {"shape": list(record.shape)} | own)
+    return found
 
 
 def checks(m: dict[str, Any]) -> list[Check]:
@@ -476,12 +404,9 @@ def checks(m: dict[str, Any]) -> list[Check]:
 
     @jax.jit
     def unchanged(params):
-        new = [
-            pruning.prune_model(
-                subject.model, params, pruning.Intervention(layer, "all", 0.0)
-            )
-            for layer in subject.layers
-        ]
+        layers = range(subject.model.num_layers)
+        where = [pruning.Intervention(layer, "all", 0.0) for layer in layers]
+        new = (pruning.prune_model(subject.model, params, one) for one in where)
         changes = (jax.tree.map(lambda a, b: abs(a - b).max(), params, x) for x in new)
         return jnp.max(jnp.stack(jax.tree.leaves([*changes])))
 
@@ -515,65 +440,48 @@ def against_descent(m: dict[str, Any]) -> Check:
 def claims(measured: list[dict], config: Config) -> list[Claim]:
     """The paper's claims, their predictions here, and what was measured."""
     stated = []
-
-    def state(claim, expected, measured, held):
-        words = {"claim": claim, "expected": expected, "measured": measured}
-        stated.append(Claim(**words, held=held))
-
     for m in measured:
-        subject = m["subject"]
-        name = subject.name
+        subject, name = m["subject"], m["subject"].name
         for condition in CONDITIONS:
             best = improvements(m, config.level, condition)
             change, after = best["best relative change"], best["after Holm"]
-            state(
-                f"pruning can lower the error ({name}, {condition})",
-                "some (layer, module, rate) below the unpruned error after Holm",
-                f"{after} of {best['family']}; best change {change:+.1%}",
-                after > 0,
-            )
+            claim = f"pruning can lower the error ({name}, {condition})"
+            words = "some (layer, module, rate) below the unpruned error after Holm"
+            found = f"{after} of {best['family']}; best change {change:+.1%}"
+            stated.append((claim, words, found, after > 0))
         logs = (inflation(on_test(m, shot=i)) for i in range(len(subject.shots)))
         by_shots = [severe(subject, one) for one in logs]
         for place, (module, depth) in enumerate(depth_effect(m).items()):
             deep, shallow = (np.array(depth[end]) for end in ("deep", "shallow"))
-            state(
-                f"deep layers tolerate pruning better ({name}, {module})",
-                "|log10 inflation| of the last layer below the first's, all seeds",
-                f"last {deep.mean():.2f}, first {shallow.mean():.2f}",
-                np.all(deep < shallow),
-            )
+            claim = f"deep layers tolerate pruning better ({name}, {module})"
+            words = "|log10 inflation| of the last layer below the first's, all seeds"
+            found = f"last {deep.mean():.2f}, first {shallow.mean():.2f}"
+            stated.append((claim, words, found, np.all(deep < shallow)))
             rises = [size[:, 0, place].mean() for size in by_shots]
             pairs = zip(subject.shots, rises, strict=True)
-            state(
-                f"fewer shots slow the collapse ({name}, {module})",
-                "log10 inflation of the first layer grows with the shots",
-                ", ".join(f"k={k}: {rise:.2f}" for k, rise in pairs),
-                np.all(np.diff(rises) >= 0),
-            )
+            claim = f"fewer shots slow the collapse ({name}, {module})"
+            words = "log10 inflation of the first layer grows with the shots"
+            found = ", ".join(f"k={k}: {rise:.2f}" for k, rise in pairs)
+            stated.append((claim, words, found, np.all(np.diff(rises) >= 0)))
         ratio, low, high = condition_by_depth(subject, config.level)
-        state(
-            f"deep layers are worse conditioned ({name})",
-            "condition number of the last layer over that of the first above 1",
-            f"{ratio:.2f} [{low:.2f}, {high:.2f}]",
-            low > 1,
-        )
+        claim = f"deep layers are worse conditioned ({name})"
+        words = "condition number of the last layer over that of the first above 1"
+        found = f"{ratio:.2f} [{low:.2f}, {high:.2f}]"
+        stated.append((claim, words, found, low > 1))
         harm = severe(subject, inflation(m["single"][..., -1])).ravel()
         condition = np.ravel(condition_numbers(subject, 0))
         correlation, p = scipy.stats.spearmanr(condition, harm)
-        state(
-            f"a large condition number marks what can be pruned ({name})",
-            "negative rank correlation with the harm of pruning a matrix",
-            f"Spearman {correlation:+.2f} (p = {p:.2g})",
-            correlation < 0 and p < 1 - config.level,
-        )
+        claim = f"a large condition number marks what can be pruned ({name})"
+        words = "negative rank correlation with the harm of pruning a matrix"
+        found = f"Spearman {correlation:+.2f} (p = {p:.2g})"
+        held = correlation < 0 and p < 1 - config.level
+        stated.append((claim, words, found, held))
         for module, errors in m["magnitude"].items():
             first, *_, last = severe(subject, inflation(errors[..., -1]))[:, 0]
-            state(
-                f"control: the same of magnitude pruning ({name}, {module})",
-                "log10 inflation of the last layer below that of the first",
-                f"last {last:.2f}, first {first:.2f}",
-                last < first,
-            )
+            claim = f"control: the same of magnitude pruning ({name}, {module})"
+            words = "log10 inflation of the last layer below that of the first"
+            found = f"last {last:.2f}, first {first:.2f}"
+            stated.append((claim, words, found, last < first))
     chosen = [row for m in measured for row in m["choices"]]
     sure = after_holm(chosen, config.level)
     for rule, condition in itertools.product(RULES, CONDITIONS):
@@ -581,14 +489,12 @@ def claims(measured: list[dict], config: Config) -> list[Claim]:
         rows = [row for row in rows if row["rule"].startswith(rule)]
         changes, after = [row["test"] for row in rows], sum(r in sure for r in rows)
         better = sum(change < 0 for change in changes)
-        mean = f"mean change {np.mean(changes):+.1%}"
-        state(
-            f"{rule} lowers the test error ({condition})",
-            "better on test in most runs, and some after Holm",
-            f"{better} of {len(rows)} better, {mean}, {after} after Holm",
-            better > len(rows) / 2 and after > 0,
-        )
-    return stated
+        claim = f"{rule} lowers the test error ({condition})"
+        words = "better on test in most runs, and some after Holm"
+        found = f"{better} of {len(rows)} better, mean change {np.mean(changes):+.1%}"
+        held = better > len(rows) / 2 and after > 0
+        stated.append((claim, words, f"{found}, {after} after Holm", held))
+    return [Claim(claim=c, expected=e, measured=m, held=h) for c, e, m, h in stated]
 
 
 def numbers(m: dict[str, Any]) -> dict[str, Any]:
@@ -630,12 +536,12 @@ def unpruned_table(m: dict[str, Any], label_noise: float) -> Any:
         cells = {f"k = {k}": f"{round(float(best[k]), 6):.3g}" for k in subject.shots}
         rows.append({"condition": f"best possible, {condition}"} | cells)
     title = f"{subject.name}, unpruned: error / d, mean over seeds (range)"
-    return table(rows, title=title)
+    return frame.table(rows, title=title)
 
 
 def tables(measured: list[dict], config: Config, better: Mapping) -> list[Any]:
-    """Errors of unpruned and pruned models, tests of all, and choices."""
-    found, every, choices = [], [], []
+    """Errors of unpruned and pruned models, and tests of all."""
+    found, every = [], []
     for m in measured:
         lines, (name, *_, ranks, shots) = [], m["subject"]
         factor = 10 ** inflation(on_test(m)).mean(axis=0)
@@ -643,11 +549,12 @@ def tables(measured: list[dict], config: Config, better: Mapping) -> list[Any]:
             for layer, row in enumerate(factor[:, place]):
                 cells = {f"{r}": f"{x:.3g}" for r, x in zip(ranks, row, strict=True)}
                 lines.append({"module": module, "layer": layer} | cells)
-        title = (
-            f"{name}: error over the unpruned error at k = {shots[-1]} (geometric "
-            "mean over seeds), by rank kept"
-        )
-        found += [unpruned_table(m, config.label_noise), table(lines, title=title)]
+        title = f"{name}: error over the unpruned error at k = {shots[-1]} (geometric "
+        title += "mean over seeds), by rank kept"
+        found += [
+            unpruned_table(m, config.label_noise),
+            frame.table(lines, title=title),
+        ]
         for condition, row in better[name].items():
             names = ("family", "better on average", "p below the level", "after Holm")
             line = {"model, condition": f"{name}, {condition}"}
@@ -655,28 +562,15 @@ def tables(measured: list[dict], config: Config, better: Mapping) -> list[Any]:
             line["best change"] = f"{row['best relative change']:+.1%}"
             line["where"] = "{module} {layer} rank {rank}".format(**row["best"])
             every.append(line)
-        for c in m["choices"]:
-            line = {name: c[name] for name in ("model", "condition", "rule", "seed")}
-            line |= {"choice": c["what"], "validation": f"{c['validation']:+.1%}"}
-            ends = f"\\[{c['low']:+.1%}, {c['high']:+.1%}]"
-            choices.append(line | {"test": f"{c['test']:+.1%} {ends}"})
-    title = "chosen on validation, judged on test: relative change of the error "
-    title += f"({100 * config.level:g} % interval)"
     about = "all (seed, layer, module, rate) against the unpruned model, on test"
-    return [*found, table(every, title=about), table(choices, title=title)]
+    return [*found, frame.table(every, title=about)]
 
 
-# --- what is drawn
-
-
-def rate_panel(m, config, module, condition="standard", shot=-1):
-    """Rates, unpruned error, and ratios to it: mean, ends and significance by layer.
-
-    The ends are those of the paired difference to the unpruned model, over prompts, for
-    the mean of the seeds; Holm's family is the panel.
-    """
-    errors = on_test(m, condition, shot)[:, :, module].mean(axis=0, dtype=np.float64)
+def rate_panel(m, config, module):
+    """Rates, unpruned error, and ratios to it: mean, ends and significance by layer."""
+    errors = on_test(m)[:, :, module].mean(axis=0, dtype=np.float64)
     start = float(errors[0, 0].mean())
+    # Of the paired difference over prompts; Holm's family is the panel.
     found = Estimate.of(errors - errors[:1, :1], axis=-1)
     sure = np.zeros(found.mean.shape, bool)
     # The first rate is the unpruned model itself, so it is not tested.
@@ -687,19 +581,16 @@ def rate_panel(m, config, module, condition="standard", shot=-1):
     return m["subject"].rates, start, list(zip(*ratios, sure, strict=True))
 
 
-def draw_rates(panels: Mapping, title: str, columns: int = 3, sharey: bool = False):
-    """The ratio to the unpruned error against the rate, one line per layer, log axis.
-
-    A mark is filled where the change survives the correction for multiple tests.
-    """
-    with figure(panels, columns, title, 2.2, sharey=sharey) as (shown, entries):
+def draw_rates(panels: Mapping, title: str) -> Any:
+    """Ratios to the unpruned error by rate and layer; filled where beyond chance."""
+    with frame.figure(panels, 2, title, 2.2) as (shown, entries):
         for axes, (rates, _, curves) in zip(shown, panels.values(), strict=True):
             axes.axhline(1.0, color="0.35", linestyle=":", linewidth=1.0)
             x, names = np.asarray(rates), [f"layer {i}" for i in range(len(curves))]
-            colours = layer_colours(names)
+            colours = frame.layer_colours(names)
             for order, (name, curve) in enumerate(zip(names, curves, strict=True)):
                 mean, low, high, sure = map(np.asarray, curve)
-                colour, marker = colours[name], layer_marker(order)
+                colour, marker = colours[name], frame.layer_marker(order)
                 axes.plot(x, mean, color=colour, linewidth=1.2)
                 low = np.maximum(low, mean / 1e3)
                 axes.fill_between(x, low, high, color=colour, alpha=0.2, lw=0)
@@ -707,14 +598,15 @@ def draw_rates(panels: Mapping, title: str, columns: int = 3, sharey: bool = Fal
                 for which, face in ((sure, colour), (~sure, "white")):
                     mark = look | {"markersize": 4, "markerfacecolor": face}
                     axes.plot(x[which], mean[which], **mark)
-                entries[name] = key(color=colour, marker=marker, markersize=5)
+                entries[name] = frame.key(color=colour, marker=marker, markersize=5)
             means = [curve[0] for curve in curves]
             plain_log_axis(axes.yaxis, max(float(np.max(means) / np.min(means)), 10.0))
-            rates_axis(axes)
-        mark = {"linestyle": "", "marker": "o", "markerfacecolor": "white"}
-        entries["beyond chance after Holm"] = key(**mark | {"markerfacecolor": "0.35"})
-        entries["not beyond chance"] = key(**mark)
-        for axes in shown[::columns]:
+            frame.rates_axis(axes)
+        mark = {"linestyle": "", "marker": "o"}
+        faces = {"beyond chance after Holm": "0.35", "not beyond chance": "white"}
+        for name, face in faces.items():
+            entries[name] = frame.key(**mark, markerfacecolor=face)
+        for axes in shown[::2]:
             axes.set_ylabel("error over\nunpruned error")
     return shown[0].figure
 
@@ -723,38 +615,32 @@ def draw_maps(measured: list[dict], title: str) -> Any:
     """The ratio to the unpruned error of every layer and rate as colours."""
     maps = {}
     for m in measured:
-        values = inflation(on_test(m)).mean(axis=0)
-        for place, module in enumerate(m["subject"].modules):
-            name = f"{m['subject'].name}, {plain_words(module)}"
-            maps[name] = m["subject"], values[:, place]
+        values, subject = inflation(on_test(m)).mean(axis=0), m["subject"]
+        for place, module in enumerate(subject.modules):
+            name = f"{subject.name}, {plain_words(module)}"
+            maps[name] = [f"{rate:.2g}" for rate in subject.rates], values[:, place]
     limit = max(float(np.abs(values).max()) for _, values in maps.values())
 
     def factor(log):
         return f"{10**log:,.0f}" if 10**log >= 100 else f"{10**log:.2g}"
 
-    with figure(maps, 2, title, 2.2) as (shown, _):
-        for ax, (name, (subject, values)) in zip(shown, maps.items(), strict=True):
-            look = {"limit": limit, "write": factor, "title": name}
-            columns = [f"{rate:.2g}" for rate in subject.rates]
-            heat_map(values, ax=ax, columns=columns, **look)
+    look = {"limit": limit, "write": factor}
+    with frame.figure(maps, 2, title, 2.2) as (shown, _):
+        for ax, (name, (columns, values)) in zip(shown, maps.items(), strict=True):
+            heat_map(values, ax=ax, columns=columns, title=name, **look)
     return shown[0].figure
 
 
 def draw_conditions(panels: Mapping[str, Mapping[str, tuple]], title: str) -> Any:
-    """Condition numbers over the layers, and their ratio to a random matrix.
-
-    For each matrix its values (seeds, layers), drawn as points around their geometric
-    mean, the median of random matrices of the shape, and the shape. Infinite values are
-    left out.
-    """
+    """Condition numbers (seeds, layers) of each matrix, and over those of noise."""
     titles = [name for name in panels for _ in range(2)]
     dotted = {"linestyle": ":", "linewidth": 1.2}
-    with figure(titles, 2, title, 3.2) as (axes, _):
+    with frame.figure(titles, 2, title, 3.2) as (axes, _):
         pairs = zip(axes[::2], axes[1::2], panels.values(), strict=True)
         for left, right, curves in pairs:
             ends, nulls = [], {}
             for matrix, (values, null, shape) in curves.items():
-                name, colour, marker = matrix_look(matrix)
+                name, colour, marker = frame.matrix_look(matrix)
                 values = np.where(np.isfinite(values), values, np.nan)
                 middle = np.exp(np.log(values).mean(axis=0))
                 layers, look = np.arange(len(middle)), {"color": colour}
@@ -769,7 +655,7 @@ def draw_conditions(panels: Mapping[str, Mapping[str, tuple]], title: str) -> An
             for shape, null in nulls.items():
                 left.axhline(null, color="grey", **dotted)
                 ends.append((float(null), f"random {shape}", "0.4"))
-            name_ends(left, ends)
+            frame.name_ends(left, ends)
             right.axhline(1.0, color="grey", **dotted)
             left.set_ylabel("condition number")
             right.set_ylabel("ratio to the median of\nrandom matrices of the shape")
@@ -786,8 +672,8 @@ def matrices(subject: Subject) -> dict[str, tuple]:
     found = {}
     for place, spec in enumerate(subject.model.matrices(0)):
         shape = get_matrix(subject.params[0], spec).shape
-        null = pruning.random_condition_number(shape)
         name = f"{max(shape)} x {min(shape)}"
+        null = pruning.random_condition_number(shape)
         found[spec.name] = values[:, :, place], null, name
     return found
 
@@ -804,7 +690,7 @@ def draw_gains(chosen: list[dict], sure: list[dict], title: str) -> Any:
     mark = {"fmt": "o", "color": blue, "markersize": 3.5, "linewidth": 1}
     bar = {"linestyle": "", "marker": "|", "color": COLOURS[2]}
     dot = {"linestyle": "", "marker": "o", "color": blue}
-    with figure(panels, 3, title, height) as (shown, entries):
+    with frame.figure(panels, 3, title, height) as (shown, entries):
         for number, (axes, rows) in enumerate(zip(shown, panels.values(), strict=True)):
             for place, seeds in enumerate(rows.values()):
                 for order, row in enumerate(seeds):
@@ -818,9 +704,9 @@ def draw_gains(chosen: list[dict], sure: list[dict], title: str) -> Any:
             names = list(rows) if number % 3 == 0 else [""] * len(rows)
             axes.set_yticks(-np.arange(len(rows)), names)
             axes.set(ylim=(-len(rows) + 0.4, 0.6), xlabel="change of the error, %")
-        entries["test, gain beyond chance after Holm"] = key(**dot)
-        entries["test, no such gain"] = key(**dot, markerfacecolor="white")
-        entries["validation"] = key(**bar)
+        entries["test, gain beyond chance after Holm"] = frame.key(**dot)
+        entries["test, no such gain"] = frame.key(**dot, markerfacecolor="white")
+        entries["validation"] = frame.key(**bar)
     return shown[0].figure
 
 
@@ -829,41 +715,29 @@ def figures(measured: list[dict], config: Config) -> dict[str, Any]:
     count, percent = len(config.gpt2.seeds), f"{100 * config.level:g} %"
     prompts = f"mean of {count} seeds, {config.test_prompts:,} test prompts"
     note = f"{prompts}; bands: paired {percent} intervals; Holm over a panel"
-    by_layer, by_shots, by_condition = {}, {}, {}
+    by_layer = {}
     for m in measured:
-        name, _, _, _, modules, _, shots = m["subject"]
-        for place, module in enumerate(modules):
-            about = f"{name}, {plain_words(module)}\n"
+        for place, module in enumerate(m["subject"].modules):
+            about = f"{m['subject'].name}, {plain_words(module)}\n"
             panel = rate_panel(m, config, place)
-            by_layer[f"{about}{shots[-1]} examples, unpruned {panel[1]:.2g}"] = panel
-            for shot, k in enumerate(shots[:4] if place < 2 else ()):
-                panel = rate_panel(m, config, place, shot=shot)
-                by_shots[f"{about}{k} examples, unpruned {panel[1]:.2g}"] = panel
-        for condition in CONDITIONS:
-            panel = rate_panel(m, config, 0, condition)
-            by_condition[f"{name}, {condition}\nunpruned {panel[1]:.2g}"] = panel
+            about += f"{m['subject'].shots[-1]} examples, unpruned {panel[1]:.2g}"
+            by_layer[about] = panel
     chosen = [row for m in measured for row in m["choices"]]
-    clipping = "Squared error / d after clipping"
-    layers = f"{clipping} one module of one layer\n({note})"
-    by_examples = f"{clipping}, by in-context examples\n({note})"
-    shifts = f"{clipping} attention, under shifts\n({note})"
+    layers = f"Squared error / d after clipping one module of one layer\n({note})"
     over = "Squared error over the unpruned error after clipping one layer"
-    condition = f"(points: {count} seeds; lines: geometric means)"
     choice = (
         f"Choice made on {config.validation_prompts:,} validation prompts, tested on "
         f"{config.test_prompts:,} others\n({percent} intervals, one line per seed; all "
         "against the unpruned model,\nbeyond scaling against the scaled answer)"
     )
     curves = {m["subject"].name: matrices(m["subject"]) for m in measured}
+    condition = "Condition numbers after training "
+    condition += f"(points: {count} seeds; lines: geometric means)"
     sure = after_holm(chosen, config.level)
     return {
-        "figure1_layers.png": draw_rates(by_layer, layers, columns=2),
-        "figure2_shots.png": draw_rates(by_shots, by_examples, 4, sharey=True),
-        "figure_conditions.png": draw_rates(by_condition, shifts),
+        "figure1_layers.png": draw_rates(by_layer, layers),
         "layers_by_rate.png": draw_maps(measured, f"{over}\n(geometric {prompts})"),
-        "figure3_condition_numbers.png": draw_conditions(
-            curves, f"Condition numbers after training {condition}"
-        ),
+        "figure3_condition_numbers.png": draw_conditions(curves, condition),
         "figure4_algorithm1.png": draw_gains(chosen, sure, choice),
     }
 
@@ -888,7 +762,7 @@ def report(measured: list[dict], config: Config) -> Report:
     )
 
 
-@experiment(PRESETS)
+@frame.experiment(PRESETS)
 def main(config, run):
     """Trains a GPT-2 and a linear stack, prunes them in all ways, and reports."""
     trained, records = [], []
@@ -897,10 +771,9 @@ def main(config, run):
             trained.append(train(recipe, run, earlier=records))
             records += trained[-1].records
     with run.phase("sweeps"), run.progress("rates") as inner:
-        measured = [
-            measure(subject(out, config), config, inner.follow) for out in trained
-        ]
+        subjects = [subject(out, config) for out in trained]
+        measured = [measure(one, config, inner.follow) for one in subjects]
     return report(measured, config)
 
 
-program(__name__, main)
+frame.program(__name__, main)

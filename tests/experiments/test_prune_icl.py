@@ -32,8 +32,8 @@ def test_a_small_run_writes_everything_it_promises(small_run):
     text = (folder / "result.json").read_text()
     assert json.loads(text, parse_constant=pytest.fail) == result
     pictures = {path.name for path in folder.glob("*.png")}
-    assert {"figure1_layers.png", "figure2_shots.png"} < pictures
-    assert len(pictures) == 6
+    assert {"figure1_layers.png", "layers_by_rate.png"} < pictures
+    assert len(pictures) == 4
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     assert {json.loads(line)["model"] for line in lines} == {"gpt2", "linear"}
     gpt2, stack = (result["subjects"][n] for n in ("GPT-2", "linear stack"))
