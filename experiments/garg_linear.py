@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments import frame
-from experiments.frame import Check, Claim, Report, Run, check_at_least, expect
+from experiments.frame import Check, Claim, Report, check_at_least, expect, experiment
 from experiments.shared.fitted import NetworkRecipe, network_prefixes, tree_prefixes
 from experiments.shared.training import GPT2_CPU, fit, mean_metrics, with_seeds
 from icltheory import plotting as plot
@@ -390,7 +390,7 @@ def stacked(setup: Setup, state: training.TrainState) -> Any:
     return with_seeds(params, setup.config.seeds)
 
 
-def train(setup: Setup, run: Run) -> tuple[Any, list[dict[str, Any]], dict[str, float]]:
+def train(setup: Setup, run: frame.Run) -> tuple[Any, list[dict], dict[str, float]]:
     """Trains, or resumes: parameters with an axis of seeds, metrics and timing."""
     config, prompt = setup.config, evaluation_prompt(setup)
     chunk, total = config.chunk_steps, config.steps
@@ -769,7 +769,7 @@ def report(setup: Setup, params: Any, records: Sequence[dict]) -> Report:
     )
 
 
-def report_shifts(setup: Setup, run: Run, params: Any) -> dict[str, Any]:
+def report_shifts(setup: Setup, run: frame.Run, params: Any) -> dict[str, Any]:
     """Prints, draws and returns the errors on Garg's fifteen evaluation settings."""
     config, d = setup.config, setup.config.dim
     names, ks = (MODEL, LEAST_SQUARES, AVERAGING, NEAREST), (d // 2, d, 2 * d)
@@ -810,7 +810,7 @@ def check(config: Config, switches: Switches) -> None:
     expect(fits, "eval_shifts", "the task linear", config.task)
 
 
-@frame.experiment(PRESETS, Switches(), check)
+@experiment(PRESETS, Switches(), check)
 def main(config, run, switches):
     """Trains a transformer and compares it with the methods of its family."""
     setup = set_up(config, switches.devices)

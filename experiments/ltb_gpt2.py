@@ -20,7 +20,7 @@ import numpy as np
 from scipy.optimize import root_scalar
 
 from experiments import frame
-from experiments.frame import Check, Claim, Report, check_at_least, expect, name_ends
+from experiments.frame import Check, Claim, Report, check_at_least, expect, experiment
 from experiments.shared.training import GPT2_CPU, Recipe, check_snapshots, train
 from icltheory import regression as reg
 from icltheory import training
@@ -666,7 +666,7 @@ def draw_table(config: Config, columns: list[dict]) -> Any:
         axes.set(xlim=(-0.5, len(columns) - 0.5), title=title)
         axes.set_ylabel("squared error of the answer")
         _log_axis(axes)
-        name_ends(axes, ends)
+        frame.name_ends(axes, ends)
         named = {label for _, label, _ in ends}
         once = {k: v for k, v in entries_of([axes]).items() if k not in named}
         legend_below(figure, once, 2)
@@ -725,7 +725,7 @@ def draw_removals(config: Config, columns: list[dict]) -> Any:
             axes.set(**names, yscale="log")
             axes.xaxis.get_major_locator().set_params(integer=True)
             _log_axis(axes)
-        name_ends(shown[-1], ends)
+        frame.name_ends(shown[-1], ends)
     figure.suptitle(title, fontsize=9)
     return figure
 
@@ -782,7 +782,7 @@ def report(config: Config, rows: list[dict], risks: Mapping) -> Report:
     )
 
 
-@frame.experiment(PRESETS)
+@experiment(PRESETS)
 def main(config, run):
     """Trains the four cells, the slowest column first, and measures each."""
     rows, timing, records = config.cells, {}, []

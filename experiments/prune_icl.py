@@ -20,7 +20,7 @@ import numpy as np
 import scipy.stats
 
 from experiments import frame
-from experiments.frame import Check, Claim, Report, check_at_least, expect, plain_words
+from experiments.frame import Check, Claim, Report, expect, experiment, plain_words
 from experiments.shared.descent import gradient_descent_errors
 from experiments.shared.training import GPT2_CPU, GPT2_GPU, Recipe, linear_recipe, train
 from icltheory import pruning, training
@@ -55,8 +55,8 @@ class Config:
     level: float = 0.95  # level of all intervals, and one minus that of all tests
 
     def __post_init__(self):
-        check_at_least(self, 2, "validation_prompts", "test_prompts")
-        check_at_least(self, 0, "label_noise")
+        frame.check_at_least(self, 2, "validation_prompts", "test_prompts")
+        frame.check_at_least(self, 0, "label_noise")
         expect(0 < self.level < 1, "level", "a value within (0, 1)", self.level)
         expect(self.error_cap > 0, "error_cap", "a value > 0", self.error_cap)
         points, least, k = self.gpt2.num_points, 2 * self.gpt2.dim + 1, self.top_k
@@ -762,7 +762,7 @@ def report(measured: list[dict], config: Config) -> Report:
     )
 
 
-@frame.experiment(PRESETS)
+@experiment(PRESETS)
 def main(config, run):
     """Trains a GPT-2 and a linear stack, prunes them in all ways, and reports."""
     trained, records = [], []
