@@ -645,15 +645,21 @@ def draw(
 
 
 def draw_errors(
-    curves: dict[str, plot.Curve], title: str, label="squared error / d", dim=None
+    curves: dict[str, plot.Curve],
+    title: str,
+    label="squared error / d",
+    dim=None,
+    models=(MODEL,),
+    **look: Any,
 ) -> Any:
-    """Errors against k; the axis ends at the transformer's lowest, and d is marked."""
+    """Errors against k; the axis ends at the models' lowest, and d is marked."""
     # Least squares falls to the rounding of its arithmetic, far below.
-    least = np.asarray(curves[MODEL].mean, float)
+    least = np.min([curves[name].mean for name in models], axis=0).astype(float)
     top = max(float(np.max(curve.mean)) for curve in curves.values())
     # Where y is not linear in x, without dim, least squares has no finite error there.
     ylim = (0.6 * least[least > 0].min(), 1.3 * (min(top, 3.0) if dim is None else top))
-    figure = draw(curves, title, ylabel=f"{label}  (predicting 0 gives 1)", ylim=ylim)
+    look |= {"ylabel": f"{label}  (predicting 0 gives 1)", "ylim": ylim}
+    figure = draw(curves, title, **look)
     (axes,), line = figure.axes, {"color": "grey", "linewidth": 0.8, "linestyle": ":"}
     axes.axhline(1.0, **line, zorder=0)
     if dim is not None:
@@ -699,16 +705,31 @@ def figures(
     exact: dict,
     records: Sequence,
 ) -> dict[str, Any]:
-    """Errors of all methods; of a model trained here also its loss."""
+    """Errors of all methods; of a model trained here also its course and its loss."""
+    from matplotlib import colormaps
+
     config, family = setup.config, setup.family
-    title = f"{family.title.format(config=config)}, {of_run(config)}\n"
-    title += f"{config.eval_prompts:,} prompts"
+    name = f"{family.title.format(config=config)}, {of_run(config)}"
+    title = f"{name}\n{config.eval_prompts:,} prompts"
     title += f", {config.baselines.prompts:,} for networks and trees" * fewer
     title += "; bands: 90 % intervals" + "; dashed: exact" * bool(exact)
     shown = {curve_title(name): curve for name, curve in curves.items()}
-    errors = draw_errors(shown, title, family.label, config.dim if exact else None)
+    marks = family.label, config.dim if exact else None
+    found = {"figure5a.png": draw_errors(shown, title, *marks)}
     if not records:
-        return {"figure5a.png": errors}
+        return found
+    shots = {
+        f"step {line['step']:,}": plot.Curve(np.mean(line["errors"], axis=0))
+        for line in records
+        if "errors" in line
+    }
+    beside = {family.methods[-1]: curves[family.methods[-1]]}
+    if exact:
+        beside = {f"{LEAST_SQUARES} (exact)": plot.Curve.of(exact[LEAST_SQUARES])}
+    title = f"{name}: the transformer as it trains"
+    shades = colormaps["viridis_r"](np.linspace(0.15, 0.95, len(shots)))
+    look = {"models": [*shots], "colours": dict(zip(shots, shades, strict=True))}
+    found["figure5b.png"] = draw_errors(shots | beside, title, *marks, **look)
     steps = [line["step"] for line in records]
     losses = {MODEL: plot.Curve([np.mean(line["loss"]) for line in records], x=steps)}
     if exact:
@@ -716,7 +737,7 @@ def figures(
         losses["least squares (exact)"] = plot.Curve(known, exact=True, x=steps)
     title = f"Training loss, {of_run(config)} (mean of {config.chunk_steps} steps)"
     names = {"xlabel": "training step", "ylabel": "mean squared error of a prompt"}
-    return {"figure5a.png": errors, "loss.png": draw(losses, title, 3.6, **names)}
+    return found | {"loss.png": draw(losses, title, 3.6, **names)}
 
 
 def of_run(config: Config) -> str:
