@@ -17,10 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from experiments.frame import Check, Report, check_at_least, experiment, program, table
+from experiments import frame
+from experiments.frame import Check, Report
 from icltheory import constructions
 from icltheory import regression as reg
-from icltheory.plotting import COLOURS, METHODS, STYLE, name_ends
+from icltheory.plotting import COLOURS, METHODS, STYLE
 from icltheory.plotting.grid import axes_in_rows
 from icltheory.regression.depth import depth_floor
 from icltheory.statistics import Estimate
@@ -60,31 +61,22 @@ class Config:
     seed: int = 0  # seed of all draws
 
     def __post_init__(self):
-        dims, lengths = len(self.dims), len(self.lengths)
-        if dims != lengths:
-            raise ValueError(
-                f"lengths: expected one for each of {dims} dims, got {lengths}"
-            )
-        check_at_least(self, 1, "max_layers", "starts", "steps", "batch_size")
-        check_at_least(self, 1, "free_starts", "free_steps", "free_batch")
-        check_at_least(self, 1, "phase_dim", "phase_layers")
-        check_at_least(self, 2, "eval_prompts")
-        check_at_least(self, self.starts, "draws")
+        dims, lengths, name = len(self.dims), len(self.lengths), "free_layers"
+        each = f"one for each of {dims} dims"
+        frame.expect(dims == lengths, "lengths", each, lengths)
+        counts = ("max_layers", "starts", "steps", "batch_size", "phase_dim")
+        counts += ("free_starts", "free_steps", "free_batch", "phase_layers")
+        frame.check_at_least(self, 1, *counts)
+        frame.check_at_least(self, 2, "eval_prompts")
+        frame.check_at_least(self, self.starts, "draws")
         free, most = self.free_layers, self.max_layers
-        if not free or min(free) < 1:
-            raise ValueError(f"free_layers: expected at least 1 each, got {free}")
-        if max(free) > most:
-            raise ValueError(
-                f"free_layers: expected at most max_layers = {most}, whose GD++ they "
-                f"start from, got {free}"
-            )
+        frame.expect(min(free, default=0) >= 1, name, "at least 1 each", free)
+        wanted = f"at most max_layers = {most}, whose GD++ they start from"
+        frame.expect(max(free) <= most, name, wanted, free)
 
 
 PRESETS = {"cpu": Config()}
 TIMES = {"cpu": "8 to 13 min, 2 cores"}
-
-
-# --- what is trained: all runs of a class in one program
 
 
 def descend(loss, draw, start, optimizer, steps: int, key) -> Any:
@@ -111,12 +103,10 @@ def spectra(key, batch: int, dim: int, N: int) -> jax.Array:
 
 
 def class_risks(steps, values) -> jax.Array:
-    """Risk / d of each run with steps eta and gamma, ``(runs, L)`` both.
+    """Risk / d of each run with steps eta and gamma, ``(runs, L)`` both."""
 
-    It is the mean of p^2 over the eigenvalues s, as the error is p(S) w. Layer by layer
-    p <- p (1 - eta s f^2) and f <- f (1 - gamma s f^2), from 1.
-    """
-
+    # The mean of p^2 over the eigenvalues s, as the error is p(S) w. Layer by layer
+    # p <- p (1 - eta s f^2) and f <- f (1 - gamma s f^2), from 1.
     def layer(state, sizes):
         f, p = state
         eta, gamma = (size[:, None, None] for size in sizes)
@@ -129,15 +119,12 @@ def class_risks(steps, values) -> jax.Array:
 
 
 def train_classes(config: Config, dim: int, N: int) -> dict[str, jax.Array]:
-    """Steps eta and gamma by class, ``(2, max_layers, starts, max_layers)`` each.
-
-    The loss is the logarithm of the risk, exact in task and query. A layer that a run
-    does not have has steps of zero.
-    """
+    """Steps eta and gamma by class, ``(2, max_layers, starts, max_layers)`` each."""
+    # The loss is the logarithm of the risk, exact in task and query. A layer that a run
+    # does not have has steps of zero.
     key = jax.random.fold_in(jax.random.key(config.seed), dim * 1000 + N)
     L, starts = config.max_layers, config.starts
-    shape = (L, config.draws, L)  # depth, draw, layer
-    has = jnp.tri(L)[None, :, None]
+    shape, has = (L, config.draws, L), jnp.tri(L)[None, :, None]  # depth, draw, layer
     own = jnp.repeat(has[0], starts, axis=1).reshape(-1, L)
     schedule = optax.cosine_decay_schedule(config.rate, config.steps)
     # Clipping limits the effect of steps on rare inputs; runs share no parameters.
@@ -175,10 +162,8 @@ def stacks_of(steps, dim: int) -> jax.Array:
 
 
 def prompts(key, dim: int, N: int, count: int) -> tuple[jax.Array, ...]:
-    """Tokens (d + 1, N, B), queries (d, B) and their labels (B,), without noise.
-
-    The batch is the last axis, which vectorises small products.
-    """
+    """Tokens (d + 1, N, B), queries (d, B) and their labels (B,), without noise."""
+    # The batch is the last axis, which vectorises small products.
     inputs, tasks = jax.random.split(key)
     X = jax.random.normal(inputs, (dim, N + 1, count))
     w = jax.random.normal(tasks, (dim, 1, count))
@@ -187,11 +172,9 @@ def prompts(key, dim: int, N: int, count: int) -> tuple[jax.Array, ...]:
 
 
 def predict(weights, H, x) -> jax.Array:
-    """Minus the label slot of the query after all layers, (B,).
+    """Minus the label slot of the query after all layers, (B,)."""
 
-    It is ``LinearAttentionStack(*weights).apply`` with ``scale=1 / N`` on every prompt.
-    """
-
+    # It is ``LinearAttentionStack(*weights).apply`` with ``scale=1 / N`` by prompt.
     def layer(state, weights):
         (H, h), (W_V, W_K, W_Q) = state, weights
         values, keys = jnp.tensordot(W_V, H, 1), jnp.tensordot(W_K, H, 1)
@@ -214,9 +197,8 @@ def train_free(config: Config, dim: int, N: int, plus) -> dict[tuple, jax.Array]
     """Weights by kind of start and depth, ``(3, starts, L, d + 1, d + 1)`` each."""
     key = jax.random.fold_in(jax.random.key(config.seed + 1), dim * 1000 + N)
     steps, count = config.free_steps, config.free_starts
-    schedule = optax.warmup_cosine_decay_schedule(
-        0.0, config.free_rate, steps // 20, steps
-    )
+    rates = 0.0, config.free_rate
+    schedule = optax.warmup_cosine_decay_schedule(*rates, steps // 20, steps)
     optimizer = optax.chain(optax.clip(0.5), optax.adam(schedule))
 
     def loss(stacks, drawn):
@@ -235,21 +217,12 @@ def train_free(config: Config, dim: int, N: int, plus) -> dict[tuple, jax.Array]
     return found
 
 
-# --- what is measured
-
-
 def measure(config: Config, dim: int, N: int) -> dict[str, Any]:
-    """Exact risks / d by layer, and those of trained stacks by class and layers.
-
-    The start that is best on one half of the prompts is measured on the other half.
-    """
+    """Exact risks / d by layer, and those of trained stacks by class and layers."""
     classes, depths = train_classes(config, dim, N), range(1, config.max_layers + 1)
-    stacks = {
-        (kind, L): stacks_of(steps[:, L - 1, :, :L], dim)
-        for kind, steps in classes.items()
-        for L in depths
-    }
-    stacks |= train_free(config, dim, N, classes[PLUS])
+    stacks = train_free(config, dim, N, classes[PLUS])
+    for kind, steps in classes.items():
+        stacks |= {(kind, L): stacks_of(steps[:, L - 1, :, :L], dim) for L in depths}
     key = jax.random.fold_in(jax.random.key(config.seed + 2), dim * 1000 + N)
 
     @jax.jit
@@ -263,19 +236,14 @@ def measure(config: Config, dim: int, N: int) -> dict[str, Any]:
     for (kind, L), weights in stacks.items():
         errors = np.concatenate(np.asarray(evaluate(weights), np.float64), axis=1)
         choice, rest = np.array_split(errors, 2, axis=1)
-        best = int(np.nanargmin(choice.mean(axis=1)))
-        trained[kind][L] = {
-            "risk": Estimate.of(rest[best]),
-            "starts": rest.mean(axis=1).tolist(),
-        }
+        # The start that is best on one half of the prompts is measured on the other.
+        risk = Estimate.of(rest[int(np.nanargmin(choice.mean(axis=1)))])
+        trained[kind][L] = {"risk": risk, "starts": rest.mean(axis=1).tolist()}
     task = reg.LinearPopulation.isotropic(dim)
     floors = [depth_floor(L, task, N) for L in depths if L <= FLOOR_LAYERS]
-    return {
-        "title": f"d = {dim}, N = {N}",
-        "steps": [best_steps(dim, N, L) for L in depths],
-        "floor": [float(floor.risk) / dim for floor in floors],
-        "trained": trained,
-    }
+    lines = {"steps": [best_steps(dim, N, L) for L in depths]}
+    lines["floor"] = [float(floor.risk) / dim for floor in floors]
+    return {"title": f"d = {dim}, N = {N}", "trained": trained, **lines}
 
 
 def best_steps(dim: int, N: int, steps: int) -> float:
@@ -285,40 +253,30 @@ def best_steps(dim: int, N: int, steps: int) -> float:
 
 
 def phase_depths(config: Config) -> dict[float, tuple[list, list]]:
-    """By error: N / d, and the fewest best gradient steps L that reach the error.
-
-    Settings that need more than ``phase_layers`` are left out.
-    """
-    found: dict = {error: ([], []) for error in config.phase_errors}
-    d = config.phase_dim
+    """By error: N / d, and the fewest best gradient steps L that reach the error."""
+    d, found = config.phase_dim, {error: ([], []) for error in config.phase_errors}
     for N in np.unique((np.geomspace(0.5, 20, 40) * d).round().clip(1)).astype(int):
-        curve: list[float] = []
-        while len(curve) < config.phase_layers:
-            curve.append(best_steps(d, int(N), len(curve) + 1))
-            if curve[-1] <= min(config.phase_errors):
+        left = set(found)
+        for L in range(1, config.phase_layers + 1):
+            risk = best_steps(d, int(N), L)
+            for error in [error for error in left if risk <= error]:
+                found[error][0].append(float(N / d))
+                found[error][1].append(L)
+                left.remove(error)
+            if not left:
                 break
-        for error, (ratios, depths) in found.items():
-            below = [L for L, value in enumerate(curve, 1) if value <= error]
-            if below:
-                ratios.append(float(N / d))
-                depths.append(below[0])
     return found
 
 
 def limit_depth(error: float, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """N / d, and the steps L that reach an error for large prompts, with L real.
-
-    With c = d / N the risk of L steps is (1 - c) c^L / (1 - c^(L + 1)), which has an
-    error e at c^L = e / (1 - c + e c).
-    """
+    """N / d, and the steps L that reach an error for large prompts, with L real."""
+    # With c = d / N the risk of L steps is (1 - c) c^L / (1 - c^(L + 1)), which has an
+    # error e at c^L = e / (1 - c + e c).
     ratios = np.geomspace(0.5, 20, 400)
     with np.errstate(all="ignore"):
         depths = -np.log(error / (1 - 1 / ratios + error / ratios)) / np.log(ratios)
     fine = (depths <= most) & (depths > 0)  # neither holds of NaN
     return ratios[fine], depths[fine]
-
-
-# --- what is reported
 
 
 def unresolved(risk: Estimate) -> bool:
@@ -328,27 +286,21 @@ def unresolved(risk: Estimate) -> bool:
 
 def checks(one: dict) -> list[Check]:
     """Learned steps of up to three layers have the exact optimal risk."""
-    title = "{title}, L = {L}: learned gradient steps against the exact risk"
-    return [
-        Check(
-            title.format(L=L, **one),
-            row["risk"].mean,
-            one["steps"][L - 1],
-            "within",
-            5 * row["risk"].standard_error,
-        )
-        for L, row in one["trained"][STEPS].items()
-        if L <= 3
-    ]
+    made, name = [], "learned gradient steps against the exact risk"
+    for L, exact in enumerate(one["steps"][:3], 1):
+        mean, error = one["trained"][STEPS][L]["risk"]
+        title = f"{one['title']}, L = {L}: {name}"
+        made.append(Check(title, mean, exact, "within", 5 * error))
+    return made
 
 
 def findings(one: dict) -> list[str]:
     """Whether free weights fall below the lower bound."""
     trained, found = one["trained"], []
     for L, floor in enumerate(one["floor"], 1):
-        if L not in trained[RANDOM]:
+        free = [trained[x][L]["risk"] for x in (RANDOM, CONTINUED) if L in trained[x]]
+        if not free:
             continue
-        free = [trained[kind][L]["risk"] for kind in (RANDOM, CONTINUED)]
         best = min(free, key=lambda risk: risk.mean)
         low, high = best.interval(0.95)
         place = "no farther than chance from"
@@ -369,27 +321,22 @@ def risk_table(config: Config, one: dict) -> Any:
     """Exact and trained risks by layer."""
     rows = []
     for L, steps in enumerate(one["steps"], 1):
-        floor = f"{one['floor'][L - 1]:.3g}" if len(one["floor"]) >= L else "-"
-        row = {"L": L, "steps": steps, "floor": floor, **dict.fromkeys(KINDS, "-")}
-        for kind, own in one["trained"].items():
-            if L in own:
-                row[kind] = "{:.3g} +- {:.1g}".format(*own[L]["risk"])
+        row, floor = {"L": L, LINES["steps"]: f"{steps:.4g}"}, one["floor"][L - 1 : L]
+        row[LINES["floor"]] = f"{floor[0]:.3g}" if floor else "-"
+        for kind in KINDS:
+            own = one["trained"][kind].get(L)
+            row[kind] = "{:.3g} +- {:.1g}".format(*own["risk"]) if own else "-"
         rows.append(row)
-    columns = {"L": "{L}", LINES["steps"]: "{steps:.4g}", LINES["floor"]: "{floor}"}
-    return table(
-        rows,
-        columns | {kind: f"{{{kind}}}" for kind in KINDS},
-        f"risk / d, {one['title']}; trained: best of {config.starts} starts "
-        f"(free: {config.free_starts}) +- standard error",
-    )
+    title = f"risk / d, {one['title']}; trained: best of {config.starts} starts "
+    title += f"(free: {config.free_starts}) +- standard error"
+    return frame.table(rows, title=title)
 
 
 def draw_layers(settings: list[dict], title: str) -> Any:
     """Exact lines and the risks of trained stacks, one panel per setting."""
     import matplotlib.pyplot as plt
 
-    looks = dict(zip(KINDS, zip("oDs^", (6, 3, 0, 2), strict=True), strict=True))
-    lowest = 1.0
+    lowest = [1.0]
     with plt.rc_context({**STYLE, "font.size": 9}):
         figure, grid = axes_in_rows(len(settings), len(settings), (3.4, 3.9))
         for axes, one in zip(grid[0], settings, strict=True):
@@ -397,8 +344,8 @@ def draw_layers(settings: list[dict], title: str) -> Any:
             for line, name in LINES.items():
                 look = {"color": METHODS[name], "label": f"{name} (exact)"}
                 axes.plot(layers[: len(one[line])], one[line], "--", **look)
-                lowest = min([lowest, *one[line]])
-            for kind, (marker, colour) in looks.items():
+                lowest += one[line]
+            for kind, marker, colour in zip(KINDS, "oDs^", (6, 3, 0, 2), strict=True):
                 risks = {L: row["risk"] for L, row in one["trained"][kind].items()}
                 risks = {L: risk for L, risk in risks.items() if not unresolved(risk)}
                 means = [risk.mean for risk in risks.values()]
@@ -406,11 +353,10 @@ def draw_layers(settings: list[dict], title: str) -> Any:
                 look = {"color": COLOURS[colour], "markersize": 4.5, "linewidth": 1.0}
                 look |= {"fmt": marker, "label": f"{kind}, trained"}
                 axes.errorbar(list(risks), means, bars, **look)
-                lowest = min([lowest, *means])
+                lowest += means
             axes.set(yscale="log", xlabel="layers L", title=one["title"], xticks=layers)
-        for axes in grid[0]:
-            # The range ignores intervals: one that reaches zero has no logarithm.
-            axes.set_ylim(lowest / 3, 1.5)
+        # The range ignores intervals: one that reaches zero has no logarithm.
+        plt.setp(grid[0], ylim=(min(lowest) / 3, 1.5))
         grid[0][0].set_ylabel("risk / d")
         handles = grid[0][0].get_legend_handles_labels()
         figure.legend(*handles, loc="outside lower center", ncols=3, fontsize=8)
@@ -420,11 +366,8 @@ def draw_layers(settings: list[dict], title: str) -> Any:
 
 def draw_phase(exact: dict, limit: dict, title: str) -> Any:
     """Gradient steps that an error needs, against examples per dimension."""
-    import matplotlib.pyplot as plt
-
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(figsize=(6.8, 4.2))
-        ends = []
+    ends, ticks = [], [0.5, 1, 2, 5, 10, 20]
+    with frame.panels(figsize=(6.8, 4.2)) as (figure, axes):
         for (error, curve), colour in zip(exact.items(), COLOURS[1:], strict=False):
             axes.plot(*curve, color=colour, drawstyle="steps-post")
             axes.plot(*limit[error], "--", color=colour, linewidth=1.0)
@@ -434,63 +377,51 @@ def draw_phase(exact: dict, limit: dict, title: str) -> Any:
         axes.annotate("N = d", (1, 1), (3, -10), color="0.35", fontsize=8, **place)
         axes.set(xscale="log", yscale="log", xlabel="examples per dimension N / d")
         axes.set_ylabel("gradient steps L")
-        ticks = [0.5, 1, 2, 5, 10, 20]
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.set_yticks(ticks[1:], [f"{tick:g}" for tick in ticks[1:]])
         axes.minorticks_off()
-        name_ends(axes, ends)
+        frame.name_ends(axes, ends)
         axes.set_title(title, fontsize=10)
     return figure
 
 
 def numbers(one: dict) -> dict[str, Any]:
     """What is stored of a setting."""
-    names = ("risk", "standard error", "starts")
-    trained = {
-        f"{kind}, L = {L}": dict(
-            zip(names, (*map(float, row["risk"]), row["starts"]), strict=True)
-        )
-        for kind, own in one["trained"].items()
-        for L, row in own.items()
-    }
+    trained = {}
+    for kind, own in one["trained"].items():
+        for L, row in own.items():
+            mean, error = map(float, row["risk"])
+            values = {"risk": mean, "standard error": error, "starts": row["starts"]}
+            trained[f"{kind}, L = {L}"] = values
     return {"steps": one["steps"], "floor": one["floor"], "trained": trained}
 
 
 def report(config: Config, settings: list[dict]) -> Report:
     """Numbers, checks, findings, tables and figures of the run."""
-    exact = phase_depths(config)
+    exact, d, most = phase_depths(config), config.phase_dim, config.phase_layers
+    limit = {error: limit_depth(error, most) for error in exact}
+    phase = {
+        f"{error:g}": {"examples per dimension": ratios, "layers": depths}
+        for error, (ratios, depths) in exact.items()
+    }
+    found = {one["title"]: numbers(one) for one in settings}
+    layers = f"Linear attention against depth, best of {config.starts} starts, seed "
+    layers += f"{config.seed}\nbars: 95 % intervals; "
+    layers += "without points whose interval is wider than their mean"
+    steps = f"Gradient steps that an error takes, d = {d}\n"
+    steps = draw_phase(exact, limit, steps + "dashed: the limit of large prompts")
     return Report(
-        {
-            "draws": config.draws,
-            "settings": {one["title"]: numbers(one) for one in settings},
-            "phase": {
-                f"{error:g}": {"examples per dimension": ratios, "layers": depths}
-                for error, (ratios, depths) in exact.items()
-            },
-        },
+        {"draws": config.draws, "settings": found, "phase": phase},
         checks=[check for one in settings for check in checks(one)],
         findings=[line for one in settings for line in findings(one)],
         tables=[risk_table(config, one) for one in settings],
-        figures={
-            "layers.png": draw_layers(
-                settings,
-                f"Linear attention against depth, best of {config.starts} starts, seed "
-                f"{config.seed}\nbars: 95 % intervals; "
-                "without points whose interval is wider than their mean",
-            ),
-            "phase.png": draw_phase(
-                exact,
-                {error: limit_depth(error, config.phase_layers) for error in exact},
-                f"Gradient steps that an error takes, d = {config.phase_dim}\n"
-                "dashed: the limit of large prompts",
-            ),
-        },
+        figures={"layers.png": draw_layers(settings, layers), "phase.png": steps},
         interval_level=0.95,
         axes={"settings.*.steps": ["layers L, from 1"]},
     )
 
 
-@experiment(PRESETS)
+@frame.experiment(PRESETS)
 def main(config, run):
     """Trains and measures the stacks of every setting, and reports."""
     settings = list(zip(config.dims, config.lengths, strict=True))
@@ -501,4 +432,4 @@ def main(config, run):
         return report(config, found)
 
 
-program(__name__, main)
+frame.program(__name__, main)
