@@ -12,21 +12,14 @@ against fresh demonstrations in every layer, and against eq. (4).
 import dataclasses
 import functools
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.frame import (
-    Check,
-    Report,
-    check_at_least,
-    expect,
-    experiment,
-    largest,
-    program,
-    table,
-)
+from experiments import frame
+from experiments.frame import Check, Report, largest
 from experiments.shared.training import GPT2_CPU, GPT2_GPU, Recipe, linear_recipe, train
 from icltheory import regression as reg
 from icltheory.noise import noise_spectrum, noisy_trajectory
@@ -59,13 +52,12 @@ class Config:
     label_noise: float = 0.25  # variance in the curve of the Bayes predictor
 
     def __post_init__(self):
-        d, Q, shots, parts = self.gpt2.dim, self.queries, self.shots, self.parts
+        d, Q, shots, expect = self.gpt2.dim, self.queries, self.shots, frame.expect
         models = f"{self.gpt2.model} and {self.stack.model}"
         wanted, both = "gpt2 and linear", "gpt2.model, stack.model"
         expect(models == wanted, both, wanted, models)
         wanted = "one seed, noise_var 0 and no snapshots (parts selects them)"
-        for name in ("gpt2", "stack"):
-            r = getattr(self, name)
+        for name, r in {"gpt2": self.gpt2, "stack": self.stack}.items():
             plain = len(r.seeds) == 1 and not r.noise_var and not r.snapshots
             got = f"seeds {r.seeds}, noise_var {r.noise_var:g}"
             expect(plain, name, wanted, f"{got} and snapshots {r.snapshots}")
@@ -75,9 +67,9 @@ class Config:
         expect(Q % 2 == 0 and 2 * d <= Q, "queries", wanted, Q)
         inside = min(shots, default=0) >= 1 and max(shots) <= self.pool
         expect(inside, "shots", f"numbers from 1 to {self.pool}", shots)
-        inside = all(0 <= part <= 1 for part in parts)
-        expect(inside, "parts", "parts in [0, 1]", parts)
-        check_at_least(self, 2, "eval_prompts", "subset_prompts", "subsets")
+        inside = all(0 <= part <= 1 for part in self.parts)
+        expect(inside, "parts", "parts in [0, 1]", self.parts)
+        frame.check_at_least(self, 2, "eval_prompts", "subset_prompts", "subsets")
 
     def needs_all_steps(self):
         """Why the run cannot be extended by more steps."""
@@ -96,24 +88,15 @@ class Config:
         return dataclasses.replace(recipe, snapshots=tuple(sorted(ends | {steps})))
 
 
+_SHOTS = (1, 2, 3, 5, 7, 10, 14, 17, 19, 20)
+_MANY = (1, 2, 4, 7, 10, 14, 20, 28, 36, 39, 40)
+_LARGE: Any = {"eval_prompts": 1024, "queries": 64, "subset_prompts": 512}
 PRESETS = {
-    "cpu": Config(
-        GPT2_CPU, linear_recipe(2), shots=(1, 2, 3, 5, 7, 10, 14, 17, 19, 20)
-    ),
-    "gpu": Config(
-        GPT2_GPU,
-        linear_recipe(2, dim=10, steps=3000),
-        shots=(1, 2, 4, 7, 10, 14, 20, 28, 36, 39, 40),
-        eval_prompts=1024,
-        queries=64,
-        subset_prompts=512,
-    ),
+    "cpu": Config(GPT2_CPU, linear_recipe(2), _SHOTS),
+    "gpu": Config(GPT2_GPU, linear_recipe(2, 10, 3000), _MANY, **_LARGE),
 }
 # Measured times; the other presets have not been run yet.
 TIMES = {"cpu": "80 s, 2 cores"}
-
-
-# --- GPT-2: the weight implied by its answers, and the parts of its error
 
 
 def measure_gpt2(config, trained):
@@ -150,27 +133,19 @@ def answers(module, params, prompt, queries):
 
 
 def least_squares_weights(prompt):
-    """Minimum-norm least squares after every prefix, (prompts, prefixes, d), float64.
-
-    Without label noise it is the mean of w given the examples. Labels are computed
-    anew in float64, so that it ends at w itself.
-    """
+    """Minimum-norm least squares by prefix, (prompts, prefixes, d), in float64."""
     X, w = np.asarray(prompt.X, np.float64), np.asarray(prompt.w, np.float64)
-    y = X @ w[:, :, None]
+    y = X @ w[:, :, None]  # anew in float64, so that the weights end at w itself
     prefixes = [np.linalg.pinv(X[:, :k]) @ y[:, :k] for k in range(X.shape[1])]
     return np.stack(prefixes, axis=1)[..., 0]
 
 
 def split(values, queries, w_ls, w):
-    """Squared error / d of each prompt and number of examples, and its parts.
-
-    ``total = shots + training + curvature + cross`` holds for every entry: shots is the
-    error of the least-squares weight, which no model avoids, training the distance of
-    the implied weight from it, and curvature that of the answers from a linear
-    function. The cross term has mean 0 for any model: given the demonstrations, the
-    expected weight is that of least squares. A fit over Q queries counts about d/Q of
-    the curvature as training; both are what training leaves (``left``).
-    """
+    """Squared error / d of each prompt and number of examples, and its parts."""
+    # ``total = shots + training + curvature + cross`` holds for every entry: shots is
+    # the error of least squares, training the distance of the implied weight from it,
+    # and curvature that of the answers from a linear function. A fit over Q queries
+    # counts about d/Q of the curvature as training; both are what training leaves.
     values, X, w = (np.asarray(a, np.float64) for a in (values, queries, w))
     d = X.shape[2]
     w_hat = np.einsum("bpq,bqd->bpd", values, X) / X.shape[1]
@@ -200,9 +175,6 @@ def bayes_with_label_noise(config):
     return np.asarray(risk.mean - task.noise_var) / recipe.dim
 
 
-# --- the stack: noise of its implicit gradients from b of N demonstrations
-
-
 def measure_stack(config, trained):
     """Noise of the stack's implicit gradients, by training step."""
     recipe, count = config.recipe("stack"), config.subset_prompts
@@ -214,14 +186,11 @@ def measure_stack(config, trained):
 
 
 def subset_noise(key, stack, prompt, shots, subsets):
-    """Deviations averaged over subsets, with axes of shots, prompts and layers.
-
-    A deviation is the squared distance of the implicit gradient of b shots, normalised
-    by 1/b, from that of all N, over the squared norm of the latter: ``shots`` of a
-    prompt of b, ``fresh`` with others drawn in every layer, ``gaussian`` of eq. (4);
-    ``formula`` is tr C_t at the weights of all N. ``missed`` is the squared error / d
-    of least squares on the b shots, ``off`` the distance of the implied weight from it.
-    """
+    """Deviations averaged over subsets, with axes of shots, prompts and layers."""
+    # Squared distances of the implicit gradient of b shots from that of N, relative to
+    # the latter: ``shots`` of a prompt of b, ``fresh`` with others drawn in each layer,
+    # ``gaussian`` of eq. (4); ``formula`` is tr C_t at the weights of all N. ``missed``
+    # is the error / d of least squares, ``off`` how far the implied weight is from it.
     keys = jax.random.split(key, len(prompt.y))
     found = [_deviations(keys, stack, prompt, jnp.int32(b), subsets) for b in shots]
     return jax.tree.map(lambda *by_shots: np.stack(by_shots), *found)
@@ -262,29 +231,24 @@ def _deviations(keys, stack, prompts, b, subsets):
     return jax.vmap(of_prompt)(keys, prompts)
 
 
-# --- what is reported
-
-
 def z_score(sample, axis=0):
     """Largest |mean| over its standard error."""
     mean, error = Estimate.of(np.asarray(sample), axis)
     return np.abs(mean / error).max()
 
 
-def gpt2_checks(config, splits):
-    """Identities of the error's parts that hold for any model."""
-    d = config.gpt2.dim
+def checks(config, splits, noises):
+    """Identities of the parts of the error and of the noise, for any weights."""
+    d, below = config.gpt2.dim, np.array(config.shots) < config.pool
     first, last = splits[min(splits)], splits[max(splits)]
-    exact = 1 - np.arange(d) / d
-    wrong = largest(
-        np.abs((s["shots"] + left(s) + s["cross"]) / s["total"] - 1).max()
-        for s in splits.values()
-    )
-    cross = largest(z_score(s["cross"][:, :d]) for s in splits.values())
+    exact, all_steps = 1 - np.arange(d) / d, splits.values()
+    sums = [(s["shots"] + left(s) + s["cross"]) / s["total"] for s in all_steps]
+    wrong = largest(np.abs(ratio - 1).max() for ratio in sums)
+    cross = largest(z_score(s["cross"][:, :d]) for s in all_steps)
     start, end = (left(s)[:, 2 * d].mean() for s in (first, last))
     at_d, at_2d = (last["total"][:, k].mean() for k in (d, 2 * d))
     shots = z_score(last["shots"][:, :d] - exact)
-    return [
+    found = [
         # The queries are orthonormal up to float32 rounding.
         Check("the parts sum to the error", wrong, 0.0, "<=", 1e-4),
         Check("shots against 1 - k/d, largest |z|", shots, 5.0, "<="),
@@ -293,16 +257,9 @@ def gpt2_checks(config, splits):
         Check("training reduces its part at k = 2d", end, start, "<="),
         Check("error at k = 2d below that at k = d", at_2d, at_d, "<="),
     ]
-
-
-def stack_checks(config, noises):
-    """Identities of the noise of b of N demonstrations for any weights."""
-    below, found = np.array(config.shots) < config.pool, []
     if below.any():
-        z = largest(
-            z_score((n["shots"] - n["formula"])[below, :, 0], axis=1)
-            for n in noises.values()
-        )
+        gaps = [(n["shots"] - n["formula"])[below, :, 0] for n in noises.values()]
+        z = largest(z_score(gap, axis=1) for gap in gaps)
         found.append(Check("layer 1 against tr C_1, largest |z|", z, 5.0, "<="))
     if not below.all():
         rest = largest(n["shots"][~below].max() for n in noises.values())
@@ -338,41 +295,36 @@ def findings(config, splits, noises, bayes):
 def sources_table(config, splits):
     """Error, shot noise and training error by k and step."""
     d, last, end = config.gpt2.dim, splits[max(splits)], f"step {max(splits):,}"
-    rows = []
-    for k in sorted({0, 1, d // 2, d - 1, d, d + 1, 3 * d // 2, 2 * d}):
-        row = {name: values[:, k].mean() for name, values in last.items()}
-        row |= {f"left {step}": left(s)[:, k].mean() for step, s in splits.items()}
-        rows.append(row | {"k": k, "exact": max(1 - k / d, 0)})
-    columns = {"k": "{k}", "1 - k/d": "{exact:.4f}", "shots": "{shots:.4f}"}
-    columns |= {f"training\nstep {s:,}": f"{{left {s}:.4f}}" for s in splits}
-    columns |= {f"of it not linear\n{end}": "{curvature:.4f}"}
-    return table(
-        rows,
-        columns | {f"error\n{end}": "{total:.4f}"},
-        "GPT-2: squared error / d and its sources (no label noise)",
-    )
+    columns = {"shots": last["shots"]}
+    columns |= {f"training\nstep {step:,}": left(s) for step, s in splits.items()}
+    columns[f"of it not linear\n{end}"] = last["curvature"]
+    columns[f"error\n{end}"] = last["total"]
+    rows = [
+        {"k": k, "1 - k/d": f"{max(1 - k / d, 0):.4f}"}
+        | {head: f"{values[:, k].mean():.4f}" for head, values in columns.items()}
+        for k in sorted({0, 1, d // 2, d - 1, d, d + 1, 3 * d // 2, 2 * d})
+    ]
+    title = "GPT-2: squared error / d and its sources (no label noise)"
+    return frame.table(rows, title=title)
 
 
 def noise_table(config, noises):
     """Noise by b at the stack's first and last layer."""
     step, L, rows = max(noises), config.stack.num_layers, []
+    heads = {"shots": f"layer {L}", "fresh": "fresh", "gaussian": "eq. (4)"}
+    heads |= {"formula": f"tr C_{L}"}
     for i, b in enumerate(config.shots):
         own = {name: values[i] for name, values in noises[step].items()}
-        row = {name: np.median(values[..., -1]) for name, values in own.items()}
-        row |= {"b": b, "mean": own["shots"][:, 0].mean()}
-        row |= {"trace": own["formula"][:, 0].mean(), "missed": own["missed"].mean()}
-        rows.append(row | {"off": np.median(own["off"])})
-    columns = {"b": "{b}", "layer 1, mean": "{mean:.3g}", "tr C_1": "{trace:.3g}"}
-    if L > 1:
-        columns |= {f"layer {L}": "{shots:.3g}", "fresh": "{fresh:.3g}"}
-        columns |= {"eq. (4)": "{gaussian:.3g}", f"tr C_{L}": "{formula:.3g}"}
-    columns |= {"shots: error/d": "{missed:.3g}", "training: median/d": "{off:.3g}"}
-    return table(
-        rows,
-        columns,
-        f"linear stack, step {step:,}: |G(b) - G(N)|^2 / |G(N)|^2, "
-        f"N = {config.pool}; medians over prompts beyond layer 1",
-    )
+        row = {"layer 1, mean": own["shots"][:, 0].mean()}
+        row["tr C_1"] = own["formula"][:, 0].mean()
+        for name, head in heads.items() if L > 1 else ():
+            row[head] = np.median(own[name][..., -1])
+        row["shots: error/d"] = own["missed"].mean()
+        row["training: median/d"] = np.median(own["off"])
+        rows.append({"b": b} | {head: f"{value:.3g}" for head, value in row.items()})
+    title = f"linear stack, step {step:,}: |G(b) - G(N)|^2 / |G(N)|^2, "
+    title += f"N = {config.pool}; medians over prompts beyond layer 1"
+    return frame.table(rows, title=title)
 
 
 def draw_sources(config, splits, bayes):
@@ -394,22 +346,16 @@ def draw_sources(config, splits, bayes):
         },
         "+ what training leaves": {n: interval(left(s)) for n, s in steps.items()},
     }
-    title = (
-        f"GPT-2 on noiseless linear regression, d = {d}: two sources of error "
-        "(bands: 90 % intervals)"
-    )
+    title = f"GPT-2 on noiseless linear regression, d = {d}: two sources of error "
+    title += "(bands: 90 % intervals)"
     tints = plt.get_cmap("viridis_r")(np.linspace(0.1, 0.95, len(steps)))
     shades = dict(zip(steps, tints, strict=True))
+    look: Any = {"ylabel": "squared error / d", "ylim": (2e-4, 2.5)}
+    look["xlabel"] = f"in-context examples k (d = {d})"
     with panel_grid(panels, 3, title, (3.9, 3.3), legend=False) as (made, grid, _):
         for axes, curves in zip(grid, panels.values(), strict=True):
-            error_curves(
-                curves,
-                ax=axes,
-                xlabel=f"in-context examples k (d = {d})",
-                ylabel="squared error / d",
-                ylim=(2e-4, 2.5),
-                colours={k: shades[k] for k in curves if k in shades},
-            )
+            own = {k: shades[k] for k in curves if k in shades}
+            error_curves(curves, ax=axes, colours=own, **look)
             axes.axvline(d, color="grey", linewidth=0.8, linestyle=":", zorder=0)
     return made
 
@@ -425,11 +371,13 @@ def draw_noise(config, noises):
         for name, label in DEVIATIONS.items()
     }
     medians = np.concatenate([middle.ravel() for _, middle, _ in quartiles.values()])
-    title = (
-        f"Implicit noise of a linear stack trained for {step:,} steps, "
-        f"N = {config.pool}\nmedian and middle half of the prompts"
-    )
+    title = f"Implicit noise of a linear stack trained for {step:,} steps, "
+    title += f"N = {config.pool}\nmedian and middle half of the prompts"
     titles = [f"layer {t + 1}" for t in range(config.stack.num_layers)]
+    look: Any = {"ylim": (0.5 * medians[medians > 0].min(), 4.0 * medians.max())}
+    look |= {"xlabel": "shots b", "log_x": True}
+    look["ylabel"] = r"$\|\tilde G_t - G_t\|^2 / \|G_t\|^2$"
+    look["colours"] = dict(zip(quartiles, colours(), strict=False))
     with panel_grid(titles, 2, title, (4.2, 3.5), legend=False) as (made, grid, _):
         for t, axes in enumerate(grid):
             curves = {}
@@ -438,15 +386,7 @@ def draw_noise(config, noises):
                 exact = label == DEVIATIONS["formula"]
                 curve = Curve.of(middle) if exact else Curve(middle, low, high)
                 curves[label] = curve._replace(x=shots)
-            error_curves(
-                curves,
-                ax=axes,
-                xlabel="shots b",
-                ylabel=r"$\|\tilde G_t - G_t\|^2 / \|G_t\|^2$",
-                ylim=(0.5 * medians[medians > 0].min(), 4.0 * medians.max()),
-                log_x=True,
-                colours=dict(zip(curves, colours(), strict=False)),
-            )
+            error_curves(curves, ax=axes, **look)
             axes.set_xticks([b for b in (1, 2, 5, 10, 20, 40) if b <= shots.max()])
             axes.xaxis.set_major_formatter(ScalarFormatter())
             axes.xaxis.set_minor_formatter(NullFormatter())
@@ -463,20 +403,14 @@ def report(config, splits, noises, timing):
     def both(x):
         return {"mean": x.mean(axis=1), "median": np.median(x, axis=1)}
 
-    numbers = {
-        "gpt2": {
-            n: {k: x.mean(axis=0) for k, x in s.items()} for n, s in splits.items()
-        },
-        "stack": {n: {k: both(x) for k, x in s.items()} for n, s in noises.items()},
-        "bayes_with_label_noise": bayes,
-        "shots": config.shots,
-        "timing": timing,
-    }
+    means = {n: {k: x.mean(axis=0) for k, x in s.items()} for n, s in splits.items()}
+    noise = {n: {k: both(x) for k, x in s.items()} for n, s in noises.items()}
+    numbers = {"gpt2": means, "stack": noise, "bayes_with_label_noise": bayes}
     axes = dict.fromkeys(("gpt2.*.*", "bayes_with_label_noise"), ["examples k, from 0"])
     by_shots = (f"stack.*.{name}.*" for name in DEVIATIONS)
     return Report(
-        numbers,
-        checks=[*gpt2_checks(config, splits), *stack_checks(config, noises)],
+        numbers | {"shots": config.shots, "timing": timing},
+        checks=checks(config, splits, noises),
         tables=[sources_table(config, splits), noise_table(config, noises)],
         findings=findings(config, splits, noises, bayes),
         figures=figures,
@@ -485,7 +419,7 @@ def report(config, splits, noises, timing):
     )
 
 
-@experiment(PRESETS)
+@frame.experiment(PRESETS)
 def main(config, run):
     """Trains both models and measures the parts of their errors at several steps."""
     with run.phase("training GPT-2"):
@@ -498,4 +432,4 @@ def main(config, run):
     return report(config, splits, noises, timing)
 
 
-program(__name__, main)
+frame.program(__name__, main)
