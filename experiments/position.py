@@ -16,16 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.frame import (
-    Check,
-    Claim,
-    Report,
-    check_at_least,
-    expect,
-    experiment,
-    program,
-    table,
-)
+from experiments import frame
+from experiments.frame import Check, Claim, Report
 from experiments.shared.training import GPT2_CPU, Recipe, train
 from icltheory import constructions
 from icltheory.plotting import Curve, error_curves, panel_grid
@@ -59,10 +51,10 @@ class Config:
     level: float = 0.95  # level of the intervals, and 1 minus that of the tests
 
     def __post_init__(self):
-        N, points = self.long_prompt, self.gpt2.num_points
+        N, points, expect = self.long_prompt, self.gpt2.num_points, frame.expect
         expect(self.gpt2.model == "gpt2", "gpt2.model", "gpt2", self.gpt2.model)
         expect(points >= 4, "gpt2.num_points", "at least 4", points)
-        check_at_least(self, 2, "prompts")
+        frame.check_at_least(self, 2, "prompts")
         expect(N > 0 and N % PARTS == 0, "long_prompt", f"a multiple of {PARTS}", N)
         expect(min(self.layers, default=0) > 0, "layers", "numbers >= 1", self.layers)
         step, level = self.step_size, self.level
@@ -78,28 +70,26 @@ def measure(config, trained):
     """Squared errors / d, (prompts, places): one row a model and kind of example."""
     task, d, N = config.gpt2.task(), config.gpt2.dim, config.gpt2.num_points - 1
     key, rows = stream_key(config.seed, "evaluation"), []
-    sizes = {"key": key, "num_prompts": config.prompts}
-    models: dict[str, tuple] = {
-        f"{L} layer{'s' * (L > 1)}": (_descend, (L, config.step_size))
-        for L in config.layers
-    }
+    prompt, models = task.sample(key, N, config.prompts), {}
+    for L in config.layers:
+        steps = jnp.full(L, config.step_size)
+        models[f"{L} layer{'s' * (L > 1)}"] = functools.partial(_descend, steps), steps
     for index, seed in enumerate(config.gpt2.seeds):
         answer = functools.partial(_answer, trained.module)
-        models[f"GPT-2, seed {seed}"] = answer, {"params": trained.of_seed(index)}
-    for (model, (predict, given)), kind in itertools.product(models.items(), KINDS):
-        one = functools.partial(predict, given)
-        errors = position.errors_by_position(one, task, N, special=kind, **sizes)
+        answer = functools.partial(answer, {"params": trained.of_seed(index)})
+        models[f"GPT-2, seed {seed}"] = answer, None
+    for (model, (one, steps)), kind in itertools.product(models.items(), KINDS):
+        drawn = {"key": key, "num_prompts": config.prompts, "special": kind}
+        errors = position.errors_by_position(one, task, N, **drawn)
         row = {"model": model, "kind": kind, "errors": np.asarray(errors, float) / d}
-        if predict is _descend:
-            prompt = task.sample(key, N, config.prompts)
-            exact = expected_errors(jnp.full(*given), prompt, kind=kind)
-            row["exact"] = np.asarray(exact) / d
+        if steps is not None:
+            row["exact"] = np.asarray(expected_errors(steps, prompt, kind=kind)) / d
         rows.append(row)
     return rows
 
 
 def _descend(steps, X, y, x_query):
-    stack = constructions.gradient_descent(jnp.full(*steps), X.shape[1])
+    stack = constructions.gradient_descent(steps, X.shape[1])
     tokens = constructions.join_tokens(X, y[:, None], x_query)
     out = stack.apply(*tokens, "causal", scale=1 / X.shape[0])
     return constructions.read_prediction(out.h_query[-1], X.shape[1])[0]
@@ -111,13 +101,11 @@ def _answer(module, params, X, y, x_query):
 
 @functools.partial(jax.jit, static_argnames="kind")
 def expected_errors(steps, prompt, kind):
-    """Expected squared errors of a stack given the inputs, by prompt and place.
+    """Expected squared errors of a stack given the inputs, by prompt and place."""
 
-    The label weights a are exact, and each task is N(0, I): with the query as relevant
-    example the expected error is (1 - a_p)^2 |x|^2 + sum over the others a_i^2 |x_i|^2,
-    and with a wrong one |x - sum over the others a_i x_i|^2 + a_p^2 |x_p|^2.
-    """
-
+    # The label weights a are exact, and tasks are N(0, I): with the query as relevant
+    # example the error is (1 - a_p)^2 |x|^2 + sum over the others a_i^2 |x_i|^2, and
+    # with a wrong one |x - sum over the others a_i x_i|^2 + a_p^2 |x_p|^2.
     def at(place, X, x):
         X = jnp.insert(X[:-1], place, x if kind == "relevant" else X[-1], axis=0)
         shares = position.label_weights(steps, X, x)[:, None] * X
@@ -132,11 +120,9 @@ def expected_errors(steps, prompt, kind):
 
 
 def label_weights(config):
-    """Mean weight of a label by part of long prompts, with its limit, by layers.
-
-    The least-squares slope of N a_i against eta <x_i, x>, over all examples of a part
-    of the prompt and over several prompts.
-    """
+    """Mean weight of a label by part of long prompts, with its limit, by layers."""
+    # The least-squares slope of N a_i against eta <x_i, x>, over all examples of a part
+    # of the prompt and over several prompts.
     N, found = config.long_prompt, {}
     inputs, queries = jax.random.split(stream_key(config.seed, "data"))
     X = jax.random.normal(inputs, (64, N, config.gpt2.dim))
@@ -168,11 +154,10 @@ def shapes(rows, level):
     p_values = adjust_holm([[c.p_value() for c in pair] for pair in contrasts])
     for row, pair, p in zip(rows, contrasts, p_values, strict=True):
         signs = np.sign([c.mean for c in pair]) * (p <= 1 - level)
-        mean = Estimate.of(row["errors"])
         new = {"first": pair[0], "last": pair[1], "p": p, "shape": SHAPES[*signs]}
         new["holm"] = ", ".join(f"{x:.2g}" if x >= 1e-16 else "<1e-16" for x in p)
-        new["thirds"] = [x.mean() for x in thirds(mean.mean)]
-        found.append(row | {"by_place": mean} | new)
+        new["by_place"] = mean = Estimate.of(row["errors"])
+        found.append(row | new | {"thirds": [x.mean() for x in thirds(mean.mean)]})
     return found
 
 
@@ -189,36 +174,25 @@ def of(rows, kind):
 
 def numbers(row):
     """What ``result.json`` has of a curve."""
-    return {
-        "error": row["by_place"].mean,
-        "standard error": row["by_place"].standard_error,
-        "first minus middle": [*row["first"]],
-        "last minus middle": [*row["last"]],
-        "p_values": row["p"],
-        "shape": row["shape"],
-    }
+    mean, error = row["by_place"]
+    found = {"error": mean, "standard error": error, "p_values": row["p"]}
+    found |= {f"{end} minus middle": [*row[end]] for end in ("first", "last")}
+    return found | {"shape": row["shape"]}
 
 
 def checks(rows, weights):
     """Simulated errors against exact ones, and weights against their limit."""
-    pairs = [
-        (row["by_place"], Estimate.of(row["exact"])) for row in rows if "exact" in row
-    ]
-    z = [
-        np.abs(a.mean - b.mean) / np.hypot(a.standard_error, b.standard_error)
-        for a, b in pairs
-    ]
-    name = (
-        f"stacks: largest z of {np.size(z)} errors against those of the exact weights"
-    )
+    z = []
+    for row in (row for row in rows if "exact" in row):
+        (a, a_error), (b, b_error) = row["by_place"], Estimate.of(row["exact"])
+        z.append(np.abs(a - b) / np.hypot(a_error, b_error))
+    name = f"largest z of {np.size(z)} errors against those of the exact weights"
     far = [np.abs(w["measured"] - w["limit"]).max() / L for L, w in weights.items()]
     limit = "weights / L: largest distance to the Laguerre limit"
     # The maximum of this many standard normal numbers is below 4.5 with a probability
     # of 99.9 %.
-    return [
-        Check(name, float(np.max(z)), 4.5, "<="),
-        Check(limit, float(max(far)), 0.05, "<="),
-    ]
+    z_check = Check(f"stacks: {name}", np.max(z), 4.5, "<=")
+    return [z_check, Check(limit, max(far), 0.05, "<=")]
 
 
 def claim(rows, kind):
@@ -234,20 +208,13 @@ def claim(rows, kind):
 
 def errors_table(rows, kind):
     """Errors by thirds of the prompt, their contrasts and the shape."""
-    return table(
-        of(rows, kind),
-        {
-            "model": "{model}",
-            "first": "{thirds[0]:.4f}",
-            "middle": "{thirds[1]:.4f}",
-            "last": "{thirds[2]:.4f}",
-            "first - middle": "{first.mean:+.4f} ({first.standard_error:.4f})",
-            "last - middle": "{last.mean:+.4f} ({last.standard_error:.4f})",
-            "Holm's p": "{holm}",
-            "shape": "{shape}",
-        },
-        f"error by the place of the only {kind} example, and its influence (s.e.)",
-    )
+    columns, places = {"model": "{model}"}, ("first", "middle", "last")
+    columns |= {x: f"{{thirds[{i}]:.4f}}" for i, x in enumerate(places)}
+    for x in ("first", "last"):
+        columns[f"{x} - middle"] = f"{{{x}.mean:+.4f}} ({{{x}.standard_error:.4f}})"
+    columns |= {"Holm's p": "{holm}", "shape": "{shape}"}
+    title = f"error by the place of the only {kind} example, and its influence (s.e.)"
+    return frame.table(of(rows, kind), columns, title)
 
 
 def draw_errors(config, rows):
@@ -278,18 +245,15 @@ def draw_errors(config, rows):
 
 def draw_weights(config, weights):
     """Mean weight of a label by place; dashed: its limit in long prompts."""
-    title = (
-        "Weight of a label in causal linear attention, and its limit in long prompts\n"
-        f"(step size {config.step_size:g}; dashed: Laguerre polynomial)"
-    )
+    title = "Weight of a label in causal linear attention, and its limit in long "
+    title += f"prompts\n(step size {config.step_size:g}; dashed: Laguerre polynomial)"
     with panel_grid([""], 1, title, (5.88, 3.4), legend=False) as (made, (axes,), _):
         curves = {}
         for layers, w in weights.items():
             axes.plot(MIDDLES, w["limit"] / layers, "--", color="0.2", zorder=3)
             curves[f"L = {layers}"] = Curve(w["measured"] / layers, x=MIDDLES)
-        error_curves(
-            curves, ax=axes, ylabel="weight / weight of the last example", log=False
-        )
+        ylabel = "weight / weight of the last example"
+        error_curves(curves, ax=axes, ylabel=ylabel, log=False)
         axes.set_xlabel("place in the prompt, 1 next to the query")
         axes.axhline(0, color="0.6", linewidth=0.8)
     return made
@@ -299,23 +263,20 @@ def report(config, rows, weights):
     """Numbers, checks, claims, tables and figures of the run."""
     rows = shapes(rows, config.level)
     found = {k: {row["model"]: numbers(row) for row in of(rows, k)} for k in KINDS}
-    names = ("relevant.*.error", "wrong.*.error", "weights.*.*")
+    errors, names = draw_errors(config, rows), [f"{kind}.*.error" for kind in KINDS]
     return Report(
         found | {"weights": weights, "precision": "float32"},
         checks=checks(rows, weights),
         tables=[errors_table(rows, kind) for kind in KINDS],
         claims=[claim(rows, kind) for kind in KINDS],
         claims_title="is the influence of an example a U over its place?",
-        figures={
-            "errors.png": draw_errors(config, rows),
-            "weights.png": draw_weights(config, weights),
-        },
+        figures={"errors.png": errors, "weights.png": draw_weights(config, weights)},
         interval_level=config.level,
-        axes=dict.fromkeys(names, ["place, from 1"]),
+        axes=dict.fromkeys([*names, "weights.*.*"], ["place, from 1"]),
     )
 
 
-@experiment(PRESETS)
+@frame.experiment(PRESETS)
 def main(config, run):
     """Trains a GPT-2, and moves an example through its prompts and those of stacks."""
     with run.phase("training"):
@@ -325,4 +286,4 @@ def main(config, run):
     return report(config, rows, weights)
 
 
-program(__name__, main)
+frame.program(__name__, main)
