@@ -8,6 +8,8 @@ diagnostic) and the error. Training is float32, the rest float64. Layers count f
 """
 
 import dataclasses
+import functools
+import itertools
 import math
 from typing import Any
 
@@ -15,16 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.frame import (
-    Check,
-    Claim,
-    Report,
-    check_at_least,
-    experiment,
-    largest,
-    program,
-    table,
-)
+from experiments import frame
+from experiments.frame import Check, Claim, Report, largest
 from experiments.shared.training import Recipe, linear_recipe, train
 from icltheory import bounds, constructions, linalg, pruning, training
 from icltheory.attention import LinearAttentionStack
@@ -33,7 +27,7 @@ from icltheory.plotting.grid import axes_in_rows
 from icltheory.plotting.style import STYLE
 from icltheory.statistics import Estimate
 
-KINDS = ("W_V", "W_K", "W_Q")
+KINDS, NORMS = ("W_V", "W_K", "W_Q"), ("delta_W", "G")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,38 +43,26 @@ class Config:
     error_cap: float = 10.0  # largest error / d of a prompt; predicting 0 has mean 1
 
     def __post_init__(self):
-        if self.linear.model != "linear":
-            raise ValueError(f"linear.model: expected linear, got {self.linear.model}")
-        if self.linear.num_layers < 2:
-            layers = self.linear.num_layers
-            raise ValueError(f"linear.num_layers: expected at least 2, got {layers}")
-        n, N = self.linear.dim + 1, self.linear.num_points - 1
-        if not self.ranks or not all(1 <= r < n for r in self.ranks):
-            raise ValueError(
-                f"ranks: expected at least one rank, each from 1 to {n - 1}, got "
-                f"{self.ranks}"
-            )
-        check_at_least(self, 2, "prompts")
-        if not 1 <= self.shots <= N:
-            raise ValueError(f"shots: expected 1 to {N}, got {self.shots}")
-        check_at_least(self, 0, "label_noise", "random_scale")
+        linear, ranks, expect = self.linear, self.ranks, frame.expect
+        expect(linear.model == "linear", "linear.model", "linear", linear.model)
+        L, d, N = linear.num_layers, linear.dim, linear.num_points - 1
+        expect(L >= 2, "linear.num_layers", "at least 2", L)
+        inside = min(ranks, default=0) >= 1 and max(ranks) <= d
+        expect(inside, "ranks", f"at least one rank, each from 1 to {d}", ranks)
+        frame.check_at_least(self, 2, "prompts")
+        expect(1 <= self.shots <= N, "shots", f"1 to {N}", self.shots)
+        frame.check_at_least(self, 0, "label_noise", "random_scale")
 
 
-def _recipe(num_layers: int, dim: int, num_points: int, steps: int) -> Recipe:
-    recipe = linear_recipe(num_layers, dim, steps)
-    return dataclasses.replace(recipe, num_points=num_points)
-
-
+# N - 1 = 31 exceeds the 21 dimensions of the gradients, so the bound is finite.
+_SMALL = dataclasses.replace(linear_recipe(6, 5, 1500), num_points=33)
+_LARGE = dataclasses.replace(linear_recipe(12, 10, 6000), num_points=101)
 PRESETS = {
-    # N - 1 = 31 exceeds the 21 dimensions of the gradients, so the bound is finite.
-    "cpu": Config(_recipe(6, 5, 33, 1500), ranks=(1, 3), prompts=256, shots=16),
-    "gpu": Config(_recipe(12, 10, 101, 6000), ranks=(1, 3, 6), prompts=2048, shots=50),
+    "cpu": Config(_SMALL, ranks=(1, 3), prompts=256, shots=16),
+    "gpu": Config(_LARGE, ranks=(1, 3, 6), prompts=2048, shots=50),
 }
 # Measured times; the other presets have not been run yet.
 TIMES = {"cpu": "40 s, 2 cores"}
-
-
-# --- what is compared
 
 
 def stacks(config: Config, trained: Any) -> dict[str, LinearAttentionStack]:
@@ -89,11 +71,9 @@ def stacks(config: Config, trained: Any) -> dict[str, LinearAttentionStack]:
     keys = jax.random.split(training.stream_key(config.linear.seeds[0], "init"), 3)
     scale = config.random_scale / math.sqrt(d + 1)
     random = (scale * jax.random.normal(k, (L, d + 1, d + 1)) for k in keys)
-    found = {
-        "random": LinearAttentionStack(*random),
-        "gradient descent": constructions.gradient_descent(jnp.full(L, 0.5), d),
-        "trained": trained.stack(),
-    }
+    steps = constructions.gradient_descent(jnp.full(L, 0.5), d)
+    found = {"random": LinearAttentionStack(*random), "gradient descent": steps}
+    found["trained"] = trained.stack()
     return {name: _widened(stack) for name, stack in found.items()}
 
 
@@ -135,15 +115,10 @@ def cut(stack: Any, layer: int, kind: str, rank: int) -> LinearAttentionStack:
     return dataclasses.replace(stack, **{kind: new})
 
 
-# --- what is measured: one row a stack, kind of matrix and rank
-
-
 def geometric_mean(values: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Geometric mean over prompts, with its standard error.
-
-    The norms are polynomials of the demonstrations, of degree up to 3^L; arithmetic
-    means would be those of a few prompts.
-    """
+    """Geometric mean over prompts, with its standard error."""
+    # The norms are polynomials of the demonstrations, of degree up to 3^L; arithmetic
+    # means would be those of a few prompts.
     mean, error = Estimate.of(np.log(np.asarray(values, float)))
     return np.exp(mean), np.exp(mean) * error
 
@@ -151,31 +126,24 @@ def geometric_mean(values: Any) -> tuple[np.ndarray, np.ndarray]:
 def measure(config: Config, compared: dict[str, Any], asked: Any) -> list[dict]:
     """Norms (prompts, k, t) of each pruned stack, and its effects by pruned layer k."""
     judge, scale = judge_of(config, *asked), 1.0 / asked[0].shape[1]
-    found = []
-    for name, stack in compared.items():
-        plain = judge(stack)
-        for kind in KINDS:
-            for rank in config.ranks:
+    found, plain = [], {name: judge(stack) for name, stack in compared.items()}
+    for name, kind, rank in itertools.product(compared, KINDS, config.ranks):
 
-                @jax.jit
-                def norms(stack, H, kind=kind, rank=rank):
-                    def one(H):
-                        return pruning.depth_table(
-                            stack, H, kind, pruning.Rank(rank), scale=scale
-                        )
+        @jax.jit
+        @functools.partial(jax.vmap, in_axes=(None, 0))
+        def norms(stack, H, kind=kind, rank=rank):
+            method = pruning.Rank(rank)
+            return pruning.depth_table(stack, H, kind, method, scale=scale)
 
-                    return jax.vmap(one)(H)
-
-                row: dict[str, Any] = {"stack": name, "matrix": kind, "rank": rank}
-                row["plain"] = plain
-                measured = norms(stack, asked[0]).to_dict()
-                row |= {key: np.asarray(value) for key, value in measured.items()}
-                for which in ("delta_W", "G"):
-                    whole = row[f"{which}_unpruned"][:, None]
-                    row[f"{which} ratio"] = geometric_mean(row[which] / whole)
-                layers = range(config.linear.num_layers)
-                row["pruned"] = [judge(cut(stack, k, kind, rank)) for k in layers]
-                found.append(row)
+        row: Any = {"stack": name, "matrix": kind, "rank": rank}
+        measured = norms(compared[name], asked[0]).to_dict()
+        row |= {key: np.asarray(value) for key, value in measured.items()}
+        for which in NORMS:
+            whole = row[f"{which}_unpruned"][:, None]
+            row[f"{which} ratio"] = geometric_mean(row[which] / whole)
+        layers = range(config.linear.num_layers)
+        row["pruned"] = [judge(cut(compared[name], k, kind, rank)) for k in layers]
+        found.append(row | {"plain": plain[name]})
     return found
 
 
@@ -185,44 +153,24 @@ def of(rows: list[dict], stack: str, kind: str | None = None) -> list[dict]:
     return [row for row in own if kind in (None, row["matrix"])]
 
 
-# --- what is reported
-
-
 def numbers(rows: list[dict]) -> dict[str, Any]:
     """Contents of ``result.json``."""
-    unpruned = {}
+    unpruned, pruned = {}, []
     for row in rows:
         dim, terms, errors = row["plain"]
-        unpruned[row["stack"]] = {
-            **{
-                f"{which}{end}": value.tolist()
-                for which in ("delta_W", "G")
-                for end, value in zip(
-                    ("", " standard error"),
-                    geometric_mean(row[f"{which}_unpruned"]),
-                    strict=True,
-                )
-            },
-            "support_dim": dim.tolist(),
-            "terms": terms,
-            "error": float(errors.mean()),
-        }
-    pruned = [
-        {
-            **{name: row[name] for name in ("stack", "matrix", "rank")},
-            **{
-                f"{which} {end} [k][t]": value.tolist()
-                for which in ("delta_W", "G")
-                for end, value in zip(
-                    ("ratio", "standard error"), row[f"{which} ratio"], strict=True
-                )
-            },
-            "support_dim [k][t]": [dim.tolist() for dim, _, _ in row["pruned"]],
-            "sum of terms [k]": [terms.sum() for _, terms, _ in row["pruned"]],
-            "error [k]": [float(errors.mean()) for _, _, errors in row["pruned"]],
-        }
-        for row in rows
-    ]
+        whole = {"support_dim": dim, "terms": terms, "error": errors.mean()}
+        own = {name: row[name] for name in ("stack", "matrix", "rank")}
+        for which in NORMS:
+            mean, error = geometric_mean(row[f"{which}_unpruned"])
+            whole |= {which: mean, f"{which} standard error": error}
+            mean, error = row[f"{which} ratio"]
+            own[f"{which} ratio [k][t]"] = mean
+            own[f"{which} standard error [k][t]"] = error
+        own["support_dim [k][t]"] = [dim for dim, _, _ in row["pruned"]]
+        own["sum of terms [k]"] = [terms.sum() for _, terms, _ in row["pruned"]]
+        own["error [k]"] = [errors.mean() for _, _, errors in row["pruned"]]
+        unpruned[row["stack"]] = whole
+        pruned.append(own)
     precision = "float64 on float32 training"
     return {"unpruned": unpruned, "pruned": pruned, "precision": precision}
 
@@ -236,14 +184,9 @@ def checks(config: Config, rows: list[dict]) -> list[Check]:
     def change(row, which):
         return np.abs(row[which] - row[f"{which}_unpruned"][:, None])
 
-    before = largest(
-        change(row, which)[:, t < k].max() for row in rows for which in ("delta_W", "G")
-    )
-    touched = -largest(
-        -row["changed"][:, t >= k].mean()
-        for name in ("random", "trained")
-        for row in of(rows, name)
-    )
+    before = largest(change(row, x)[:, t < k].max() for row in rows for x in NORMS)
+    others = of(rows, "random") + of(rows, "trained")
+    touched = -largest(-row["changed"][:, t >= k].mean() for row in others)
     values = largest(change(r, "G").max() / r["G"].max() for r in descent["W_V"])
     later = largest((1 / ratio[t > k]).max() for ratio in ratios)
     first = largest(np.diag(ratio).max() for ratio in ratios)
@@ -272,100 +215,62 @@ def claims(config: Config, rows: list[dict]) -> list[Claim]:
         relative = errors / own[0]["plain"][2].mean()
         low, high = Estimate.of(relative[0] - relative[-1]).interval()
         harm = ", ".join(f"k={i}: {x:.3g}" for i, x in enumerate(relative.mean(axis=1)))
-        stated += [
-            Claim(
-                claim=f"pruning a shallow layer moves more of the path ({name})",
-                expected="sum over t of |log ratio of ||G_t||| falls with k",
-                measured=", ".join(f"k={i}: {x:.2f}" for i, x in enumerate(by_layer)),
-                held=by_layer[0] > by_layer[-1],
-            ),
-            Claim(
-                claim=f"pruning a shallow layer harms more ({name})",
-                expected="error over the unpruned error larger for the first layer "
-                "than for the last, 95 % interval of the paired difference above 0",
-                measured=f"{harm}; first minus last {low:.2g} to {high:.2g}",
-                held=low > 0,
-            ),
-        ]
+        words = f"pruning a shallow layer moves more of the path ({name})"
+        falls = "sum over t of |log ratio of ||G_t||| falls with k"
+        found = ", ".join(f"k={i}: {x:.2f}" for i, x in enumerate(by_layer))
+        held = by_layer[0] > by_layer[-1]
+        stated += [Claim(claim=words, expected=falls, measured=found, held=held)]
+        words = f"pruning a shallow layer harms more ({name})"
+        by = "error over the unpruned error larger for the first layer than for the "
+        by += "last, 95 % interval of the paired difference above 0"
+        found = f"{harm}; first minus last {low:.2g} to {high:.2g}"
+        stated += [Claim(claim=words, expected=by, measured=found, held=low > 0)]
         for kind in KINDS:
-            grown = largest(
-                np.diag(row["delta_W ratio"][0]).max() for row in of(rows, name, kind)
-            )
-            stated.append(
-                Claim(
-                    claim=f"pruning {kind} lowers ||dW_k|| of its layer ({name})",
-                    expected="ratio at t = k at most 1 for every k and rank",
-                    measured=f"largest ratio {grown:.3f}",
-                    held=grown <= 1 + 1e-9,
-                )
-            )
+            updates = [row["delta_W ratio"][0] for row in of(rows, name, kind)]
+            grown = largest(np.diag(ratio).max() for ratio in updates)
+            words = f"pruning {kind} lowers ||dW_k|| of its layer ({name})"
+            bound = "ratio at t = k at most 1 for every k and rank"
+            found, held = f"largest ratio {grown:.3f}", grown <= 1 + 1e-9
+            stated += [Claim(claim=words, expected=bound, measured=found, held=held)]
         rises = float(np.mean([(ratio[t > k] > 1).mean() for ratio in ratios]))
-        stated.append(
-            Claim(
-                claim=f"pruning lowers the later ||G_t|| ({name})",
-                expected="ratios at t > k below 1",
-                measured=f"{rises:.0%} of the ratios at t > k are above 1",
-                held=rises < 0.5,
-            )
+        words, below = (
+            f"pruning lowers the later ||G_t|| ({name})",
+            "ratios at t > k below 1",
         )
+        found, held = f"{rises:.0%} of the ratios at t > k are above 1", rises < 0.5
+        stated += [Claim(claim=words, expected=below, measured=found, held=held)]
     return stated
 
 
 def tables(config: Config, rows: list[dict]) -> list[Any]:
     """For each stack its norms, and the ratios for a first, middle and last layer."""
     L, found = config.linear.num_layers, []
-    by_layer = {f"t = {t}": f"{{t{t}}}" for t in range(L)}
     for name in dict.fromkeys(row["stack"] for row in rows):
         own = of(rows, name)
         dim, terms, errors = own[0]["plain"]
-        lines = {"m_t": [str(m) for m in dim], "T_t": [f"{x:.1f}" for x in terms]}
-        for which in ("G", "delta_W"):
-            pairs = zip(*geometric_mean(own[0][f"{which}_unpruned"]), strict=True)
-            lines = {f"||{which}||": [f"{x:.3g} ({se:.1g})" for x, se in pairs]} | lines
-        found.append(
-            table(
-                [{"head": head} | _numbered(cells) for head, cells in lines.items()],
-                {"": "{head}"} | by_layer,
-                f"{name}, unpruned: error / d = {errors.mean():.3g}, sum of T_t = "
-                f"{terms.sum():.1f}",
-            )
-        )
-        lines = [
-            {
-                "pruned": f"{row['matrix']} {k}, r={row['rank']}",
-                **_numbered(
-                    "1" if t < k else f"{row['G ratio'][0][k, t]:.2f}" for t in range(L)
-                ),
-                "m_k": row["pruned"][k][0][k],
-                "terms": row["pruned"][k][1].sum(),
-                "error": row["pruned"][k][2].mean() / errors.mean(),
-            }
-            for row in own
-            for k in sorted({0, L // 2, L - 1})
-        ]
+        lines = [{"": f"||{which}||"} for which in NORMS] + [{"": "m_t"}, {"": "T_t"}]
+        norms = [geometric_mean(own[0][f"{which}_unpruned"]) for which in NORMS]
+        for t in range(L):
+            cells = [f"{mean[t]:.3g} ({error[t]:.1g})" for mean, error in norms]
+            cells += [dim[t], f"{terms[t]:.1f}"]
+            for line, cell in zip(lines, cells, strict=True):
+                line[f"t = {t}"] = cell
+        title = f"{name}, unpruned: error / d = {errors.mean():.3g}, sum of T_t = "
+        found.append(frame.table(lines, title=title + f"{terms.sum():.1f}"))
+        lines = []
+        for row, k in itertools.product(own, sorted({0, L // 2, L - 1})):
+            line = {"pruned": f"{row['matrix']} {k}, r={row['rank']}"}
+            for t, ratio in enumerate(row["G ratio"][0][k]):
+                line[f"t = {t}"] = "1" if t < k else f"{ratio:.2f}"
+            m, cut_terms, cut_errors = row["pruned"][k]
+            line |= {"m_k": m[k], "sum T": f"{cut_terms.sum():.0f}"}
+            line["error ratio"] = f"{cut_errors.mean() / errors.mean():.3g}"
+            lines.append(line)
         uncertain = max(row["G ratio"][1].max() for row in own)
-        found.append(
-            table(
-                lines,
-                {"pruned": "{pruned}"}
-                | by_layer
-                | {
-                    "m_k": "{m_k}",
-                    "sum T": "{terms:.0f}",
-                    "error ratio": "{error:.3g}",
-                },
-                f"{name}: ||G_t|| over the unpruned, one matrix of layer k cut to rank "
-                f"r (geometric means, standard errors up to {uncertain:.1g})",
-            )
-        )
+        title = f"{name}: ||G_t|| over the unpruned, one matrix of layer k cut to rank "
+        title += f"r (geometric means, standard errors up to {uncertain:.1g})"
+        found.append(frame.table(lines, title=title))
     return found
-
-
-def _numbered(cells: Any) -> dict[str, str]:
-    return {f"t{t}": cell for t, cell in enumerate(cells)}
-
-
-# --- what is drawn
 
 
 def draw_lines(panels: dict[str, dict], title: str, ylabel: str) -> Any:
@@ -387,11 +292,7 @@ def geometric(values: Any) -> Curve:
 
 
 def draw_ratios(panels: dict[str, np.ndarray], title: str) -> Any:
-    """Heat maps of the ratio at layer t when layer k is pruned.
-
-    Colours are those of the logarithm and stop at a factor of 4; every cell says its
-    number. Cells left of the diagonal are layers below the pruned one.
-    """
+    """Heat maps of the ratio at layer t when layer k is pruned, on a log scale."""
     import matplotlib.pyplot as plt
 
     def short(log):
@@ -408,10 +309,8 @@ def draw_ratios(panels: dict[str, np.ndarray], title: str) -> Any:
             heat_map(np.log(ratios), ax=axes, title=name, **look)
             for axes, (name, ratios) in zip(grid.flat, panels.items(), strict=False)
         ]
-        for axes in grid[-1]:
-            axes.set_xlabel("layer t")
-        for axes in grid[:, 0]:
-            axes.set_ylabel("pruned layer k")
+        plt.setp(grid[-1], xlabel="layer t")
+        plt.setp(grid[:, 0], ylabel="pruned layer k")
         bar = made.colorbar(images[0], ax=grid, shrink=0.6, extend="both")
         ticks = (0.25, 0.5, 1.0, 2.0, 4.0)
         bar.set_ticks(np.log(ticks).tolist(), labels=[f"{tick:g}" for tick in ticks])
@@ -419,76 +318,52 @@ def draw_ratios(panels: dict[str, np.ndarray], title: str) -> Any:
     return made
 
 
-def figures(config: Config, rows: list[dict]) -> dict[str, Any]:
-    """Norms and terms along depth, pruned norms, and their ratios."""
+def report(config: Config, rows: list[dict]) -> Report:
+    """Numbers, checks, claims, tables and figures of the run."""
     L, rank = config.linear.num_layers, min(config.ranks)
     some, count = sorted({0, L // 2, L - 1}), f"{config.prompts:,} prompts"
     along, maps, updates, terms = {}, {}, {}, {}
-    for row in rows:
-        if row["rank"] != rank:
-            continue
-        name, kind = row["stack"], row["matrix"]
-        panel = f"{name}, ${kind}$ to rank {rank}"
-        lines = {"unpruned": row["G_unpruned"]}
-        lines |= {f"layer {k} pruned": row["G"][:, k] for k in some}
-        along[panel] = {label: geometric(values) for label, values in lines.items()}
+    symbols = {"delta_W": r"$\|\Delta W_t\|$", "G": r"$\|G_t\|$"}
+    for row in (row for row in rows if row["rank"] == rank):
+        name, panel = row["stack"], f"{row['stack']}, ${row['matrix']}$ to rank {rank}"
+        along[panel] = {"unpruned": geometric(row["G_unpruned"])}
+        for k in some:
+            along[panel][f"layer {k} pruned"] = geometric(row["G"][:, k])
         maps[panel] = row["G ratio"][0]
-        if kind == "W_V":
-            updates[name] = {
-                r"$\|\Delta W_t\|$": geometric(row["delta_W_unpruned"]),
-                r"$\|G_t\|$": geometric(row["G_unpruned"]),
-            }
-        if kind == "W_K":
-            lines = {"unpruned": row["plain"][1]}
-            ends = sorted({0, L - 1})
-            lines |= {f"layer {k} pruned": row["pruned"][k][1] for k in ends}
-            terms[name] = {label: Curve(values) for label, values in lines.items()}
+        updates[name] = {}
+        for which, symbol in symbols.items():
+            updates[name][symbol] = geometric(row[f"{which}_unpruned"])
+        if row["matrix"] == "W_K":
+            terms[name] = {"unpruned": Curve(row["plain"][1])}
+            for k in sorted({0, L - 1}):
+                terms[name][f"layer {k} pruned"] = Curve(row["pruned"][k][1])
     average = f"(geometric mean and standard error, {count})"
-    return {
-        "norms.png": draw_lines(
-            updates,
-            f"Norms of the implicit updates along depth {average}",
-            "Frobenius norm",
-        ),
-        "terms.png": draw_lines(
-            terms,
-            "Theorem 2 by layer, whole and with $W_K$ of one layer cut to rank "
-            f"{rank}\nbound: $R\\,(\\Sigma_t T_t / N)^{{1/2}}$ "
-            f"(N = {config.linear.num_points - 1}, b = {config.shots}, {count})",
-            "term $T_t$ of the layer",
-        ),
-        "pruned_norms.png": draw_lines(
-            along,
-            rf"$\|G_t\|$ with one matrix of one layer pruned {average}",
-            r"$\|G_t\|$",
-        ),
-        "ratios.png": draw_ratios(
-            maps,
-            r"$\|G_t\|$ with layer k pruned, over the unpruned "
-            f"(geometric mean, {count})",
-        ),
-    }
-
-
-def report(config: Config, rows: list[dict]) -> Report:
-    """Numbers, checks, claims, tables and figures of the run."""
+    norms = f"Norms of the implicit updates along depth {average}"
+    theorem = "Theorem 2 by layer, whole and with $W_K$ of one layer cut to rank "
+    theorem += f"{rank}\nbound: $R\\,(\\Sigma_t T_t / N)^{{1/2}}$ "
+    theorem += f"(N = {config.linear.num_points - 1}, b = {config.shots}, {count})"
+    pruned = rf"$\|G_t\|$ with one matrix of one layer pruned {average}"
+    ratios = r"$\|G_t\|$ with layer k pruned, over the unpruned "
+    ratio = [f"pruned.*.{which} ratio [k][t]" for which in NORMS]
+    both = ["pruned layer k", "layer t"]
     return Report(
         numbers(rows),
         checks=checks(config, rows),
         tables=tables(config, rows),
         claims=claims(config, rows),
         claims_title="the paper's claims on these stacks",
-        figures=figures(config, rows),
-        interval_level=0.95,
-        axes={
-            "unpruned.*.*": ["layer t"],
-            "pruned.*.delta_W ratio [k][t]": ["pruned layer k", "layer t"],
-            "pruned.*.G ratio [k][t]": ["pruned layer k", "layer t"],
+        figures={
+            "norms.png": draw_lines(updates, norms, "Frobenius norm"),
+            "terms.png": draw_lines(terms, theorem, "term $T_t$ of the layer"),
+            "pruned_norms.png": draw_lines(along, pruned, symbols["G"]),
+            "ratios.png": draw_ratios(maps, f"{ratios}(geometric mean, {count})"),
         },
+        interval_level=0.95,
+        axes={"unpruned.*.*": ["layer t"]} | dict.fromkeys(ratio, both),
     )
 
 
-@experiment(PRESETS)
+@frame.experiment(PRESETS)
 def main(config, run):
     """Trains a stack, prunes it and its companions, and reports."""
     with run.phase("training"):
@@ -499,4 +374,4 @@ def main(config, run):
     return report(config, rows)
 
 
-program(__name__, main)
+frame.program(__name__, main)
