@@ -19,20 +19,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from experiments.frame import (
-    Check,
-    Report,
-    check_at_least,
-    check_seeds,
-    experiment,
-    largest,
-    program,
-    table,
-)
+from experiments import frame
+from experiments.frame import Check, Report, largest
 from experiments.shared.training import fit, mean_metrics
 from icltheory import regression as reg
 from icltheory import training
-from icltheory.plotting import COLOURS, METHODS, STYLE, name_ends
+from icltheory.plotting import COLOURS, METHODS
 from icltheory.plotting.style import colours, plain_log_axis
 from icltheory.statistics import Estimate
 
@@ -86,16 +78,13 @@ class Config:
 
     def __post_init__(self):
         counts = ("dim", "num_examples", "steps", "batch_size", "phase_points")
-        check_at_least(self, 1, *counts, "chunk_steps", "checkpoint_every")
-        check_at_least(self, 2, "bayes_samples")
-        check_at_least(self, 0, "mean_norm", "noise_var")
+        frame.check_at_least(self, 1, *counts, "chunk_steps", "checkpoint_every")
+        frame.check_at_least(self, 2, "bayes_samples")
+        frame.check_at_least(self, 0, "mean_norm", "noise_var")
         for name in ("mean_norms", "examples", "dims", "noise_vars"):
-            values = getattr(self, name)
-            if not values or min(values) <= 0:
-                raise ValueError(
-                    f"{name}: expected at least one value, each above 0, got {values}"
-                )
-        check_seeds("seeds", self.seeds)
+            values, wanted = getattr(self, name), "at least one value, each above 0"
+            frame.expect(min(values, default=0) > 0, name, wanted, values)
+        frame.check_seeds("seeds", self.seeds)
 
 
 PRESETS = {
@@ -106,26 +95,23 @@ PRESETS = {
 TIMES = {"cpu": "50 s, 2 cores"}
 
 
-# --- the settings: one row for each problem
-
-
 def settings(config: Config) -> list[dict]:
     """Distinct problems, and the axes on whose lines and among whose dots each is."""
 
     def around(values):
         return np.geomspace(min(values) / 2, 2 * max(values), 33).tolist()
 
-    most = 2 * max(config.examples)
-    spread = np.geomspace(max(1, min(config.examples) / 2), most, 16).tolist()
+    lengths = config.examples
+    spread = np.geomspace(max(1, min(lengths) / 2), 2 * max(lengths), 16).tolist()
     base = {name: getattr(config, name) for name in AXES}
     found: dict[tuple, dict] = {}
-    for axis, dots, line in (
+    for axis, *both in (
         ("mean_norm", config.mean_norms, around(config.mean_norms)),
-        ("num_examples", config.examples, {*map(round, spread), *config.examples}),
+        ("num_examples", lengths, {*map(round, spread), *lengths}),
         ("dim", config.dims, range(1, max(config.dims) + 3)),
         ("noise_var", config.noise_vars, around(config.noise_vars)),
     ):
-        for where, values in zip(ON, (dots, line), strict=True):
+        for where, values in zip(ON, both, strict=True):
             for value in values:
                 row = base | {axis: value}
                 new = row | {where: set() for where in ON}
@@ -144,26 +130,17 @@ def columns(rows: list[dict]) -> dict[str, jax.Array]:
 
 
 def problem(at: Any, width: int) -> reg.LinearPopulation:
-    """The problem of a row in ``width`` dimensions, of which ``dim`` have inputs.
-
-    H is singular beyond them, so that one program serves every d.
-    """
+    """The problem of a row in ``width`` dimensions, of which ``dim`` have inputs."""
+    # H is singular beyond them, so that one program serves every d.
     there = (jnp.arange(width) < at["dim"]).astype(jnp.result_type(float))
-    mean = at["mean_norm"] * there / jnp.sqrt(at["dim"])
-    cov = jnp.diag(there)
+    mean, cov = at["mean_norm"] * there / jnp.sqrt(at["dim"]), jnp.diag(there)
     return reg.LinearPopulation(cov, mean, cov, at["noise_var"])
 
 
-# --- what is measured
-
-
 def train(config: Config, rows: list[dict], run: Any) -> None:
-    """Adds to each row with dots the exact risks of trained models, one per seed.
-
-    All models are trained in one program; an interrupted run is resumed.
-    """
+    """Adds to each row with dots the exact risks of trained models, one per seed."""
     rows = [row for row in rows if row["dots"]]
-    cases = [(row, seed) for row in rows for seed in config.seeds]
+    cases = list(itertools.product(rows, config.seeds))
     width, length = (max(row[n] for row in rows) for n in ("dim", "num_examples"))
     rate, steps = config.learning_rate, config.steps
     schedule = optax.warmup_cosine_decay_schedule(0.0, rate, steps // 20, steps)
@@ -201,17 +178,16 @@ def train(config: Config, rows: list[dict], run: Any) -> None:
         return make(at), at["num_examples"]
 
     drawn = problems()
+    names = ("chunk_steps", "checkpoint_every")
+    plan: Any = {name: getattr(config, name) for name in names} | {"num_steps": steps}
+    plan |= {"folder": run.folder / "checkpoints", "config": dataclasses.asdict(config)}
     fitted = fit(
         lambda state: jax.vmap(step)(state, *drawn),
         start(jnp.asarray([seed for _, seed in cases], jnp.int32)),
         run,
         lambda done, chunk: {"step": done, **mean_metrics(chunk.metrics)},
-        folder=run.folder / "checkpoints",
-        num_steps=config.steps,
-        chunk_steps=config.chunk_steps,
-        checkpoint_every=config.checkpoint_every,
-        config=dataclasses.asdict(config),
         label=f"training {2 * len(cases)} models",
+        **plan,
     )
     with jax.enable_x64(True):
         exact = jax.jit(jax.vmap(reg.risk))
@@ -231,8 +207,7 @@ def theory(config: Config, rows: list[dict]) -> None:
     def best(at):
         task, M = problem(at, width), at["num_examples"]
         lsa, ltb = best_risks(task, M)
-        gap = reg.gap(task, M)
-        bounds = ("lower", "lower_instance", "upper")
+        gap, bounds = reg.gap(task, M), ("lower", "lower_instance", "upper")
         return {"lsa": lsa, "ltb": ltb} | {n: ltb + getattr(gap, n) for n in bounds}
 
     found = best(columns(rows))
@@ -283,28 +258,22 @@ def phases(config: Config) -> dict[str, Any]:
 
     grid = np.meshgrid(norms, examples)
     found = one(*(jnp.asarray(values.ravel()) for values in grid))
-    lsa, ltb, closest = (np.asarray(x).reshape(grid[0].shape) for x in found)
-    axes = {"mean_norms": norms, "examples": examples}
-    seconds = time.perf_counter() - begun
-    return axes | {"lsa": lsa, "ltb": ltb, "closest": closest, "seconds": seconds}
+    found = [np.asarray(values).reshape(grid[0].shape) for values in found]
+    named = dict(zip(("lsa", "ltb", "closest"), found, strict=True))
+    named |= {"mean_norms": norms, "examples": examples}
+    return named | {"seconds": time.perf_counter() - begun}
 
 
 def hills(config: Config) -> dict[float, np.ndarray]:
-    """Excess over that of the spurious minimum on the arc to a best LTB, by phi_2.
-
-    M = 2, as few examples make the spurious point a strict minimum.
-    """
+    """Excess over that of the spurious minimum on the arc to a best LTB, by phi_2."""
     flat = {"dim": 2, "mean_norm": 0.0, "noise_var": config.noise_var}
     angles, found = jnp.linspace(0, jnp.pi / 2, 181), {}
     for ratio in HILLS:
-        cov = jnp.diag(jnp.asarray([1.0, ratio]))
-        task = problem(flat, 2).with_(task_cov=cov)
+        task = problem(flat, 2).with_(task_cov=jnp.diag(jnp.asarray([1.0, ratio])))
+        # M = 2, as few examples make the spurious point a strict minimum.
         profile = reg.landscape.excess_profile(task, 2, angles)
         found[ratio] = np.asarray(profile / profile[0])
     return found
-
-
-# --- what is reported
 
 
 def checks(rows: list[dict], grid: dict[str, Any]) -> list[Check]:
@@ -313,10 +282,8 @@ def checks(rows: list[dict], grid: dict[str, Any]) -> list[Check]:
     below = largest(row["lower_instance"] / row["lsa"] for row in rows)
     above = largest(row["lsa"] / row["upper"] for row in rows)
     bayes = largest((row["bayes"] - row["ltb"]) / row["bayes_error"] for row in rows)
-    lsa, ltb = (
-        largest(row[name] / row[f"trained_{name}"].min() for row in dots)
-        for name in ("lsa", "ltb")
-    )
+    lsa = largest(row["lsa"] / row["trained_lsa"].min() for row in dots)
+    ltb = largest(row["ltb"] / row["trained_ltb"].min() for row in dots)
     far = (grid["lsa"] - grid["ltb"])[:, -1] / grid["mean_norms"][-1] ** 2
     limit = (far * (grid["examples"] + 2) / 2).mean()
     name = "gap (M + 2) / (2 ||beta*||^2), ||beta*|| = 100, mean over M"
@@ -337,9 +304,8 @@ def numbers(rows: list[dict]) -> list[dict]:
     for row in (row for row in rows if row["dots"]):
         own = {name: value for name, value in row.items() if name not in ON}
         for name in ("lsa", "ltb"):
-            risks = row[f"trained_{name}"]
-            own[f"trained_{name}"] = risks.tolist()
-            own[f"trained_{name}_reached"] = int(np.sum(risks <= 1.1 * row[name]))
+            reached = np.sum(row[f"trained_{name}"] <= 1.1 * row[name])
+            own[f"trained_{name}_reached"] = int(reached)
         found.append(own)
     return found
 
@@ -349,36 +315,31 @@ def risk_table(config: Config, rows: list[dict]) -> Any:
     lines, count = [], len(config.seeds)
     for row in rows:
         gap = (row["lsa"] - row["ltb"]) * (row["num_examples"] + 1)
-        more = {f"median_{n}": np.median(row[f"trained_{n}"]) for n in ("lsa", "ltb")}
-        lines.append(row | more | {"share": gap / row["mean_norm"] ** 2})
-    return table(
-        lines,
-        {
-            "d": "{dim}",
-            "M": "{num_examples}",
-            "||beta*||": "{mean_norm:g}",
-            "sigma^2": "{noise_var:g}",
-            "Bayes": "{bayes:.4g}",
-            "best LTB": "{ltb:.4g}",
-            "trained LTB": f"{{median_ltb:.4g}} ({{trained_ltb_reached}}/{count})",
-            "best LSA": "{lsa:.4g}",
-            "trained LSA": f"{{median_lsa:.4g}} ({{trained_lsa_reached}}/{count})",
-            "gap (M+1) / ||beta*||^2": "{share:.3f}",
-        },
-        f"risks, query noise included; trained: median of {count} seeds (how many "
-        "within 10 % of the best)",
-    )
-
-
-# --- what is drawn
+        line = {"share": gap / row["mean_norm"] ** 2, "count": count}
+        for name in ("lsa", "ltb"):
+            line[f"median_{name}"] = np.median(row[f"trained_{name}"])
+        lines.append(row | line)
+    columns = {"d": "{dim}", "M": "{num_examples}", "||beta*||": "{mean_norm:g}"}
+    columns |= {"sigma^2": "{noise_var:g}", "Bayes": "{bayes:.4g}"}
+    for name in ("ltb", "lsa"):
+        trained = f"{{median_{name}:.4g}} ({{trained_{name}_reached}}/{{count}})"
+        columns[f"best {name.upper()}"] = f"{{{name}:.4g}}"
+        columns[f"trained {name.upper()}"] = trained
+    columns["gap (M+1) / ||beta*||^2"] = "{share:.3f}"
+    title = f"risks, query noise included; trained: median of {count} seeds (how many "
+    return frame.table(lines, columns, title + "within 10 % of the best)")
 
 
 def draw_risks(config: Config, rows: list[dict]) -> Any:
     """Exact risks as lines and trained models as dots, one panel for each axis."""
-    import matplotlib.pyplot as plt
-
-    with plt.rc_context(STYLE):
-        figure, grid = plt.subplots(2, 2, figsize=(9.6, 7.0))
+    title = f"d = {config.dim}, M = {config.num_examples}, $\\|\\beta^*\\|$ = "
+    title += f"{config.mean_norm:g}, $\\sigma^2$ = {config.noise_var:g} unless varied\n"
+    title += (
+        "lines: exact risk of the best model; shaded: bounds of Theorem 4.1 on the "
+    )
+    title += "best attention alone (LSA)\ndots: trained, geometric mean and 90 % "
+    title += f"interval of {len(config.seeds)} random starts"
+    with frame.panels(2, 2, title, figsize=(9.6, 7.0)) as (figure, grid):
         for axes, (axis, label) in zip(grid.flat, AXES.items(), strict=True):
             line, dots = (along(rows, where, axis) for where in ("line", "dots"))
             x, at = ([row[axis] for row in own] for own in (line, dots))
@@ -404,114 +365,82 @@ def draw_risks(config: Config, rows: list[dict]) -> Any:
             # Bounds may lie outside.
             plain_log_axis(axes.yaxis, max(drawn) / min(drawn))
             axes.set_ylim(min(drawn) / 1.3, max(drawn) * 1.3)
-            name_ends(axes, ends)
+            frame.name_ends(axes, ends)
             axes.set(xlabel=label, ylabel="risk, noise included")
-        figure.suptitle(
-            f"d = {config.dim}, M = {config.num_examples}, $\\|\\beta^*\\|$ = "
-            f"{config.mean_norm:g}, $\\sigma^2$ = {config.noise_var:g} unless varied\n"
-            "lines: exact risk of the best model; shaded: bounds of Theorem 4.1 on the "
-            "best attention alone (LSA)\ndots: trained, geometric mean and 90 % "
-            f"interval of {len(config.seeds)} random starts",
-            fontsize=10,
-        )
     return figure
 
 
 def draw_phases(config: Config, grid: dict[str, Any]) -> Any:
     """The ratio of the best LSA's risk to the best LTB's, over ||beta*|| and M."""
-    import matplotlib.pyplot as plt
     from matplotlib.colors import LogNorm
 
     norms, examples = grid["mean_norms"], grid["examples"]
-    ratio = grid["lsa"] / grid["ltb"]
-    with plt.rc_context({**STYLE, "axes.grid": False}):
-        figure, axes = plt.subplots(figsize=(8, 5.6))
+    ratio, levels = grid["lsa"] / grid["ltb"], [1.01, 1.1, 2, 10, 100]
+    look: Any = {"textcoords": "offset points", "va": "center", "fontsize": 8}
+    look["bbox"] = {"boxstyle": "round", "fc": "white", "ec": COLOURS[2]}
+    with frame.panels(figsize=(8, 5.6)) as (figure, axes):
+        axes.grid(visible=False)
         scale = LogNorm(1, max(10.0, float(ratio.max())))
         mesh = axes.pcolormesh(norms, examples, ratio, norm=scale, cmap="viridis")
-        figure.colorbar(mesh, label="risk of the best LSA / risk of the best LTB")
-        levels = [1.01, 1.1, 2, 10, 100]
+        bar = figure.colorbar(mesh, label="risk of the best LSA / risk of the best LTB")
+        bar.ax.grid(visible=False)
         lines = axes.contour(norms, examples, ratio, levels, colors="white")
         axes.clabel(lines, fmt=lambda x: f"{x:g}", fontsize=8)
         for i, name in enumerate(CONSTRUCTIONS.values()):
-            inside, colour = grid["closest"] == i, COLOURS[2]
+            inside, thin = grid["closest"] == i, {"colors": COLOURS[2], "linewidths": 1}
             if inside.mean() < 0.01:
                 continue
-            axes.contour(norms, examples, inside, [0.5], colors=colour, linewidths=1)
+            axes.contour(norms, examples, inside, [0.5], **thin)
             row, column = (int(np.median(index)) for index in np.nonzero(inside))
-            edge = column < len(norms) // 6
-            axes.annotate(
-                name,
-                (norms[0 if edge else column], examples[row]),
-                xytext=(4 if edge else 0, 0),
-                textcoords="offset points",
-                ha="left" if edge else "center",
-                va="center",
-                fontsize=8,
-                bbox={"boxstyle": "round", "fc": "white", "ec": colour},
-            )
-        axes.set(
-            xscale="log",
-            yscale="log",
-            # There is no prompt without an example, so the axis begins at M = 1.
-            ylim=(float(examples.min()), float(examples.max())),
-            xlabel=AXES["mean_norm"],
-            ylabel=AXES["num_examples"],
-            title=f"What an MLP saves (d = {config.dim}, $\\sigma^2$ = "
-            f"{config.noise_var:g})\nboxes: the construction whose closed-form bound "
-            "is the least there",
-        )
+            x, shift, ha = norms[column], 0, "center"
+            if column < len(norms) // 6:
+                x, shift, ha = norms[0], 4, "left"
+            axes.annotate(name, (x, examples[row]), (shift, 0), ha=ha, **look)
+        axes.set(xscale="log", xlabel=AXES["mean_norm"], ylabel=AXES["num_examples"])
+        # There is no prompt without an example, so the axis begins at M = 1.
+        axes.set(yscale="log", ylim=(float(examples.min()), float(examples.max())))
+        title = f"What an MLP saves (d = {config.dim}, $\\sigma^2$ = "
+        title += f"{config.noise_var:g})\nboxes: the construction whose closed-form "
+        axes.set_title(title + "bound is the least there")
     return figure
 
 
 def draw_hills(config: Config, arcs: dict[float, np.ndarray]) -> Any:
     """The excess risk along the arc from a spurious minimum to a best LTB."""
-    import matplotlib.pyplot as plt
-
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(figsize=(7, 4.6))
+    with frame.panels(figsize=(7, 4.6)) as (figure, axes):
         for (ratio, excess), colour in zip(arcs.items(), colours(1), strict=False):
             angles = np.linspace(0, 90, len(excess))
             label = rf"$\phi_2 / \phi_1$ = {ratio:g}"
             axes.plot(angles, excess, color=colour, label=label)
         axes.axhline(1, color="grey", ls=":", lw=1)
         plain_log_axis(axes.yaxis, 1e2)
-        axes.set(
-            ylim=(1e-2, 2 * max(float(np.max(excess)) for excess in arcs.values())),
-            xlim=(0, 90),
-            xticks=[0, 30, 60, 90],
-            xlabel="angle in degrees: 0 is the spurious point, 90 a best LTB",
-            ylabel="excess risk / excess of the spurious point",
-            title="Least excess risk of an LTB on the way to the best one\n"
-            f"d = 2, M = 2, $\\phi_1$ = 1, $\\sigma^2$ = {config.noise_var:g}",
-        )
+        axes.set(xlim=(0, 90), xticks=[0, 30, 60, 90])
+        axes.set_ylim(1e-2, 2 * largest(map(np.max, arcs.values())))
+        axes.set_xlabel("angle in degrees: 0 is the spurious point, 90 a best LTB")
+        axes.set_ylabel("excess risk / excess of the spurious point")
+        title = "Least excess risk of an LTB on the way to the best one\n"
+        title += f"d = 2, M = 2, $\\phi_1$ = 1, $\\sigma^2$ = {config.noise_var:g}"
+        axes.set_title(title)
         axes.legend()
     return figure
 
 
-def report(
-    config: Config, rows: list[dict], grid: dict[str, Any], arcs: dict[float, Any]
-) -> Report:
+def report(config: Config, rows: list[dict], grid: dict, arcs: dict) -> Report:
     """Numbers, checks, table and figures of the run."""
-    trained = numbers(rows)
+    trained, kept = numbers(rows), "float32 training; risks and optima in float64"
+    seconds, risks = grid["seconds"], draw_risks(config, rows)
+    figures = {"risks.png": risks, "phases.png": draw_phases(config, grid)}
     return Report(
-        {
-            "settings": trained,
-            "phase_seconds": grid["seconds"],
-            "precision": "float32 training; risks and optima in float64",
-        },
+        {"settings": trained, "phase_seconds": seconds, "precision": kept},
         checks=checks(rows, grid),
         tables=[risk_table(config, trained)],
-        figures={
-            "risks.png": draw_risks(config, rows),
-            "phases.png": draw_phases(config, grid),
-            "hills.png": draw_hills(config, arcs),
-        },
+        figures=figures | {"hills.png": draw_hills(config, arcs)},
         interval_level=0.9,
         axes={"settings.*.trained_lsa": ["seed"], "settings.*.trained_ltb": ["seed"]},
     )
 
 
-@experiment(PRESETS)
+@frame.experiment(PRESETS)
 def main(config, run):
     """Trains models beside the exact lines, and reports."""
     rows = settings(config)
@@ -523,4 +452,4 @@ def main(config, run):
     return report(config, rows, grid, arcs)
 
 
-program(__name__, main)
+frame.program(__name__, main)
