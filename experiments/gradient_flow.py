@@ -10,6 +10,7 @@ least risk, and whether the rest lies at the spurious minimum of
 """
 
 import dataclasses
+import itertools
 from typing import Any
 
 import jax
@@ -17,14 +18,8 @@ import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.frame import (
-    Check,
-    Report,
-    check_at_least,
-    experiment,
-    program,
-    table,
-)
+from experiments import frame
+from experiments.frame import Check, Report
 from icltheory import regression as reg
 from icltheory.plotting import COLOURS, STYLE, Curve, error_curves, heat_map, name_ends
 from icltheory.plotting.grid import axes_in_rows
@@ -74,54 +69,32 @@ class Config:
     seed: int = 0  # seed of all draws
 
     def __post_init__(self):
-        if not 0 < self.null_dim < self.dim:
-            raise ValueError(
-                f"null_dim: expected 1 to dim - 1 = {self.dim - 1}, got {self.null_dim}"
-            )
-        if len(self.dims) != len(self.lengths):
-            raise ValueError(
-                f"lengths: expected one for each of {len(self.dims)} dims, "
-                f"got {len(self.lengths)}"
-            )
-        if min(self.dims) < 2:
-            raise ValueError(f"dims: expected at least 2, got {self.dims}")
-        check_at_least(self, 2, "seeds", "num_starts")
-        check_at_least(self, 3, "points")
+        null, most, sizes = self.null_dim, self.dim - 1, len(self.dims)
+        expect, at_least = frame.expect, frame.check_at_least
+        expect(0 < null <= most, "null_dim", f"1 to dim - 1 = {most}", null)
+        each, lengths = f"one for each of {sizes} dims", len(self.lengths)
+        expect(lengths == sizes, "lengths", each, lengths)
+        expect(min(self.dims) >= 2, "dims", "at least 2", self.dims)
+        at_least(self, 2, "seeds", "num_starts")
+        at_least(self, 3, "points")
         counts = ("num_examples", "descent_dim", "sgd_steps", "max_steps")
-        check_at_least(self, 1, *counts, "condition")
-        check_at_least(self, 0, "noise_var", "end_time")
+        at_least(self, 1, *counts, "condition")
+        at_least(self, 0, "noise_var", "end_time")
         for name in ("step_shares", "batch_sizes"):
-            if not getattr(self, name):
-                raise ValueError(f"{name}: expected at least one value, got none")
-        if self.sgd_steps % 40:
-            raise ValueError(
-                f"sgd_steps: expected a multiple of 40, got {self.sgd_steps}"
-            )
+            expect(len(getattr(self, name)) > 0, name, "at least one value", "none")
+        steps = self.sgd_steps
+        expect(steps % 40 == 0, "sgd_steps", "a multiple of 40", steps)
 
 
-_LARGE = Config(dim=20, num_examples=40, null_dim=5)
+_SIX: Any = {"dims": (2, 2, 2, 4, 4, 4), "lengths": (2, 8, 32, 4, 16, 64)}
+_EIGHT: Any = {"dims": (*_SIX["dims"], 8, 8), "lengths": (*_SIX["lengths"], 8, 64)}
 PRESETS = {
     "cpu": Config(),
-    "gpu": dataclasses.replace(
-        _LARGE,
-        seeds=64,
-        num_starts=4096,
-        dims=(2, 2, 2, 4, 4, 4, 8, 8),
-        lengths=(2, 8, 32, 4, 16, 64, 8, 64),
-    ),
-    "paper": dataclasses.replace(
-        _LARGE,
-        seeds=32,
-        num_starts=1000,
-        dims=(2, 2, 2, 4, 4, 4),
-        lengths=(2, 8, 32, 4, 16, 64),
-    ),
+    "gpu": Config(20, 40, null_dim=5, seeds=64, num_starts=4096, **_EIGHT),
+    "paper": Config(20, 40, null_dim=5, seeds=32, num_starts=1000, **_SIX),
 }
 # Measured times; the other presets have not been run yet.
 TIMES = {"cpu": "1.5 to 3 min, 2 cores"}
-
-
-# --- the flow of GD-beta beside its bounds
 
 
 def draw_population(config: Config, null: int) -> reg.LinearPopulation:
@@ -157,27 +130,22 @@ def measure_paths(config: Config) -> dict[str, dict]:
         bounds = reg.flow_bounds(start, population, M, times)
         to_beta, to_Gamma = jax.jit(jax.vmap(best.distance))(path.model)
         rates = {"sharp rate, 4/(M+2)": bounds.beta, "rate 2/(M+1)": bounds.beta_text}
-        curves = {
-            "start": (to_beta, rates),
-            "preconditioner": (to_Gamma, {"Lemma G.6": bounds.Gamma}),
-            "excess": (path.excess, {"from both bounds": bounds.excess}),
-        }
+        curves: dict[str, Any] = {"start": (to_beta, rates)}
+        curves["preconditioner"] = to_Gamma, {"Lemma G.6": bounds.Gamma}
+        curves["excess"] = path.excess, {"from both bounds": bounds.excess}
         # Below these sizes the curves are rounding.
         rounding = {"start": 1e-12, "preconditioner": 1e-11, "excess": 1e-22}
         far = jax.tree.map(lambda x, end: abs(x[-1] - end).max(), path.model, limit)
-        numbers = {
-            "succeeded": float(path.succeeded),
-            "steps": float(path.num_steps),
-            "excess": float(path.excess[-1]),
-            "risk": float(path.risk[-1]),
-            DISTANCE: float(max(jax.tree.leaves(far))),
-            "frozen_part_moved": frozen(path.model, np.asarray(best.projector)),
-        }
+        numbers: Any = {"succeeded": path.succeeded, "steps": path.num_steps}
+        numbers |= {"excess": path.excess[-1], "risk": path.risk[-1]}
+        numbers[DISTANCE] = max(jax.tree.leaves(far))
+        numbers["frozen_part_moved"] = frozen(path.model, np.asarray(best.projector))
         for part, (values, proved) in curves.items():
             seen, bound = values > rounding[part], next(iter(proved.values()))
-            numbers[f"share_{part}"] = float((values[seen] / bound[seen]).max())
+            numbers[f"share_{part}"] = (values[seen] / bound[seen]).max()
         arrays = {"times": times, "beta": path.model.beta, "Gamma": path.model.Gamma}
-        found[name] = {**arrays, "limit": limit, "curves": curves, **numbers}
+        found[name] = {**arrays, "limit": limit, "curves": curves}
+        found[name] |= {key: float(x) for key, x in numbers.items()}
     return found
 
 
@@ -187,9 +155,6 @@ def frozen(model: reg.GDBeta, P: np.ndarray) -> float:
     in_beta = (beta - beta[:1]) @ (np.eye(len(P)) - P)
     change = Gamma - Gamma[:1]
     return float(max(np.abs(in_beta).max(), np.abs(change - P @ change @ P).max()))
-
-
-# --- descents beside the flow
 
 
 def measure_descents(config: Config) -> dict[str, Any]:
@@ -202,16 +167,20 @@ def measure_descents(config: Config) -> dict[str, Any]:
     eta, every = config.sgd_share * largest, config.sgd_steps // 40
     end = eta * config.sgd_steps
     times = np.append(0, np.geomspace(end / 1e4, end, config.points - 1))
-    smooth = reg.flow(start, population, M, times)
-    steps, distances, sampled = {}, {}, {}
+    flow = times, np.asarray(reg.flow(start, population, M, times).excess)
+    # ``distances``: of Gamma from the flow's, the largest; ``settled``: mean and
+    # standard error over the last quarter.
+    found: Any = {"largest_step": largest, "flow": flow, "sampled": {}, "settled": {}}
+    found |= {"sampled_times": eta * np.arange(0, config.sgd_steps + 1, every)}
+    found |= {"steps": {}, "distances": {}}
     for share in config.step_shares:
         size = share * largest
         apart = int(np.ceil(end / size / RECORDS))
         made = {"steps": apart * RECORDS, "record_every": apart}
         path = reg.descend(start, population, M, size, **made)
-        exact = reg.flow(start, population, M, path.times)
-        steps[share] = np.asarray(path.times), np.asarray(path.excess)
-        distances[share] = float(abs(path.model.Gamma - exact.model.Gamma).max())
+        far = path.model.Gamma - reg.flow(start, population, M, path.times).model.Gamma
+        found["steps"][share] = np.asarray(path.times), np.asarray(path.excess)
+        found["distances"][share] = float(abs(far).max())
     keys = jax.random.split(jax.random.key(config.seed), config.seeds)
     for batch in config.batch_sizes:
 
@@ -220,20 +189,10 @@ def measure_descents(config: Config) -> dict[str, Any]:
             sizes = eta, config.sgd_steps
             return reg.descend(start, population, M, *sizes, **drawn).excess
 
-        sampled[batch] = np.asarray(jax.lax.map(excess, keys))
-    return {
-        "largest_step": largest,  # 2 over the largest curvature
-        "flow": (times, np.asarray(smooth.excess)),
-        "steps": steps,
-        "distances": distances,  # of Gamma from the flow's, the largest
-        "sampled_times": eta * np.arange(0, config.sgd_steps + 1, every),
-        "sampled": sampled,
-        # mean and standard error over the last quarter
-        "settled": {
-            batch: [float(x) for x in Estimate.of(values[:, -(41 // 4) :].mean(axis=1))]
-            for batch, values in sampled.items()
-        },
-    }
+        values = found["sampled"][batch] = np.asarray(jax.lax.map(excess, keys))
+        last = Estimate.of(values[:, -(41 // 4) :].mean(axis=1))
+        found["settled"][batch] = [float(x) for x in last]
+    return found
 
 
 def largest_step(population: reg.LinearPopulation, M: int, start: reg.GDBeta) -> float:
@@ -249,9 +208,6 @@ def largest_step(population: reg.LinearPopulation, M: int, start: reg.GDBeta) ->
     return float(2 / max(curvatures))
 
 
-# --- the flow of all weights from random starts: one row a setting
-
-
 def measure_starts(config: Config, name: str, dim: int, M: int) -> dict[str, Any]:
     """The flow from every random start of a setting, and how it ends."""
     # H = I, prior variances from 1 to 0.3, and beta* of ones or zero.
@@ -259,36 +215,24 @@ def measure_starts(config: Config, name: str, dim: int, M: int) -> dict[str, Any
     prior = np.diag(np.linspace(1, 0.3, dim))
     population = reg.LinearPopulation(np.eye(dim), mean, prior, config.noise_var)
     times = np.append(0, np.geomspace(0.1, config.end_time, 40))
-    settings = {"solver": "explicit", "rtol": 1e-6, "atol": 1e-9}
-
-    def run(model):
-        most = config.max_steps
-        return reg.flow(model, population, M, times, max_steps=most, **settings)
-
-    path = jax.vmap(run)(draw_weights(config, name, dim))
+    settings: Any = {"solver": "explicit", "rtol": 1e-6, "atol": 1e-9}
+    settings["max_steps"] = config.max_steps
+    models = draw_weights(config, name, dim)
+    path = jax.vmap(lambda one: reg.flow(one, population, M, times, **settings))(models)
     # Where the solver gave up the excess is NaN.
     excess = np.where(np.isfinite(path.excess), path.excess, np.nan)
     levels = stationary_levels(population, M)
     last, moving = last_finite(excess)
     least = float(reg.optimum(reg.LTB, population, M).risk)
-    fate = fates(last, moving, levels, least)
+    fate, starts = fates(last, moving, levels, least), config.num_starts
     counts = {fate: int(own.sum()) for fate, own in fate.items()}
     margin = float(reg.landscape.spurious_minimum(population, M).margin)
-    return {
-        "times": times,
-        "path": excess,
-        "fates": fate,
-        "model": name,
-        "dim": dim,
-        "num_examples": M,
-        "starts": config.num_starts,
-        "counts": counts,
-        "least_risk_interval": proportion_interval(counts[BEST], config.num_starts),
-        "spurious_excess": float(levels[0]),
-        "spurious_is_minimum": margin > 0,
-        "rest": commonest(last[fate[ELSEWHERE]]),
-        "unfinished": int(np.sum(~np.asarray(path.succeeded))),
-    }
+    row: Any = {"times": times, "path": excess, "fates": fate, "model": name}
+    row |= {"dim": dim, "num_examples": M, "starts": starts, "counts": counts}
+    row["least_risk_interval"] = proportion_interval(counts[BEST], starts)
+    row |= {"spurious_excess": float(levels[0]), "spurious_is_minimum": margin > 0}
+    row["unfinished"] = int(np.sum(~np.asarray(path.succeeded)))
+    return row | {"rest": commonest(last[fate[ELSEWHERE]])}
 
 
 def draw_weights(config: Config, name: str, dim: int) -> Any:
@@ -302,14 +246,11 @@ def draw_weights(config: Config, name: str, dim: int) -> Any:
 
 
 def stationary_levels(population: reg.LinearPopulation, M: int) -> np.ndarray:
-    """Excess of the stationary points that keep direction i alone, for H = I.
-
-    It is sum_{j != i} phi_j^2 / omega_j.
-    """
+    """Excess of the stationary points that keep direction i alone, for H = I."""
     phi = np.sort(np.linalg.eigvalsh(population.task_cov))[::-1]
     omega = ((M + 1) * phi + phi.sum() + np.asarray(population.noise_var)) / M
     lost = phi**2 / omega
-    return lost.sum() - lost
+    return lost.sum() - lost  # sum_{j != i} phi_j^2 / omega_j
 
 
 def last_finite(excess: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -342,17 +283,12 @@ def label(row: dict, between: str = ", ") -> str:
     return f"{row['model']}{between}d = {row['dim']}, M = {row['num_examples']}"
 
 
-# --- what is reported
-
-
 def only(row: dict, *others: str) -> dict:
     """A row without what is too large for ``result.json``."""
     return {name: value for name, value in row.items() if name not in others}
 
 
-def checks(
-    config: Config, paths: dict, descents: dict, rows: list[dict]
-) -> list[Check]:
+def checks(paths: dict, descents: dict, rows: list[dict]) -> list[Check]:
     """Theorem 6.3, small steps and large batches, and the proved spurious minima."""
     found = []
     for name, at in paths.items():
@@ -365,13 +301,11 @@ def checks(
         for part in at["curves"]:
             of_bound = f"{name}: share of bound, {part}"
             found.append(Check(of_bound, at[f"share_{part}"], 1.0, "<=", 1e-6))
-    shares, batches = sorted(config.step_shares), sorted(config.batch_sizes)
-    small, large = (descents["distances"][shares[i]] for i in (0, -1))
-    quiet, noisy = (descents["settled"][batches[i]][0] for i in (-1, 0))
-    found += [
-        Check("smallest step nearer to the flow", small, large, "<="),
-        Check("noise of the largest batch", quiet, noisy, "<="),
-    ]
+    far, settled = descents["distances"], descents["settled"]
+    small, large = far[min(far)], far[max(far)]
+    quiet, noisy = settled[max(settled)][0], settled[min(settled)][0]
+    found.append(Check("smallest step nearer to the flow", small, large, "<="))
+    found.append(Check("noise of the largest batch", quiet, noisy, "<="))
     for row in rows:
         below = -float(np.nanmin(row["path"]))
         found.append(Check(f"{label(row)}: excess never below 0", below, 1e-12, "<="))
@@ -383,29 +317,20 @@ def checks(
 
 def findings(paths: dict, descents: dict, rows: list[dict]) -> list[str]:
     """The results in sentences."""
-    said = [
-        f"{name}: excess {at['excess']:.1g} after {at['steps']:.0f} steps of the "
-        f"solver; largest share of the bounds: start {at['share_start']:.3f}, "
-        f"preconditioner {at['share_preconditioner']:.3f}, excess "
-        f"{at['share_excess']:.3f}"
-        for name, at in paths.items()
-    ]
-    settled = ", ".join(
-        f"{mean:.2g} +- {error:.1g} (batch {batch})"
-        for batch, (mean, error) in descents["settled"].items()
-    )
+    words = "{name}: excess {excess:.1g} after {steps:.0f} steps of the solver; "
+    words += "largest share of the bounds: start {share_start:.3f}, preconditioner "
+    words += "{share_preconditioner:.3f}, excess {share_excess:.3f}"
+    said = [words.format(name=name, **at) for name, at in paths.items()]
+    settled = [(*ends, batch) for batch, ends in descents["settled"].items()]
+    settled = ", ".join("{:.2g} +- {:.1g} (batch {})".format(*at) for at in settled)
     said.append(f"descent on samples settles at excess {settled}; the flow goes to 0")
+    words = "{}: {} of {} random starts reach the least risk, {} rest at the spurious "
+    words += "point, {} end elsewhere or still move"
     for model in MODELS:
-        own = [row for row in rows if row["model"] == model]
-        total = sum(row["starts"] for row in own)
-        arrived, caught = (
-            sum(row["counts"][fate] for row in own) for fate in (BEST, CAUGHT)
-        )
-        said.append(
-            f"{model}: {arrived} of {total} random starts reach the least risk, "
-            f"{caught} rest at the spurious point, {total - arrived - caught} end "
-            "elsewhere or still move"
-        )
+        own = [row["counts"] for row in rows if row["model"] == model]
+        total = sum(sum(counts.values()) for counts in own)
+        best, caught = (sum(counts[fate] for counts in own) for fate in (BEST, CAUGHT))
+        said.append(words.format(model, best, total, caught, total - best - caught))
     return said
 
 
@@ -417,22 +342,12 @@ def fates_table(config: Config, rows: list[dict]) -> Any:
         low, high = row["least_risk_interval"]
         proved = "" if row["spurious_is_minimum"] else " (not proved)"
         lines.append(row | row["counts"] | {"low": low, "high": high, "proved": proved})
-    return table(
-        lines,
-        {
-            "model": "{model}",
-            "d": "{dim}",
-            "M": "{num_examples}",
-            first: f"{{{first}}}",
-            "95 % interval": "{low:.2f} to {high:.2f}",
-            **{fate: f"{{{fate}}}" for fate in others},
-            "spurious excess": "{spurious_excess:.4g}{proved}",
-        },
-        f"{config.num_starts} random starts a setting",
-    )
-
-
-# --- what is drawn
+    columns = {"model": "{model}", "d": "{dim}", "M": "{num_examples}"}
+    columns |= {first: f"{{{first}}}", "95 % interval": "{low:.2f} to {high:.2f}"}
+    columns |= {fate: f"{{{fate}}}" for fate in others}
+    columns["spurious excess"] = "{spurious_excess:.4g}{proved}"
+    title = f"{config.num_starts} random starts a setting"
+    return frame.table(lines, columns, title)
 
 
 def draw_paths(config: Config, paths: dict[str, dict]) -> Any:
@@ -443,13 +358,9 @@ def draw_paths(config: Config, paths: dict[str, dict]) -> Any:
     most = max(most, *(np.abs(at["limit"].Gamma).max() for at in paths.values()))
     look = {"limit": float(most), "xlabel": "", "ylabel": "", "write": None}
     with plt.rc_context({**STYLE, "font.size": 9, "lines.linewidth": 1.5}):
-        figure, grid = plt.subplots(
-            len(paths),
-            6,
-            figsize=(9.2, 2.3 * len(paths) + 0.4),
-            width_ratios=[2.2, 1, 1, 1, 1, 1],
-            squeeze=False,
-        )
+        sizes: Any = {"figsize": (9.2, 2.3 * len(paths) + 0.4), "squeeze": False}
+        sizes["width_ratios"] = [2.2, 1, 1, 1, 1, 1]
+        figure, grid = plt.subplots(len(paths), 6, **sizes)
         for (left, *others), (name, at) in zip(grid, paths.items(), strict=True):
             t, ends = at["times"], []
             for i, limit in enumerate(np.asarray(at["limit"].beta).tolist()):
@@ -468,8 +379,8 @@ def draw_paths(config: Config, paths: dict[str, dict]) -> Any:
                 axes.set(aspect="equal", xticks=[], yticks=[])
         grid[-1][0].set_xlabel("time t (dots: limit of Theorem 6.3)")
         (image,) = grid[0][1].get_images()
-        bar = figure.colorbar(image, ax=grid[:, 1:], shrink=0.7)
-        bar.set_label(r"entry of $\Gamma_t$")
+        words = r"entry of $\Gamma_t$"
+        figure.colorbar(image, ax=grid[:, 1:], shrink=0.7, label=words)
         of = f"d = {config.dim}, M = {config.num_examples}"
         figure.suptitle(f"Gradient flow of GD-beta, {of}")
     return figure
@@ -489,22 +400,17 @@ def draw_rates(config: Config, paths: dict[str, dict]) -> Any:
         panels = [(name, at, part) for name, at in paths.items() for part in names]
         for axes, (name, at, part) in zip(grid.flat, panels, strict=True):
             values, bounds = at["curves"][part]
-            t, values, top = (
-                at["times"][1:],
-                np.asarray(values)[1:],
-                [np.max(values[1:])],
-            )
+            t, values = at["times"][1:], np.asarray(values)[1:]
             axes.plot(t, values, color=COLOURS[0], label="the flow")
             for colour, (words, bound) in zip(colours(2), bounds.items(), strict=False):
                 look = {"color": colour, "label": words, "linewidth": 1.4}
                 axes.plot(t, bound[1:], "--", **look)
-                top.append(np.max(bound[1:]))
             low = values.max() * (1e-24 if part == "excess" else 1e-12)
-            axes.set(xscale="log", yscale="log", ylim=(low, 3 * max(top)), title=name)
+            top = max(np.max(line.get_ydata()) for line in axes.get_lines())
+            axes.set(xscale="log", yscale="log", ylim=(low, 3 * top), title=name)
             axes.set_ylabel(names[part])
             axes.legend(fontsize=8, loc="lower left")
-        for axes in grid[-1]:
-            axes.set_xlabel("time t")
+        plt.setp(grid[-1], xlabel="time t")
         of = f"d = {config.dim}, M = {config.num_examples}"
         figure.suptitle(f"Gradient flow of GD-beta stays below its proved bounds, {of}")
     return figure
@@ -512,42 +418,28 @@ def draw_rates(config: Config, paths: dict[str, dict]) -> Any:
 
 def draw_descents(config: Config, descents: dict[str, Any]) -> Any:
     """The excess risk of descents in steps and on samples, and of the flow."""
-    import matplotlib.pyplot as plt
-
-    (times, flow), at = descents["flow"], descents["sampled_times"]
-    limits, time = (
-        (max(np.min(flow), 1e-6) / 2, 2 * np.max(flow)),
-        "time t = step size x steps",
-    )
-    averages = {
-        f"batches of {batch}": Curve(v.mean(axis=0), v.min(axis=0), v.max(axis=0), x=at)
-        for batch, v in descents["sampled"].items()
-    }
-    shades = dict(zip(averages, colours(1), strict=False))
-    with plt.rc_context(STYLE):
-        figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.2), sharey=True)
-        left.plot(times, flow, "--", color=COLOURS[0], label="gradient flow")
-        for colour, (share, path) in zip(
-            colours(1), descents["steps"].items(), strict=False
-        ):
+    (times, flow), name = descents["flow"], "gradient flow"
+    time, x = "time t = step size x steps", descents["sampled_times"]
+    curves, tints = {name: Curve(flow, exact=True, x=times)}, {name: COLOURS[0]}
+    for (batch, v), tint in zip(descents["sampled"].items(), colours(1), strict=False):
+        label = f"batches of {batch}"
+        tints[label], curves[label] = tint, Curve(v.mean(0), v.min(0), v.max(0), x=x)
+    look: Any = {"ylim": (max(np.min(flow), 1e-6) / 2, 2 * np.max(flow))}
+    with frame.panels(1, 2, figsize=(10.5, 4.2), sharey=True) as (figure, axes):
+        left, right = axes
+        left.plot(times, flow, "--", color=COLOURS[0], label=name)
+        paths = descents["steps"].items()
+        for colour, (share, path) in zip(colours(1), paths, strict=False):
             words = f"step {share:g} of the largest stable"
             left.plot(*path, ".-", color=colour, label=words, ms=4, linewidth=0.8)
         left.set(xlabel=time, ylabel="excess risk", yscale="log")
-        error_curves(
-            {"gradient flow": Curve(flow, exact=True, x=times), **averages},
-            ax=right,
-            xlabel=time,
-            ylabel="",
-            ylim=limits,
-            colours={"gradient flow": COLOURS[0], **shades},
-        )
-        left.set(ylim=limits, title="steps on the exact risk")
+        error_curves(curves, ax=right, xlabel=time, ylabel="", colours=tints, **look)
+        left.set(title="steps on the exact risk", **look)
         right.set_title("steps on fresh prompts (mean and range of seeds)")
         left.legend(fontsize=8)
-        figure.suptitle(
-            f"GD-beta, H = Psi = I, d = {config.descent_dim}, M = "
-            f"{config.num_examples}: descent beside the flow ({config.seeds} seeds)"
-        )
+        sizes = f"d = {config.descent_dim}, M = {config.num_examples}"
+        title = f"GD-beta, H = Psi = I, {sizes}: descent beside the flow "
+        figure.suptitle(f"{title}({config.seeds} seeds)")
     return figure
 
 
@@ -572,19 +464,14 @@ def draw_starts(config: Config, rows: list[dict]) -> Any:
             axes.axhline(row["spurious_excess"], color="black", linewidth=0.9, **look)
             axes.set(xscale="log", yscale="log", ylim=(1e-8, 30))
             axes.set_title(label(row, "\n"), fontsize=9)
-        for axes in grid.flat[len(rows) :]:
-            axes.set_visible(False)
-        for axes in grid[-1]:
-            axes.set_xlabel("time t")
-        for axes in grid[:, 0]:
-            axes.set_ylabel("excess risk")
+        plt.setp(grid.flat[len(rows) :], visible=False)
+        plt.setp(grid[-1], xlabel="time t")
+        plt.setp(grid[:, 0], ylabel="excess risk")
         draw_shares(bottom.subplots(), rows)
-        figure.suptitle(
-            f"Gradient flow of all weights from {config.num_starts} random starts "
-            f"(entries of standard deviation {config.start_scale:g})\n"
-            "lines: median of the starts that end alike; bands: 5 to 95 % of them",
-            fontsize=10,
-        )
+        title = f"Gradient flow of all weights from {config.num_starts} random starts "
+        title += f"(entries of standard deviation {config.start_scale:g})\n"
+        title += "lines: median of the starts that end alike; bands: 5 to 95 % of them"
+        figure.suptitle(title, fontsize=10)
     return figure
 
 
@@ -613,18 +500,16 @@ def draw_shares(axes: Any, rows: list[dict]) -> None:
 def report(config: Config, paths: dict, descents: dict, rows: list[dict]) -> Report:
     """Numbers, checks, findings, table and figures of the run."""
     drawn = ("times", "beta", "Gamma", "limit", "curves")
+    of_descents = {"distance_from_flow": descents["distances"]}
+    of_descents |= {name: descents[name] for name in ("largest_step", "settled")}
     numbers = {
         "paths": {name: only(at, *drawn) for name, at in paths.items()},
-        "descents": {
-            "largest_step": descents["largest_step"],
-            "distance_from_flow": {str(k): v for k, v in descents["distances"].items()},
-            "settled": {str(k): v for k, v in descents["settled"].items()},
-        },
+        "descents": of_descents,
         "starts": [only(row, "times", "path", "fates") for row in rows],
     }
     return Report(
         numbers,
-        checks=checks(config, paths, descents, rows),
+        checks=checks(paths, descents, rows),
         tables=[fates_table(config, rows)],
         findings=findings(paths, descents, rows),
         figures={
@@ -637,7 +522,7 @@ def report(config: Config, paths: dict, descents: dict, rows: list[dict]) -> Rep
     )
 
 
-@experiment(PRESETS)
+@frame.experiment(PRESETS)
 def main(config, run):
     """Measures paths, descents and random starts, and reports."""
     run.reset_metrics([])
@@ -646,17 +531,16 @@ def main(config, run):
             paths = measure_paths(config)
         with run.phase("descents"):
             descents = measure_descents(config)
-        rows = []
-        for model in MODELS:
-            for dim, M in zip(config.dims, config.lengths, strict=True):
-                name = f"{model}, d = {dim}, M = {M}"
-                with run.phase(name):
-                    rows.append(measure_starts(config, model, dim, M))
-                counts = rows[-1]["counts"]
-                run.log({"name": name, "counts": counts})
-                arrived = f"{counts[BEST]} of {config.num_starts} arrive"
-                run.console.print(f"{name}: {arrived}")
+        rows, sizes = [], list(zip(config.dims, config.lengths, strict=True))
+        for model, (dim, M) in itertools.product(MODELS, sizes):
+            name = f"{model}, d = {dim}, M = {M}"
+            with run.phase(name):
+                rows.append(measure_starts(config, model, dim, M))
+            counts = rows[-1]["counts"]
+            run.log({"name": name, "counts": counts})
+            arrived = f"{counts[BEST]} of {config.num_starts} arrive"
+            run.console.print(f"{name}: {arrived}")
         return report(config, paths, descents, rows)
 
 
-program(__name__, main)
+frame.program(__name__, main)
