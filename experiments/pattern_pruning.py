@@ -19,28 +19,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.frame import (
-    Check,
-    Claim,
-    Report,
-    check_at_least,
-    expect,
-    experiment,
-    figure,
-    layer_marker,
-    name_ends,
-    program,
-    table,
-)
-from experiments.frame import key as legend_key
+from experiments import frame
+from experiments.frame import Check, Claim, Report
+from experiments.shared import patterns as shared
 from experiments.shared.pattern_gpt2 import GPT_GPU, GPT_PAPER, Gpt, train_gpt
-from experiments.shared.patterns import (
-    PatternEnsemble,
-    check_sums,
-    over_seeds,
-    shifted_prompts,
-    train_ensemble,
-)
+from experiments.shared.patterns import PatternEnsemble, over_seeds, train_ensemble
 from icltheory import patterns, pruning, training
 from icltheory.layered import forward
 from icltheory.plotting.style import COLOURS
@@ -53,12 +36,9 @@ INSIDE, OUTSIDE = 0, 1
 ORDERS = {"magnitude": "small first", "reverse": "large first", "random": "random"}
 CURVES, EXACT = "curves [seed][rate][test]", "as many as small ones"
 MODULES = ("W_O", "W_V", "W_Q", "W_K", "all")
-SVD, ENTRIES, AXES, NEURONS = METHODS = (
-    "singular values",
-    "entries",
-    "entries, in the patterns' basis",
-    "neurons",
-)
+SVD, ENTRIES, NEURONS = "singular values", "entries", "neurons"
+AXES = "entries, in the patterns' basis"
+METHODS = (SVD, ENTRIES, AXES, NEURONS)
 # The slides end at .4, beyond which GPT-2 still works here.
 GPT_RATES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.98)
 # Figure 14: 0-1 error out of domain against R, read off the slide.
@@ -95,27 +75,26 @@ class Config:
     gpt_prompts: int = 64  # prompts of a draw for GPT-2
 
     def __post_init__(self):
+        models, ranks, expect = self.ensemble, self.ranks, frame.expect
         counts = ("draws", "prompts", "bridge_prompts", "num_examples", "random_orders")
-        check_at_least(self, 1, *counts)
-        check_at_least(self, 1, "gpt_draws", "gpt_prompts", "gpt_random_orders")
-        named = {"ensemble.seeds": self.ensemble.seeds, "gpt_seeds": self.gpt_seeds}
+        counts += ("gpt_draws", "gpt_prompts", "gpt_random_orders")
+        frame.check_at_least(self, 1, *counts)
+        named = {"ensemble.seeds": models.seeds, "gpt_seeds": self.gpt_seeds}
         for name, seeds in named.items():
             expect(len(seeds) > 1, name, "at least two seeds (for intervals)", seeds)
-        shifts, most = self.ensemble.shifts, self.ensemble.num_relevant - 1
+        most = models.num_relevant - 1
         unseen = f"fewer than {most}, so that some tasks are unseen"
-        expect(len(shifts) < most, "ensemble.shifts", unseen, shifts)
-        check_sums(self.ensemble, (self.coefficient_sum,))
+        expect(len(models.shifts) < most, "ensemble.shifts", unseen, models.shifts)
+        shared.check_sums(models, (self.coefficient_sum,))
         right = self.alphas != () and all(0 < alpha <= 1 for alpha in self.alphas)
         expect(right, "alphas", "at least one value, each in (0, 1]", self.alphas)
-        for name in ("rates", "gpt_rates"):
-            rates = getattr(self, name)
-            right = list(rates) == sorted(set(rates)) and len(rates) > 1
+        for name, rates in {"rates": self.rates, "gpt_rates": self.gpt_rates}.items():
+            right = list(rates) == sorted({0, *rates}) and len(rates) > 1
             right = right and rates[0] == 0 and rates[-1] < 1
             expect(right, name, "0 and then ascending rates below 1", rates)
-        ranks, m = self.ranks, self.ensemble.num_neurons
         right = ranks != () and list(ranks) == sorted(set(ranks))
         expect(right, "ranks", "ascending ranks", ranks)
-        D = 2 * (self.ensemble.num_relevant + self.ensemble.num_irrelevant)
+        m, D = models.num_neurons, 2 * (models.num_relevant + models.num_irrelevant)
         most = min(m * D // (m + D), D // 2)
         fits = f"r (m + n) <= m n in every matrix, so 1 to {most}"
         expect(1 <= ranks[0] <= ranks[-1] <= most, "ranks", fits, ranks)
@@ -128,35 +107,26 @@ class Config:
         return (inside, *(f"S_1 = {S:g}, alpha' = {a:g}" for a in self.alphas))
 
 
-def _ensemble(num_seeds):
-    steps = PatternEnsemble().steps
-    return PatternEnsemble(record_every=steps, seeds=tuple(range(num_seeds)))
-
-
+_STEPS = {"record_every": PatternEnsemble().steps}
+_THREE, _TEN = (PatternEnsemble(seeds=tuple(range(n)), **_STEPS) for n in (3, 10))
 _RATES = tuple(i / 40 for i in range(33))
 _FINE = tuple(i / 64 for i in range(58))
 _RANKS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 25, 30)
 _LARGE = {"gpt_draws": 64, "gpt_prompts": 128, "gpt_seeds": tuple(range(5))}
 _ALL = tuple(range(1, 31))
 PRESETS = {
-    "cpu": Config(_ensemble(3), _RATES, _RANKS, 4, 1024, 256),
-    "gpu": Config(_ensemble(10), _RATES, _ALL, 16, 2048, 512, gpt=GPT_GPU, **_LARGE),
-    "paper": Config(_ensemble(10), _FINE, _ALL, 64, 2048, 512, gpt=GPT_PAPER, **_LARGE),
+    "cpu": Config(_THREE, _RATES, _RANKS, 4, 1024, 256),
+    "gpu": Config(_TEN, _RATES, _ALL, 16, 2048, 512, gpt=GPT_GPU, **_LARGE),
+    "paper": Config(_TEN, _FINE, _ALL, 64, 2048, 512, gpt=GPT_PAPER, **_LARGE),
 }
 # Measured times; the other presets have not been run yet.
 TIMES = {"cpu": "1 min, 2 cores"}
 
 
-# --- prompts, and errors on them
-
-
 def prompts_of(config, task, key, alphas, num_prompts, num_draws=None):
-    """Prompts (tests, draws, prompts): unseen tasks, and shifted at some of the alpha'.
-
-    The tests out of domain share the draws of the patterns.
-    """
-    l = config.num_examples
-    values = jnp.asarray(config.alphas, task.dtype)
+    """Prompts (tests, draws, prompts): unseen tasks, and shifted at some alpha'."""
+    l, values = config.num_examples, jnp.asarray(config.alphas, task.dtype)
+    S = jnp.asarray(config.coefficient_sum, task.dtype)
 
     def known(draw):
         own = jax.random.fold_in(jax.random.fold_in(key, 0), draw)
@@ -165,14 +135,13 @@ def prompts_of(config, task, key, alphas, num_prompts, num_draws=None):
 
     def shifted(alpha, draw):
         own = jax.random.fold_in(jax.random.fold_in(key, 1), draw)
-        S = jnp.asarray(config.coefficient_sum, task.dtype)
-        return shifted_prompts(task, own, S, num_prompts, l, alpha)
+        return shared.shifted_prompts(task, own, S, num_prompts, l, alpha)
 
+    # The tests out of domain share the draws of the patterns.
     draws = jnp.arange(config.draws if num_draws is None else num_draws)
-    by_draw = jax.vmap(shifted, (None, 0))
-    outside = jax.vmap(lambda alpha: by_draw(alpha, draws))(values[:alphas])
-    inside = jax.vmap(known)(draws)
-    return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), inside, outside)
+    by_draw = jax.vmap(jax.vmap(shifted, (None, 0)), (0, None))
+    found = jax.vmap(known)(draws), by_draw(values[:alphas], draws)
+    return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), *found)
 
 
 def errors(outputs, z):
@@ -180,9 +149,6 @@ def errors(outputs, z):
     margins = z.reshape((1,) * (outputs.ndim - z.ndim) + z.shape) * outputs
     wrong = (~(margins > 0)).astype(margins.dtype)
     return jnp.mean(patterns.hinge(margins), (-2, -1)), jnp.mean(wrong, (-2, -1))
-
-
-# --- neurons of one layer
 
 
 def prune(config, trained):
@@ -212,13 +178,11 @@ def prune(config, trained):
         large = jnp.mean(shares, where=parts.large)
         some_small = jnp.mean(jnp.any(jnp.where(parts.large, False, fires), axis=-1))
         margins = prompt.z * model.read_out(params, hidden)
-        return {
-            "sizes": jnp.sort(parts.size),
-            "small": parts.num_small,
-            "firing, small and large": jnp.stack([some_small, large]),
-            "gain, ratio": jnp.stack([found.gain, found.ratio]),
-            "margin [seed][test]": jnp.mean(margins, (-2, -1)),
-        }, jax.lax.map(lambda kept: jax.lax.map(errors_of, kept), kept)
+        known = {"sizes": jnp.sort(parts.size), "small": parts.num_small}
+        known["firing, small and large"] = jnp.stack([some_small, large])
+        known["gain, ratio"] = jnp.stack([found.gain, found.ratio])
+        known["margin [seed][test]"] = jnp.mean(margins, (-2, -1))
+        return known, jax.lax.map(lambda kept: jax.lax.map(errors_of, kept), kept)
 
     known, found = over_seeds(one, trained, trained.ensemble.keys(PROMPTS))
     found = [_by_order(np.asarray(values)) for values in found]
@@ -261,10 +225,9 @@ def _errors_of(model, params, task, hidden, z):
     along = along * jnp.linalg.norm(jnp.mean(task.relevant, axis=0))
     off = parts.label_norm * jnp.abs(jnp.cos(parts.label_angle))
     gains = jnp.abs(params["a"]) * (along + off)
-    positive, negative = (
-        jnp.where(parts.lucky() & (parts.positive == sign), gains, 0)
-        for sign in (True, False)
-    )
+    gains = jnp.where(parts.lucky(), gains, 0)
+    positive = jnp.where(parts.positive, gains, 0)
+    negative = jnp.where(parts.positive, 0, gains)
 
     def share(gone, weights):
         weights = weights.astype(float)
@@ -281,16 +244,11 @@ def _errors_of(model, params, task, hidden, z):
     return at
 
 
-# --- neurons of GPT-2: rows of the matrix into each MLP, with their biases
-
-
 def prune_gpt(config, trained):
-    """Norms (seeds, blocks, m), and errors of GPT-2 with neurons of every block pruned.
+    """Norms (seeds, blocks, m) and errors of GPT-2, pruned in every block."""
 
-    By order (seeds, rates) out of domain at the first alpha', and in every test with
-    small ones pruned first.
-    """
-
+    # By order (seeds, rates) out of domain at the first alpha', and in every test with
+    # small ones pruned first. Neurons are rows of the matrix into an MLP with biases.
     def one(args):
         params, key = args
         blocks = [params[f"block_{i}"] for i in range(trained.module.num_layers)]
@@ -312,19 +270,16 @@ def prune_gpt(config, trained):
             return at
 
         shifted = jax.tree.map(lambda leaf: leaf[OUTSIDE], prompt)
-        rest = kept[1:].reshape(-1, *kept.shape[2:])
-        return (
-            jnp.sort(jnp.linalg.norm(W, axis=-1)),
-            jax.lax.map(tested(prompt), kept[0]),
-            jax.lax.map(tested(shifted), rest),
-        )
+        rest = jax.lax.map(tested(shifted), kept[1:].reshape(-1, *kept.shape[2:]))
+        sizes = jnp.sort(jnp.linalg.norm(W, axis=-1))
+        return sizes, jax.lax.map(tested(prompt), kept[0]), rest
 
     keys = [training.stream_key(seed, "evaluation") for seed in config.gpt_seeds]
     args = trained.params, jnp.stack(keys)
-    sizes, first, rest = jax.jit(lambda args: jax.lax.map(one, args))(args)
-    found: dict[str, Any] = {"sizes [seed][block]": np.asarray(sizes)}
+    found = jax.jit(lambda args: jax.lax.map(one, args))(args)
+    sizes, first, rest = jax.tree.map(np.asarray, found)
+    found = {"sizes [seed][block]": sizes}
     for name, tests, others in zip(("hinge", "error"), first, rest, strict=True):
-        tests, others = np.asarray(tests), np.asarray(others)
         others = others.reshape(len(tests), -1, tests.shape[1])
         found[f"small first, {name} [seed][rate][test]"] = tests
         others = np.concatenate([tests[:, None, :, OUTSIDE], others], axis=1)
@@ -342,14 +297,10 @@ def without(params, kept):
     return params
 
 
-# --- methods at equal numbers of parameters
-
-
 def compare(config, trained):
-    """Errors of every module pruned by every method, all seeds in one program.
+    """Errors (seeds, ranks, in or out of domain) of every module by every method.
 
-    One row a module and method, with its errors (seeds, ranks, in or out of domain);
-    beside them the errors before, and the singular values of W_O W_V and W_K' W_Q.
+    Beside them the errors before, and the singular values of W_O W_V and W_K' W_Q.
     """
     keys, params = trained.ensemble.keys(PROMPTS), trained.params
 
@@ -362,8 +313,8 @@ def compare(config, trained):
     asked = jax.jit(jax.vmap(ask))(trained.tasks, keys)
     along_axes = jax.jit(jax.vmap(turned))(trained.tasks, params, asked)
     given = {SVD: (params, asked), ENTRIES: (params, asked), AXES: along_axes}
-    rows, model = [], trained.model
-    count, ranks = pruning.kept_parameters, config.ranks
+    rows, model, ranks = [], trained.model, config.ranks
+    count = pruning.kept_parameters
 
     def add(module, method, parameters, total, found):
         row = {"module": module, "method": method, "total": total}
@@ -376,12 +327,10 @@ def compare(config, trained):
         shapes = [params[name].shape[1:] for name in names]
         total = sum(m * n for m, n in shapes)
         kept = [sum(count(shape, rank) for shape in shapes) for rank in ranks]
+        low_rank = [1 - r / min(shapes[0]) for r in ranks], pruning.LowRank()
+        by_size = [1 - own / total for own in kept], pruning.Magnitude()
         for method, models in given.items():
-            rates = [1 - own / total for own in kept]
-            how: Any = pruning.Magnitude()
-            if method == SVD:
-                rates = [1 - r / min(shapes[0]) for r in ranks]
-                how = pruning.LowRank()
+            rates, how = low_rank if method == SVD else by_size
 
             def swept(params, prompt, module=module, rates=rates, how=how):
                 look: Any = {"params": params, "inputs": prompt, "method": how}
@@ -408,22 +357,17 @@ def compare(config, trained):
     def whole(params, prompt):
         return errors(forward(model, params, prompt), prompt.z)
 
-    before = map(np.asarray, jax.jit(jax.vmap(whole))(params, asked))
-    W_O, W_V, W_K, W_Q = (params[name] for name in ("W_O", "W_V", "W_K", "W_Q"))
-    products = {"W_O W_V": W_O @ W_V, "W_K' W_Q": jnp.swapaxes(W_K, 1, 2) @ W_Q}
+    hinge, error = map(np.asarray, jax.jit(jax.vmap(whole))(params, asked))
+    across = jnp.swapaxes(params["W_K"], 1, 2) @ params["W_Q"]
+    products = {"W_O W_V": params["W_O"] @ params["W_V"], "W_K' W_Q": across}
     spectra = {k: np.linalg.svd(np.asarray(W, float))[1] for k, W in products.items()}
-    named = dict(zip(("hinge", "error"), before, strict=True))
-    return {"rows": rows, "spectra": spectra, **named}
+    return {"rows": rows, "spectra": spectra, "hinge": hinge, "error": error}
 
 
 def basis_of(task):
-    r"""Orthogonal matrix whose columns are the patterns and the label embedding.
-
-    .. math:: R = \operatorname{diag}\bigl( [\mu_1 .. \mu_{M_1}, \nu_1 .. \nu_{M_2}]
-        / \beta ,\ H \bigr) , \qquad H e_1 = q ,
-
-    with H a reflection. It needs d_X = M1 + M2.
-    """
+    """Orthogonal matrix whose columns are the patterns and the label embedding."""
+    # R = diag([mu_1 .. mu_M1, nu_1 .. nu_M2] / beta, H), H a reflection with H e_1 = q.
+    # It needs d_X = M1 + M2.
     d, e = task.dim, task.label_dim
     features = jnp.concatenate([task.relevant, task.irrelevant]) / task.scale
     v = task.label_embedding - jnp.zeros(e, task.dtype).at[0].set(1)
@@ -435,20 +379,12 @@ def basis_of(task):
 
 
 def in_basis(params, prompt, R):
-    r"""Transforms weights and tokens to new coordinates; the outputs stay the same.
-
-    .. math:: W \mapsto R^\top W R , \qquad W_O \mapsto W_O R , \qquad
-        p \mapsto R^\top p .
-
-    The law of the start does not depend on the basis, and the descent turns with it:
-    these are the weights of a model that was trained on patterns along the axes.
-    """
+    """Transforms weights and tokens to new coordinates; the outputs stay the same."""
+    # The law of the start does not depend on the basis, and the descent turns with it:
+    # these are the weights of a model that was trained on patterns along the axes.
     turned = {name: R.T @ params[name] @ R for name in ("W_Q", "W_K", "W_V")}
     prompt = dataclasses.replace(prompt, P=prompt.P @ R, P_query=prompt.P_query @ R)
     return params | turned | {"W_O": params["W_O"] @ R}, prompt
-
-
-# --- summaries over seeds
 
 
 def interval(values):
@@ -474,34 +410,25 @@ def of(bridge, module, method) -> Any:
 
 
 def least_kept(config, bridge, row, test):
-    """Fewest parameters beyond which the hinge error stays within the tolerance.
-
-    By seed; all parameters where none of the ranks is enough.
-    """
+    """Fewest parameters, by seed, beyond which the hinge stays within the tolerance."""
     bad = row["hinge"][:, :, test] > bridge["hinge"][:, test, None] + config.tolerance
     # Index after the last error above the limit; 0 if there is none.
     first = np.where(bad.any(1), bad.shape[1] - np.argmax(bad[:, ::-1], axis=1), 0)
+    # All parameters where none of the ranks is enough.
     return np.append(row["parameters"], row["total"])[first]
 
 
 def slope_ratio(config, found, test):
-    r"""Ratio of the hinge error's slope in R to its expected value, by seed.
-
-    .. math:: \frac{d}{dR} [1 - F (1 - g)]_+ = \frac{F m}{m - m_{small}}
-
-    once the small neurons and the slack F - 1 are gone, up to R = 1.
-    """
+    """Ratio of the hinge error's slope in R to its expected value, by seed."""
+    # d/dR [1 - F (1 - g)]_+ = F m / (m - m_small) once the small neurons and the slack
+    # F - 1 are gone, up to R = 1.
     rates, curve = np.asarray(config.rates), found[CURVES]["magnitude"]
     m, ratios = found["sizes"].shape[1], []
     for seed, small in enumerate(found["small"]):
         rising = curve["counted"][seed, :, test] > 0.1
-        slope, expected = (
-            np.nan,
-            found["margin [seed][test]"][seed, test] * m / (m - small),
-        )
-        if rising.sum() > 1:
-            hinge = curve["hinge"][seed, rising, test]
-            slope = np.polyfit(rates[rising], hinge, 1)[0]
+        expected = found["margin [seed][test]"][seed, test] * m / (m - small)
+        hinge, seen = curve["hinge"][seed, rising, test], rising.sum() > 1
+        slope = np.polyfit(rates[rising], hinge, 1)[0] if seen else np.nan
         ratios.append(slope / expected)
     return np.array(ratios)
 
@@ -510,9 +437,6 @@ def ranks_left(bridge):
     """Number of singular values above a tenth of the largest, by product and seed."""
     spectra = bridge["spectra"].items()
     return {name: (s > 0.1 * s[:, :1]).sum(1).tolist() for name, s in spectra}
-
-
-# --- what is reported
 
 
 def numbers(config, found, gpt, gpt_found, bridge):
@@ -524,15 +448,12 @@ def numbers(config, found, gpt, gpt_found, bridge):
         least = [least_kept(config, bridge, row, test) for test in range(2)]
         curves.append(own | {"least kept [test][seed]": least})
     own = {name: bridge[name] for name in ("hinge", "error", "spectra")}
-    published = {"published rates": PUBLISHED_RATES, "published error": PUBLISHED}
+    own |= {"ranks": ranks_left(bridge), "curves": curves}
     neurons = {"rates": config.rates, "tests": config.tests, **found}
-    of_gpt = {"rates": config.gpt_rates, "tests": config.tests, **gpt_found}
-    return {
-        "neurons": neurons,
-        "gpt2": {"loss": gpt.loss, **of_gpt, **published},
-        "bridge": {"ranks": ranks_left(bridge), "curves": curves, **own},
-        "precision": "float32",
-    }
+    of_gpt = {"rates": config.gpt_rates, "tests": config.tests, "loss": gpt.loss}
+    of_gpt |= {"published rates": PUBLISHED_RATES, "published error": PUBLISHED}
+    made = {"neurons": neurons, "gpt2": of_gpt | gpt_found, "bridge": own}
+    return made | {"precision": "float32"}
 
 
 def checks(config, found, gpt, bridge):
@@ -545,9 +466,10 @@ def checks(config, found, gpt, bridge):
     random = curves["random"]
     gap = np.abs((random["hinge"] - random["counted"]).mean(0)).max()
     slopes, ranks = slope_ratio(config, found, OUTSIDE), ranks_left(bridge)
-    most = config.ensemble.num_relevant - 1
     exact_large = "as many large ones pruned: hinge against 1 - F (1 - g)"
     signs = "any order, R and test: hinge against the formula by sign"
+    most = config.ensemble.num_relevant - 1
+    by_module = {"W_O": 2, "W_V": 2, "W_Q": most, "W_K": most}
     made = [
         Check("all small neurons pruned: change of the hinge", change, 1e-3, "<="),
         Check(exact_large, far, 0.0, "within", 0.08),
@@ -559,7 +481,7 @@ def checks(config, found, gpt, bridge):
     if np.isfinite(slopes).any():
         name = "small first: slope in R over F m / (number of large ones)"
         made.append(Check(name, float(np.nanmean(slopes)), 1.0, "within", 0.1))
-    for module, rank in (("W_O", 2), ("W_V", 2), ("W_Q", most), ("W_K", most)):
+    for module, rank in by_module.items():
         if rank in config.ranks:
             clipped = of(bridge, module, SVD)["hinge"][:, config.ranks.index(rank)]
             change = np.abs(clipped - bridge["hinge"]).max()
@@ -571,17 +493,20 @@ def checks(config, found, gpt, bridge):
 
 def claims(config, found, gpt, bridge):
     """Claims of both papers, and what was measured."""
-    made = one_layer_claims(config, found) + gpt_claims(config, gpt)
+    made = [*one_layer_claims(config, found), *gpt_claims(config, gpt)]
     made.append(_gain(config, bridge))
-    against = [(module, ENTRIES) for module in MODULES] + [("W_O", NEURONS)]
-    against += [(module, AXES) for module in MODULES]
-    return made + [_fewer(config, bridge, module, other) for module, other in against]
+    for other, modules in ((ENTRIES, MODULES), (NEURONS, ["W_O"]), (AXES, MODULES)):
+        made += [_fewer(config, bridge, module, other) for module in modules]
+    return made
 
 
-def _beyond(claim, expected, difference, measured):
-    """The claim that a paired difference is above 0 beyond its interval."""
-    said, held = measured.replace("{}", shown(difference)), interval(difference)[1] > 0
-    return Claim(claim=claim, expected=expected, measured=said, held=held)
+def _beyond(stated):
+    """Claims that a paired difference is above 0 beyond its interval."""
+    made = []
+    for claim, (expected, difference, words) in stated.items():
+        said, held = words.replace("{}", shown(difference)), interval(difference)[1] > 0
+        made.append(Claim(claim=claim, expected=expected, measured=said, held=held))
+    return made
 
 
 def one_layer_claims(config, found):
@@ -593,20 +518,19 @@ def one_layer_claims(config, found):
     by_alpha = hinges[:, place, 1 + order]
     pairs = zip(order, by_alpha.mean(0), strict=True)
     said = ", ".join(f"{config.alphas[i]:g}: {x:.4f}" for i, x in pairs)
-    return [
-        _beyond(
-            "one layer: the 0-1 error rises with the pruned fraction (Figure 14)",
+    stated = {
+        "one layer: the 0-1 error rises with the pruned fraction (Figure 14)": (
             "GPT-2 from .007 to .030 at R = .4; the lower end of the rise above 0",
             error[:, place] - error[:, 0],
             f"R = {config.rates[place]:g}: 0-1 error rises by {{}}, hinge by {rise}",
         ),
-        _beyond(
-            "one layer: pruning costs more where alpha' is small (Figure 15), hinge",
+        "one layer: pruning costs more where alpha' is small (Figure 15), hinge": (
             "lower end of the paired difference above 0",
             by_alpha[:, 0] - by_alpha[:, -1],
             f"alpha' {said}; largest minus smallest {{}}",
         ),
-    ]
+    }
+    return _beyond(stated)
 
 
 def gpt_claims(config, found):
@@ -627,48 +551,41 @@ def gpt_claims(config, found):
     means = zip(order, start.mean(0), end.mean(0), strict=True)
     said = ", ".join(f"{config.alphas[i]:g}: {a:.4f} to {b:.4f}" for i, a, b in means)
     gaps, rises = (sizes[..., 1:] / sizes[..., :-1]).max(-1), end - start
-    return [
-        _beyond(
-            "GPT-2: the 0-1 error rises with the pruned fraction (Figure 14)",
+    stated = {
+        "GPT-2: the 0-1 error rises with the pruned fraction (Figure 14)": (
             "from .007 to .030 at R = .4; the lower end of the rise above 0",
             error[:, many] - error[:, 0],
             f"from {error[:, 0].mean():.4f}, at {at} by {{}}; first R with a rise "
             f"beyond its interval: {first_rise(error)} "
             f"(hinge: {first_rise(hinges['magnitude'])})",
         ),
-        _beyond(
-            "GPT-2: small neurons cost less than random ones (Figure 14)",
+        "GPT-2: small neurons cost less than random ones (Figure 14)": (
             ".030 against .044 at R = .4; the lower end of the difference above 0",
             other[:, many] - error[:, many],
             f"random minus small first at {at}: {{}}",
         ),
-        _beyond(
-            "GPT-2: the first pruning lowers the error (Figure 14)",
+        "GPT-2: the first pruning lowers the error (Figure 14)": (
             "from .007 to .0057 at R = .1; the lower end of the drop above 0",
             error[:, 0] - error[:, few],
             f"at R = {config.gpt_rates[few]:g} lower by {{}}",
         ),
-        _beyond(
-            "GPT-2: larger alpha' errs less with neurons pruned (Figure 15)",
+        "GPT-2: larger alpha' errs less with neurons pruned (Figure 15)": (
             ".030, .0105 and .0072 at R = .4; lower end of the difference above 0",
             end[:, 0] - end[:, -1],
             f"alpha' {said}; smallest minus largest {{}}",
         ),
-        _beyond(
-            "GPT-2: pruning costs more where alpha' is small (Figure 15)",
+        "GPT-2: pruning costs more where alpha' is small (Figure 15)": (
             "lower end of the difference of the rises above 0",
             rises[:, 0] - rises[:, -1],
             "rise at the smallest alpha' minus rise at the largest {}",
         ),
-        Claim(
-            claim="GPT-2: a gap parts small neurons from large ones (Figure 14)",
-            expected="neighbours .175 and .38 in the slides; a ratio above 1.5 in "
-            "every block",
-            measured=f"norms {sizes.min():.2f} to {sizes.max():.2f}; largest ratio of "
-            f"neighbours {gaps.min():.2f} to {gaps.max():.2f}",
-            held=gaps.min() > 1.5,
-        ),
-    ]
+    }
+    words = "GPT-2: a gap parts small neurons from large ones (Figure 14)"
+    by = "neighbours .175 and .38 in the slides; a ratio above 1.5 in every block"
+    said = f"norms {sizes.min():.2f} to {sizes.max():.2f}; largest ratio of "
+    said += f"neighbours {gaps.min():.2f} to {gaps.max():.2f}"
+    gap = Claim(claim=words, expected=by, measured=said, held=gaps.min() > 1.5)
+    return [*_beyond(stated), gap]
 
 
 def _gain(config, bridge):
@@ -681,11 +598,13 @@ def _gain(config, bridge):
         for place, rank in enumerate(config.ranks)
     }
     (module, rank), best = max(gains.items(), key=lambda item: interval(item[1])[1])
+    said = (
+        f"unpruned hinge {before.mean():.1e}; best {module} to rank {rank}, lower by "
+    )
     return Claim(
         claim="some clip lowers the error out of domain (Yao et al.)",
         expected=f"lower end of the best of {len(gains)} above 0",
-        measured=f"unpruned hinge {before.mean():.1e}; best {module} to rank {rank}, "
-        f"lower by {shown(best, '{:.1e} [{:.1e}, {:.1e}]')}",
+        measured=said + shown(best, "{:.1e} [{:.1e}, {:.1e}]"),
         held=interval(best)[1] > 1e-6,  # float32 rounding
     )
 
@@ -695,35 +614,30 @@ def _fewer(config, bridge, module, other):
     rows = [of(bridge, module, method) for method in (SVD, other)]
     a, b = (least_kept(config, bridge, row, OUTSIDE) for row in rows)
     said = [f"{x.min()}" + f" to {x.max()}" * int(x.min() < x.max()) for x in (a, b)]
-    return Claim(
-        claim=f"{module}: {SVD} need fewer parameters than {other}",
-        expected=f"hinge out of domain within {config.tolerance:g} of the unpruned, "
-        "every seed",
-        measured=f"{said[0]} against {said[1]} of {rows[0]['total']}",
-        held=(a < b).all(),
-    )
+    words = f"{module}: {SVD} need fewer parameters than {other}"
+    by = f"hinge out of domain within {config.tolerance:g} of the unpruned, every seed"
+    found = f"{said[0]} against {said[1]} of {rows[0]['total']}"
+    return Claim(claim=words, expected=by, measured=found, held=(a < b).all())
 
 
 def tables(config, found, gpt, bridge):
     """Errors by order and rate, of one layer and of GPT-2, and least parameters."""
     one_layer, of_gpt, kept = [], [], []
-    first, second, third = ({"R": "{R:.3g}"}, {"R": "{R:.3g}"}, {"module": "{module}"})
-    for order, head in ORDERS.items():
-        first |= {head: f"{{{order}}}", f"{head}: formula": f"{{{order} formula:.4f}}"}
-        first |= {f"{head}: 0-1": f"{{{order} error:.4f}}"}
-        second |= {head: f"{{{order}}}", f"{head}: hinge": f"{{{order} hinge:.4f}}"}
-    third |= {method: f"{{{method}}}" for method in METHODS}
     for place in range(0, len(config.rates), max(1, len(config.rates) // 8)):
-        row = {"R": config.rates[place]}
-        for order, curve in found[CURVES].items():
+        row = {"R": f"{config.rates[place]:.3g}"}
+        for order, head in ORDERS.items():
+            curve = found[CURVES][order]
             at = {name: values[:, place, OUTSIDE] for name, values in curve.items()}
-            row |= {order: shown(at["hinge"]), f"{order} error": at["error"].mean()}
-            row[f"{order} formula"] = at["counted"].mean()
+            row[head] = shown(at["hinge"])
+            row[f"{head}: formula"] = f"{at['counted'].mean():.4f}"
+            row[f"{head}: 0-1"] = f"{at['error'].mean():.4f}"
         one_layer.append(row)
     error, hinge = (gpt[f"{x} [seed][rate]"] for x in ("error", "hinge"))
     for place, rate in enumerate(config.gpt_rates):
-        row = {"R": rate} | {o: shown(own[:, place]) for o, own in error.items()}
-        row |= {f"{o} hinge": own[:, place].mean() for o, own in hinge.items()}
+        row = {"R": f"{rate:.3g}"}
+        for order, head in ORDERS.items():
+            row[head] = shown(error[order][:, place])
+            row[f"{head}: hinge"] = f"{hinge[order][:, place].mean():.4f}"
         of_gpt.append(row)
     for module in MODULES:
         row = {"module": module} | dict.fromkeys(METHODS, "")
@@ -733,43 +647,33 @@ def tables(config, found, gpt, bridge):
                 shares = (counts.mean() / own["total"] for counts in least)
                 row[method] = " / ".join(f"{share:.3f}" for share in shares)
         kept.append(row)
-    where = config.tests[OUTSIDE]
-    titles = (
-        f"hinge error and formula, {where}; mean and 95 % interval over the seeds",
-        f"GPT-2, {where}: 0-1 error (mean and 95 % interval over the seeds), and hinge "
-        "error",
+    over, where = "mean and 95 % interval over the seeds", config.tests[OUTSIDE]
+    made = {
+        f"hinge error and formula, {where}; {over}": one_layer,
+        f"GPT-2, {where}: 0-1 error ({over}), and hinge error": of_gpt,
         "least share of a module's parameters with a hinge error within "
         f"{config.tolerance:g} of the unpruned one: in domain / out of domain (mean "
-        "over seeds)",
-    )
-    made = (one_layer, first), (of_gpt, second), (kept, third)
-    return [table(*parts, title) for parts, title in zip(made, titles, strict=True)]
-
-
-# --- what is drawn
+        "over seeds)": kept,
+    }
+    return [frame.table(rows, title=title) for title, rows in made.items()]
 
 
 def draw_pruned(rates, curves, dashed, sizes, title, where, ylabel, norm, law):
-    """Sorted norms of the neurons, and errors against the pruned share by order.
-
-    ``curves`` are values (seeds, rates) with a band or none by order, ``dashed`` are
-    points beside some of them, and ``law`` says what those are.
-    """
+    """Sorted norms of the neurons, and errors against the pruned share by order."""
+    # ``curves`` are values (seeds, rates) with a band or none by order, ``dashed`` are
+    # points beside some of them, and ``law`` says what those are.
     small, m = sizes < sizes.max(-1, keepdims=True) / 2, sizes.shape[-1]
     few, index, ends = small.sum(-1), np.arange(1, m + 1), []
     rings = f"{few.min()} to {few.max()} of {m} neurons are small (rings)"
     mark = {"color": COLOURS[0], "linestyle": "", "alpha": 0.6}
     ring = {"marker": "o", "markersize": 5, "markerfacecolor": "none", **mark}
-    with figure([rings, where], 2, title, 2.6) as ((left, right), entries):
+    with frame.figure([rings, where], 2, title, 2.6) as ((left, right), entries):
         for row, own in zip(sizes.reshape(-1, m), small.reshape(-1, m), strict=True):
             left.plot(index[~own], row[~own], marker=".", markersize=4, **mark)
             left.plot(index[own], row[own], **ring)
         left.set(xlabel="neuron, by norm", ylabel=norm)
-        left.set_ylim(bottom=0)
-        for (order, (values, band)), colour in zip(
-            curves.items(), COLOURS[1 : 1 + len(curves)], strict=True
-        ):
-            mean = values.mean(0)
+        for place, (order, (values, band)) in enumerate(curves.items(), 1):
+            mean, colour = values.mean(0), COLOURS[place]
             right.plot(rates, mean, color=colour)
             if band is not None:
                 right.fill_between(rates, *band, color=colour, alpha=0.2, linewidth=0)
@@ -777,45 +681,38 @@ def draw_pruned(rates, curves, dashed, sizes, title, where, ylabel, norm, law):
                 right.plot(*dashed[order], "--", color=colour)
             ends.append((float(mean[-1]), ORDERS[order], colour))
         right.set(xlabel="pruned fraction R of the neurons", ylabel=ylabel)
-        right.set_ylim(bottom=0)
-        name_ends(right, ends)
-        entries[law] = legend_key(linestyle="--")
+        for axes in (left, right):
+            axes.set_ylim(bottom=0)
+        frame.name_ends(right, ends)
+        entries[law] = frame.key(linestyle="--")
     return left.figure
 
 
 def draw_kept(bridge, title):
-    """Hinge errors out of domain against the kept share of parameters, by matrix.
-
-    Matrices with equal errors share a panel.
-    """
-    panels, ticks = {}, (0.03, 0.1, 0.3, 1.0)
-    for module in MODULES:
+    """Hinge errors out of domain against the kept share of parameters, by matrix."""
+    panels, ticks = [], (0.03, 0.1, 0.3, 1.0)
+    for module in MODULES:  # those with equal errors share a panel
         name = "all four matrices" if module == "all" else f"${module}$"
         rows = [row for row in bridge["rows"] if row["module"] == module]
         means = [row["hinge"][..., OUTSIDE].mean(0) for row in rows]
-        twins = (
-            x
-            for x, (_, others) in panels.items()
-            if len(others) == len(means) and np.allclose(others, means, atol=1e-3)
-        )
-        twin = next(twins, None)
-        if twin is None:
-            panels[name] = rows, means
+        for place, (twin, _, others) in enumerate(panels):
+            if len(others) == len(means) and np.allclose(others, means, atol=1e-3):
+                panels[place] = f"{twin} and {name}", rows, others
+                break
         else:
-            both = f"{twin} and {name}"
-            panels = {both if x == twin else x: own for x, own in panels.items()}
-    columns = 2 if len(panels) == 4 else 3
-    with figure(panels, columns, title, 2.5, sharey=True) as (shown, entries):
-        for axes, (rows, _) in zip(shown, panels.values(), strict=True):
+            panels.append((name, rows, means))
+    columns, titles = 2 if len(panels) == 4 else 3, [name for name, *_ in panels]
+    with frame.figure(titles, columns, title, 2.5, sharey=True) as (shown, entries):
+        for axes, (_, rows, _) in zip(shown, panels, strict=True):
             for row in rows:
-                place = 1 + METHODS.index(row["method"])
-                look = {"color": COLOURS[place], "marker": layer_marker(place - 1)}
+                place = METHODS.index(row["method"])
+                colour, x = COLOURS[1 + place], row["parameters"] / row["total"]
+                look = {"marker": frame.layer_marker(place), "markersize": 4}
                 # The dashed line often coincides with another one.
                 style = "--" if row["method"] == AXES else "-"
-                x = row["parameters"] / row["total"]
                 mean, low, high = interval(row["hinge"][..., OUTSIDE])
-                (line,) = axes.plot(x, mean, style, markersize=4, **look)
-                band = {"color": COLOURS[place], "alpha": 0.2, "linewidth": 0}
+                (line,) = axes.plot(x, mean, style, color=colour, **look)
+                band = {"color": colour, "alpha": 0.2, "linewidth": 0}
                 axes.fill_between(x, np.maximum(low, 0), high, **band)
                 entries[row["method"]] = line
             axes.set(xlabel="kept share of parameters (log)", xscale="log")
@@ -827,73 +724,49 @@ def draw_kept(bridge, title):
     return shown[0].figure
 
 
-def figures(config, found, gpt, bridge):
-    """Errors against the pruned share of neurons and the kept share of parameters."""
+def report(config, found, gpt, gpt_found, bridge):
+    """Numbers, checks, claims, tables and figures of the run."""
+    of_curves = ["seed", "rate", "test"]
     over = f"{len(config.ensemble.seeds)} seeds, 95 % intervals"
     where = f"out of domain, $S_1$ = {config.coefficient_sum:g}, "
     where += f"$\\alpha'$ = {config.alphas[0]:g}"
     one_layer, formula, of_gpt = {}, {}, {}
     for order in ("magnitude", "random", "reverse"):
-        hinge, counted = (
-            found[CURVES][order][x][..., OUTSIDE] for x in ("hinge", "counted")
-        )
-        _, low, high = interval(hinge)
-        one_layer[order] = hinge, (np.maximum(low, 0), high)
-        formula[order] = config.rates, counted.mean(0)
-        error = gpt["error [seed][rate]"][order]
+        curve, error = found[CURVES][order], gpt_found["error [seed][rate]"][order]
+        _, low, high = interval(curve["hinge"][..., OUTSIDE])
+        one_layer[order] = curve["hinge"][..., OUTSIDE], (np.maximum(low, 0), high)
+        formula[order] = config.rates, curve["counted"][..., OUTSIDE].mean(0)
         band = (error.min(0), error.max(0)) if order == "magnitude" else None
         of_gpt[order] = error, band
     published = {order: (PUBLISHED_RATES, own) for order, own in PUBLISHED.items()}
-    return {
-        "neurons.png": draw_pruned(
-            config.rates,
-            one_layer,
-            formula,
-            found["sizes"],
-            f"Pruning neurons of the one-layer model ({over})",
-            where,
-            "hinge error",
-            r"$\|W_O(i, \cdot)\|$",
-            "neurons counted by sign, $[1 - F(1 - g)]_+$",
-        ),
-        "gpt2.png": draw_pruned(
-            config.gpt_rates,
-            of_gpt,
-            published,
-            gpt["sizes [seed][block]"],
-            f"Pruning MLP neurons of GPT-2: mean of {len(config.gpt_seeds)} seeds\n"
-            "(band of small first: range of the seeds)",
-            where,
-            "0-1 error",
-            r"$\|W_{in}(i, \cdot)\|$",
-            "published",
-        ),
-        "kept.png": draw_kept(
-            bridge,
-            "Keeping singular values, entries or neurons: error at equal numbers of "
-            f"parameters\n({where}; bands: {over})",
-        ),
-    }
-
-
-def report(config, found, gpt, gpt_found, bridge):
-    """Numbers, checks, claims, tables and figures of the run."""
+    sizes = gpt_found["sizes [seed][block]"]
+    title = f"Pruning neurons of the one-layer model ({over})"
+    words = title, where, "hinge error", r"$\|W_O(i, \cdot)\|$"
+    law = "neurons counted by sign, $[1 - F(1 - g)]_+$"
+    neurons = config.rates, one_layer, formula, found["sizes"], *words, law
+    title = f"Pruning MLP neurons of GPT-2: mean of {len(config.gpt_seeds)} seeds\n"
+    title += "(band of small first: range of the seeds)"
+    words = title, where, "0-1 error", r"$\|W_{in}(i, \cdot)\|$", "published"
+    blocks = config.gpt_rates, of_gpt, published, sizes, *words
+    title = "Keeping singular values, entries or neurons: error at equal numbers of "
+    title += f"parameters\n({where}; bands: {over})"
     return Report(
         numbers(config, found, gpt, gpt_found, bridge),
         checks=checks(config, found, gpt, bridge),
         tables=tables(config, found, gpt_found, bridge),
         claims=claims(config, found, gpt_found, bridge),
         claims_title="what the papers say, on these models",
-        figures=figures(config, found, gpt_found, bridge),
-        interval_level=0.95,
-        axes={
-            "neurons.sizes": ["seed", "neuron"],
-            "neurons.curves [seed][rate][test].*.*": ["seed", "rate", "test"],
+        figures={
+            "neurons.png": draw_pruned(*neurons),
+            "gpt2.png": draw_pruned(*blocks),
+            "kept.png": draw_kept(bridge, title),
         },
+        interval_level=0.95,
+        axes={"neurons.sizes": ["seed", "neuron"], f"neurons.{CURVES}.*.*": of_curves},
     )
 
 
-@experiment(PRESETS)
+@frame.experiment(PRESETS)
 def main(config, run):
     """Trains one-layer models and GPT-2, prunes both, and compares methods."""
     with run.phase("training"):
@@ -910,4 +783,4 @@ def main(config, run):
     return report(config, neurons, gpt, gpt_neurons, bridge)
 
 
-program(__name__, main)
+frame.program(__name__, main)
