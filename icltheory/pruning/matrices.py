@@ -23,7 +23,7 @@ from icltheory._precision import exact_products, finite_or_nan, widened
 from icltheory._typing import Array, Float, Int, PRNGKey, Scalar
 from icltheory.linalg import low_rank_approximation
 from icltheory.pruning.methods import LowRank, Method, check_method, inverse
-from icltheory.pruning.rates import check_one_of, check_ranks
+from icltheory.pruning.rates import as_strength, check_one_of, check_ranks
 
 __all__ = ["FrobeniusSplit", "frobenius_split", "prune", "prune_rows"]
 
@@ -48,6 +48,7 @@ def prune(
     values.
 
     Example:
+        >>> from icltheory.pruning import Rank, Whitened
         >>> prune([[3.0, 0.0], [0.0, 1.0]], 0.5).round(6).tolist()
         [[3.0, 0.0], [0.0, 0.0]]
         >>> prune(jnp.diag(jnp.array([7.0, 1.0, 0.5, 0.1])), Rank(2),
@@ -61,6 +62,7 @@ def prune(
     if 0 in W.shape:
         raise ValueError(f"W: expected at least one entry, got shape {W.shape}")
     check_method(method)
+    strength = as_strength(strength, "strength: expected a number")
     check_ranks([W.shape], [strength])
     if method.kept(W.shape, strength) == method.kept(W.shape, 0):
         return W

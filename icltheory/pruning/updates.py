@@ -17,7 +17,7 @@ from icltheory._typing import Array, Bool, Float, Int, Scalar
 from icltheory.attention import LinearAttentionStack
 from icltheory.linalg import low_rank_approximation, thin_frobenius_inner
 from icltheory.pruning.methods import LowRank
-from icltheory.pruning.rates import check_ranks
+from icltheory.pruning.rates import as_strength, check_ranks
 from icltheory.trajectory import implicit_gd_norms
 
 __all__ = [
@@ -287,6 +287,7 @@ def depth_table(
     Source: Yao et al. (2024), Remark 5.
     """
     W = getattr(stack, module)
+    strength = as_strength(strength, "strength: expected a number")
     check_ranks([W.shape[1:]], [strength])
     rank = LowRank().kept(W.shape[1:], strength)
     clipped = jax.vmap(lambda W_t: low_rank_approximation(W_t, rank))(W)

@@ -90,9 +90,9 @@ def test_it_is_the_loop_that_edits_in_place(shape, dtype):
 @pytest.mark.slow
 def test_a_matrix_does_not_depend_on_what_is_asked_beside_it():
     model = tiny("groups", num_layers=2)
-    specs, whole = pruned_stacks(model, 1, "mlp", RATES, LOOP, False, None)
+    specs, whole = pruned_stacks(model, 1, "mlp", RATES, LOOP, None)
     for asked in ((0.75,), (0.5, 0, 0.25, 0.5)):
-        _, some = pruned_stacks(model, 1, "mlp", asked, LOOP, False, None)
+        _, some = pruned_stacks(model, 1, "mlp", asked, LOOP, None)
         for one, other in zip(whole, some, strict=True):
             at = [RATES.index(rate) for rate in asked]
             np.testing.assert_array_equal(np.asarray(one)[at], other)

@@ -105,7 +105,7 @@ def test_bad_input():
         depth_table(stack, H, "attn", Rank(1))
     with raises("rank: expected 1 <= rank <= 4, got 5"):
         depth_table(stack, H, "W_V", Rank(5))
-    with raises("rate: expected a number in [0, 1), got 1"):
+    with raises("strength: expected a number in [0, 1), got 1"):
         depth_table(stack, H, "W_V", 1)
     with raises("H: expected shape (N, 4), got (16, 3)"):
         depth_table(stack, H[:, :3], "W_V", Rank(1))

@@ -85,7 +85,7 @@ def test_bad_input():
         with raises(f"rank: expected a positive integer, got {rank}"):
             prune(W, Rank(rank))
     for rate in (1.0, None, "x"):
-        with raises(f"rate: expected a number in [0, 1), got {rate}"):
+        with raises(f"strength: expected a number in [0, 1), got {rate}"):
             prune(W, rate)
     with raises("method: expected a Method, got 'svd'"):
         prune(W, 0.5, method="svd")

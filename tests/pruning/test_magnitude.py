@@ -58,7 +58,7 @@ def test_equal_storage():
 
 def test_bad_input():
     W = draws(2, 3)
-    with raises("rate: expected a number in [0, 1), got 1"):
+    with raises("strength: expected a number in [0, 1), got 1"):
         prune(W, 1, method=Magnitude())
     with raises("rates: expected rates for Magnitude, got rank=2"):
         prune(W, Rank(2), method=Magnitude())

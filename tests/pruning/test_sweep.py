@@ -74,7 +74,7 @@ def test_it_compiles_once_and_then_takes_other_rates_and_weights():
     swept(3, "W_V", (0.2, 0.3, 0.6, 0.8))
     swept(3, "W_V", params=jax.tree.map(lambda W: 2 * W, STACK))
     swept(3, "W_V", score_args=(TARGETS + 1,))
-    swept(3, "W_V", rule="ceil")
+    swept(3, "W_V", method=LowRank(rule="ceil"))
     assert len(traces) == before
     swept(3, "W_V", (0.2, 0.3))  # another number of rates is another shape
     assert len(traces) == before + 1
