@@ -5,6 +5,7 @@
 
 import argparse
 import ast
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,7 +37,8 @@ class Experiment(NamedTuple):
 def experiments() -> list[Experiment]:
     """Lists all experiments in alphabetical order, without importing them."""
     folders = [path.parent for path in FOLDER.glob("*/__main__.py")]
-    files = [p for p in FOLDER.glob("*.py") if "\n@experiment(" in p.read_text()]
+    mark = re.compile(r"^@(frame\.)?experiment\(", re.MULTILINE)
+    files = [path for path in FOLDER.glob("*.py") if mark.search(path.read_text())]
     return [_read(path) for path in sorted([*folders, *files], key=lambda p: p.stem)]
 
 

@@ -536,7 +536,7 @@ def draw_comparison(config, compared, floor=3e-4):
                 ends.append((max(float(found.mean[-1]), floor), name, colour))
             if limit:
                 axes.axhline(limit, color="grey", linewidth=0.9, zorder=0)
-                ends.append((limit, "limit", "0.4"))
+                ends.append((float(limit), "limit", "0.4"))
             axes.set(xscale="log", xlabel="examples in the prompt (log scale)")
             axes.set_xticks(lengths, [f"{length:g}" for length in lengths])
             axes.set_xticks([], minor=True)
@@ -628,24 +628,8 @@ def numbers(row, lengths):
     return found
 
 
-@experiment(PRESETS)
-def main(config, run):
-    """Trains models of three steps and of two, and measures both."""
-    with jax.default_matmul_precision("highest"), jax.enable_x64(False):
-        with run.phase("training, steps"):
-            chains = train(config, config.chain_steps, config.chain_fraction)
-            jax.block_until_ready(chains)
-        with run.phase("attention along training"):
-            along, losses = masses(config, chains)
-        with run.phase("training, two steps"):
-            pairs = jax.block_until_ready(train(config, 2, config.compare_fraction))
-        with run.phase("prompt lengths"):
-            sizes = config.lengths, config.prompts, False
-            swept = measure(config, chains, sweeps(config), *sizes)
-        with run.phase("comparison"):
-            sizes = config.compare_lengths, config.compare_prompts, True
-            compared = measure(config, pairs, comparisons(config), *sizes)
-            compared = [row | theory(row, sizes[0]) for row in compared]
+def report(config, along, losses, swept, compared):
+    """Numbers, checks, claims, tables and figures of the run."""
     published = {
         group: {f"{value:g}": row for value, row in rows.items()}
         for group, rows in PUBLISHED.items()
@@ -674,6 +658,27 @@ def main(config, run):
         axes={"attention.*": ["seed", "record, every record_every iterations"]}
         | {f"sweeps.*.{kind}.*": errors for kind in (TRAINED, COUNTING)},
     )
+
+
+@experiment(PRESETS)
+def main(config, run):
+    """Trains models of three steps and of two, and measures both."""
+    with jax.default_matmul_precision("highest"), jax.enable_x64(False):
+        with run.phase("training, steps"):
+            chains = train(config, config.chain_steps, config.chain_fraction)
+            jax.block_until_ready(chains)
+        with run.phase("attention along training"):
+            along, losses = masses(config, chains)
+        with run.phase("training, two steps"):
+            pairs = jax.block_until_ready(train(config, 2, config.compare_fraction))
+        with run.phase("prompt lengths"):
+            sizes = config.lengths, config.prompts, False
+            swept = measure(config, chains, sweeps(config), *sizes)
+        with run.phase("comparison"):
+            sizes = config.compare_lengths, config.compare_prompts, True
+            compared = measure(config, pairs, comparisons(config), *sizes)
+            compared = [row | theory(row, sizes[0]) for row in compared]
+    return report(config, along, losses, swept, compared)
 
 
 program(__name__, main)

@@ -677,25 +677,8 @@ def draw_heads(panels, title):
     return figure
 
 
-@experiment(PRESETS)
-def main(config, run):
-    """Trains a GPT-2, and measures all three mechanisms."""
-    heads, seed = config.heads, config.seed
-    model = load(heads.checkpoint, "heads.checkpoint")
-    with run.phase("training"):
-        trained = train(config.gpt2, run)
-    with jax.enable_x64(True):
-        with run.phase("features"):
-            found = features(config.features)
-        with run.phase("kernels"):
-            found |= kernels(config.kernels, seed)
-        with run.phase("circuit"):
-            found["circuit"] = circuit(heads, seed)
-    with run.phase("language"):
-        found["language"] = language(heads, seed, model)
-    with run.phase("regression"):
-        sizes = heads.sequences, seed
-        found["regression"] = regression(config.gpt2, trained, *sizes)
+def report(config, found):
+    """Numbers, checks, claims, tables and figures of the run."""
     lm, gpt2 = found["language"]["numbers"], found["regression"]
     shown = {
         "small LM\nprefix, random repeats": lm["prefix, repeated words"],
@@ -719,6 +702,28 @@ def main(config, run):
         },
         axes=axes | {name: ["layer", "head"] for name in of_heads},
     )
+
+
+@experiment(PRESETS)
+def main(config, run):
+    """Trains a GPT-2, and measures all three mechanisms."""
+    heads, seed = config.heads, config.seed
+    model = load(heads.checkpoint, "heads.checkpoint")
+    with run.phase("training"):
+        trained = train(config.gpt2, run)
+    with jax.enable_x64(True):
+        with run.phase("features"):
+            found = features(config.features)
+        with run.phase("kernels"):
+            found |= kernels(config.kernels, seed)
+        with run.phase("circuit"):
+            found["circuit"] = circuit(heads, seed)
+    with run.phase("language"):
+        found["language"] = language(heads, seed, model)
+    with run.phase("regression"):
+        sizes = heads.sequences, seed
+        found["regression"] = regression(config.gpt2, trained, *sizes)
+    return report(config, found)
 
 
 program(__name__, main)
