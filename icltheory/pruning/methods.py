@@ -3,6 +3,7 @@
 A strength is a clipping rate in [0, 1) or a :class:`~icltheory.pruning.Rank`.
 """
 
+import abc
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -25,7 +26,7 @@ Place = tuple[int | None, str]  # layer and name of a matrix
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Method:
+class Method(abc.ABC):
     """A way to prune matrices; a subclass says how, in :meth:`cutter`.
 
     Args:
@@ -62,6 +63,7 @@ class Method:
             return min(strength.value, *shape)
         return rank_for_rate(shape, strength, self.rule, at_least_one=self.at_least_one)
 
+    @abc.abstractmethod
     def cutter(
         self, W: Float[Array, "m n"], place: Place | None = None
     ) -> Callable[[Strength], Float[Array, "m n"]]:
@@ -69,7 +71,6 @@ class Method:
 
         What all strengths share, such as a decomposition, is computed once.
         """
-        raise NotImplementedError
 
 
 class Sized(Method):
@@ -78,6 +79,7 @@ class Sized(Method):
     All strengths are then one compiled program.
     """
 
+    @abc.abstractmethod
     def by_size(
         self, W: Float[Array, "m n"], parts: SVD | None = None
     ) -> Callable[[Any], Float[Array, "m n"]]:
@@ -85,7 +87,6 @@ class Sized(Method):
 
         ``parts`` is its decomposition, if it is known.
         """
-        raise NotImplementedError
 
     def cutter(self, W, place=None):
         """A function from a strength to the pruned matrix."""
