@@ -269,5 +269,9 @@ class AnswerCache:
         if self.file is None or self._version == self.file.version:
             return
         self._version = self.file.version
+        found: dict[tuple, list[tuple]] = {}
         for one in self.file.of(self._model):
-            self._put(one[:4], [one.example], one.scores[None], [one.label])
+            found.setdefault(one[:4], []).append(one[4:])
+        for place, rows in found.items():
+            examples, labels, scores = map(list, zip(*rows, strict=True))
+            self._put(place, examples, np.stack(scores), labels)
