@@ -11,7 +11,7 @@ import pytest
 
 from icltheory import frames
 from icltheory.bounds.records import Assumption, Bound
-from icltheory.bridge.answer_file import Answer, AnswerFile
+from icltheory.bridge.answers import Answer, AnswerFile
 from icltheory.frames import to_columns, to_dict, to_frame
 from icltheory.regression import GDBeta, LinearPopulation, LinearStep, optimum
 from icltheory.statistics import Estimate, Interval, compare
@@ -114,7 +114,7 @@ def test_records_of_the_library_and_its_files(tmp_path):
     moments = ["input_cov", "task_mean", "task_cov", "noise_var", "fourth_moment"]
     assert list(task) == moments
     file = AnswerFile(tmp_path / "r.sqlite")
-    place = ("test", 3, "mlp", 0.5)
+    place = ("test", "3:mlp:0.5")
     file.add({"task": "t"}, [Answer(*place, i, 0, np.array([i / 2])) for i in (1, 0)])
     columns = to_columns(file)
     assert (columns["example"], columns["scores"]) == ([0, 1], [[0.0], [0.5]])

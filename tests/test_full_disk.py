@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from icltheory.bridge import save_checkpoint
-from icltheory.bridge.answer_file import Answer, AnswerFile
+from icltheory.bridge.answers import Answer, AnswerFile
 from icltheory.bridge.model import check_weights
 from icltheory.bridge.spectra import SingularSystems
 from icltheory.training import Checkpoints
@@ -48,7 +48,7 @@ def export(path):
 
 
 def answers(path):
-    one = Answer("test", 0, "mlp", 0.5, 0, 1, np.ones(9000))
+    one = Answer("test", "0:mlp:0.5", 0, 1, np.ones(9000))
     AnswerFile(path / "r.sqlite").add({"task": "t"}, [one])
 
 

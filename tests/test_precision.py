@@ -23,7 +23,7 @@ CASES = theory_cases.cases()
 # or run or train a model, whose precision is the caller's.
 OTHERS = {
     "pruning": {
-        *("by_layer", "choose_layers", "choose_rate", "compose", "corrected_selection"),
+        *("by_layer", "choose_layers", "choose_rate", "corrected_selection", "search"),
         *("kept_parameters", "module_matrices", "module_spectra", "prune_model"),
         *("random_condition_number", "rank_for_rate", "sweep", "sweep_grid"),
     },

@@ -18,13 +18,16 @@ import numpy as np
 
 from benchmarks.machine import floor
 from benchmarks.suite import Pair, case, disagreement, named, nbytes, on_gpu, once
-from icltheory.bridge import Architecture, Decoder, LanguageModel, Rotary, prune_model
-from icltheory.bridge.evaluation import (
-    Prompts,
+from icltheory.bridge import (
+    Architecture,
+    Decoder,
+    Evaluator,
+    LanguageModel,
+    Rotary,
     evaluate_naive,
-    evaluate_rates,
-    tokenize,
+    prune_model,
 )
+from icltheory.bridge.evaluation import Prompts, tokenize
 from icltheory.bridge.tasks import Example, LanguageTask, PromptTemplate
 from icltheory.layered import get_matrix
 from icltheory.linalg import svd
@@ -149,14 +152,12 @@ def bench_search(layer: int, module: str) -> Pair:
     specs = module_matrices(model, layer, module)
     matrices = [get_matrix(params, spec) for spec in specs]
     systems, deciding = once(lambda: Systems(matrices))
-    models = [
-        prune_model(model, Intervention(layer, module, r), systems=systems)
-        for r in RATES
-    ]
+    pruned = [Intervention(layer, module, rate) for rate in RATES]
+    models = [prune_model(model, one, systems=systems) for one in pruned]
     options = {"batch_size": batch, "systems": systems}
 
     def search():
-        return evaluate_rates(model, task, layer, module, RATES, **options)
+        return Evaluator(model, task, **options).evaluate("validation", pruned)
 
     evaluate_naive(model, some)
     plain, _ = once(lambda: [evaluate_naive(one, some) for one in models])

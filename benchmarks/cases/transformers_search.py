@@ -24,9 +24,9 @@ from benchmarks.cases.prune_search import RATES, Words, task_of
 from benchmarks.suite import Pair, case, disagreement, once
 from icltheory.bridge import (
     Decoder,
+    Evaluator,
     LanguageModel,
     evaluate,
-    evaluate_rates,
     load_checkpoint,
     save_checkpoint,
 )
@@ -167,10 +167,11 @@ def bench_transformers(
         other = Torch(str(save_checkpoint(ours, f"{folder}/model")))
         other.searched(rows[:BATCH], prompts.label_ids, None)
 
-    def answers() -> tuple[Any, ...]:
+    def answers() -> Sequence[Any]:
         if layer is None:
             return (evaluate(ours, task, batch_size=BATCH),)
-        return evaluate_rates(ours, task, layer, "mlp", RATES, batch_size=BATCH)
+        pruned = [f"{layer}:mlp:{rate}" for rate in RATES]
+        return Evaluator(ours, task, batch_size=BATCH).evaluate("validation", pruned)
 
     facts: dict[str, float] = {}
     jax.clear_caches()

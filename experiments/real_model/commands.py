@@ -35,6 +35,7 @@ from experiments.frame import (
 from experiments.real_model import cost
 from experiments.small_lm import FOLDER, SHIPPED, declaration
 from icltheory.bridge import (
+    Evaluator,
     LanguageModel,
     evaluate,
     load_checkpoint,
@@ -44,7 +45,7 @@ from icltheory.bridge import (
     search_compositions,
     size_report,
 )
-from icltheory.bridge.answer_cache import facts_of
+from icltheory.bridge.evaluator import digest_of
 from icltheory.bridge.export import take_factors
 from icltheory.bridge.model import weights_digest
 from icltheory.bridge.spectra import SingularSystems
@@ -303,7 +304,7 @@ def run_evaluate(argv: list[str] | None = None) -> None:
         {
             "options": {**vars(options), "save": str(options.save), "prune": prune},
             "weights": weights_digest(model),
-            "task": facts_of(task)._asdict(),
+            "task": described(task),
             "models": [
                 {"prune": prune if number else [], **one}
                 for number, one in enumerate(numbers)
@@ -315,12 +316,17 @@ def run_evaluate(argv: list[str] | None = None) -> None:
     )
 
 
+def described(task: LanguageTask) -> dict[str, Any]:
+    """Name, labels, sizes and digest of a task."""
+    sizes = {"validation": len(task.validation), "test": len(task.test)}
+    names = ("name", "profile", "scoring", "denominator", "labels")
+    known = {name: getattr(task, name) for name in names}
+    return known | {"sizes": sizes, "digest": digest_of(task)}
+
+
 def judged(level: float, task: LanguageTask, found: Any) -> dict[str, Any]:
     """Judges answers by the rules of the task's profile; NaN if every answer is."""
     right = found.correct
-    if facts_of(task).ties_are_wrong:
-        best = found.scores.max(axis=1, keepdims=True)
-        right = right & ((found.scores == best).sum(axis=1) == 1)
     count, silent = int(right.sum()), found.num_nan == found.num_examples
     total = len(right) - (task.denominator == "n-1")
     interval = None if silent else proportion_interval(count, len(right), level=level)
@@ -356,8 +362,6 @@ class Search(TaskOptions):
     # most evaluations: a model that answers the validation set is one
     budget: int = 50
     beam: int = 1  # how many compositions of each size are kept; 1 is greedy
-    # layers whose pruned matrices are held at the same time
-    layers_at_once: int = 4
     # file of the answers, from which a search goes on; none is kept if left out
     answers: Path | None = None
     # folder of singular systems, so that no matrix is decomposed twice; none are kept
@@ -368,7 +372,7 @@ class Search(TaskOptions):
     def _check(self) -> None:
         super()._check()
         check_at_least(self, 2, "budget")
-        check_at_least(self, 1, "beam", "layers_at_once")
+        check_at_least(self, 1, "beam")
         _ = read_prunings("candidates", self.candidates)
         check_file("answers", self.answers)
         check_file("save", self.save)
@@ -403,33 +407,40 @@ def run_search(argv: list[str] | None = None) -> None:
     if options.answers is not None:
         continue_with("the same command, which reads the answers kept so far")
     kept = None if options.systems is None else SingularSystems(options.systems)
-    same = ("budget", "beam", "answers", "method", "level", "batch_size")
-    how = {name: getattr(options, name) for name in (*same, "layers_at_once")}
     display = Display(Console(stderr=True))
     with display.during(Activity("searching", unit="answers")) as activity:
-        how |= {"shots": options.given_shots, "cache": kept}
-        how["progress"] = activity.follow
-        found = search_compositions(model, task, candidates, **how)
+        evaluator = Evaluator(
+            model,
+            task,
+            options.given_shots,
+            method=options.method,
+            systems=kept,
+            answers=options.answers,
+            batch_size=options.batch_size,
+            progress=activity.follow,
+        )
+        how = {"budget": options.budget, "beam": options.beam, "level": options.level}
+        found = search_compositions(evaluator, candidates, **how)
     console.print(_found_table(found), soft_wrap=False)
-    console.print(f"{found.evaluations} evaluations; the search ended: {found.stopped}")
+    console.print(f"{len(found.tried)} evaluations; the search ended: {found.stopped}")
     console.print(f"test: {found}")
     if found.path:
         line = ["python", "-m", "experiments.real_model", "export"]
         line += ["--model", options.model]
         line += ["--revision", options.revision] if options.revision else []
         line += ["--at-least-one"] if options.at_least_one else []
-        line += ["--prune", *map(str, found.interventions), "--to", "NEW"]
+        line += ["--prune", *map(str, found.path), "--to", "NEW"]
         console.print(f"to keep it: {shlex.join(line)}")
     files = {name: str(getattr(options, name)) for name in ("answers", "systems")}
     path = [
-        {"prune": str(step.intervention), "validation": step.validation_score}
-        for step in found.path
+        {"prune": str(one), "validation": score}
+        for one, score in zip(found.path, found.path_scores[1:], strict=True)
     ]
     save_numbers(
         options.save,
         {
             "options": {**vars(options), **files, "save": str(options.save)},
-            "task": facts_of(task)._asdict(),
+            "task": described(task),
             **dataclasses.asdict(found),
             "path": path,
         },
@@ -438,13 +449,10 @@ def run_search(argv: list[str] | None = None) -> None:
 
 
 def _found_table(found: Any) -> Any:
-    names = [
-        f"{'+ ' * (i > 0)}{step.intervention}" for i, step in enumerate(found.path)
-    ]
-    scores = [found.unpruned_score, *(step.validation_score for step in found.path)]
+    names = [f"{'+ ' * (i > 0)}{one}" for i, one in enumerate(found.path)]
     rows = [
         {"clipped": name, "validation": score, "test": "", "ends": ""}
-        for name, score in zip(["unpruned", *names], scores, strict=True)
+        for name, score in zip(["unpruned", *names], found.path_scores, strict=True)
     ]
     last = {"test": f"{found.test_after:.4f}", "ends": as_row(found.after_interval)}
     first = {"test": f"{found.test_before:.4f}", "ends": as_row(found.before_interval)}

@@ -20,13 +20,13 @@ from experiments.real_model.config import (
 from experiments.real_model.fetch import fetch
 from icltheory.bridge import (
     AnswerFile,
+    Evaluator,
     LanguageModel,
+    choose_layer,
     load_checkpoint,
     load_task,
     prune_model,
 )
-from icltheory.bridge.answer_cache import AnswerCache, facts_of
-from icltheory.bridge.cached_evaluator import CachedEvaluator, method_name
 from icltheory.bridge.evaluation import tokenize
 from icltheory.bridge.implicit_update import (
     implicit_updates,
@@ -35,7 +35,6 @@ from icltheory.bridge.implicit_update import (
     readers,
     update_sizes,
 )
-from icltheory.bridge.layer_search import layer_choice
 from icltheory.bridge.model import weights_digest
 from icltheory.bridge.spectra import (
     ActivationAware,
@@ -134,30 +133,27 @@ class Subject:
         shots: int | None = None,
         draw: int = 0,
         method: Method = EXACT,
-    ) -> CachedEvaluator:
+    ) -> Evaluator:
         """Returns what answers a task with a prompt and a scoring, or has answered."""
         task = self.task(*case, draw)
         shots = self.shots(case[0]) if shots is None else shots
-        place = {"prompt": case[1], "scoring": case[2], "shots": shots, "draw": draw}
-        place["method"] = method_name(method)
-        return CachedEvaluator(
-            AnswerCache(facts_of(task), self.answers, **place),
+        return Evaluator(
             self.model,
             task,
             shots,
             method=method,
             systems=self.systems,
+            answers=self.answers,
             batch_size=self.config.batch_size,
         )
 
     def unpruned(
-        self, evaluator: CachedEvaluator, split: str, most: int | None = None
+        self, evaluator: Evaluator, split: str, most: int | None = None
     ) -> np.ndarray:
         """Which of the first examples the model answers correctly as it is."""
         size = len(evaluator.task.examples(split))
         some = range(size if most is None else min(most, size))
-        place = self.model.num_layers - 1, self.config.modules[0], (0.0,)
-        return evaluator.correct(split, *place, some)[0]
+        return evaluator.correct(split, [()], some)[0]
 
 
 def _some(examples: Any, most: int) -> Any:
@@ -243,10 +239,12 @@ def grid(subject: Subject, before: dict[str, Any]) -> dict[str, Any]:
         evaluator = evaluators[case]
         some = range(min(config.examples, len(evaluator.task.validation)))
         rates, own = config.grid_rates, found.setdefault(case[0], {})
-        evaluator.evaluate_missing("validation", [layer], config.modules, rates, some)
-        for module in config.modules:
-            right = evaluator.cache.correct("validation", layer, module, rates, some)
-            own.setdefault(module, {})[str(layer)] = right.astype(int)
+        pruned = [f"{layer}:{m}:{rate}" for m in config.modules for rate in rates]
+        right = evaluator.correct("validation", pruned, some).astype(int)
+        for module, rows in zip(
+            config.modules, np.split(right, len(config.modules)), strict=True
+        ):
+            own.setdefault(module, {})[str(layer)] = rows
     for case in cases:
         right = subject.unpruned(evaluators[case], "validation", config.examples)
         found[case[0]]["unpruned"] = right.astype(int)
@@ -285,12 +283,13 @@ def searches(subject: Subject, before: dict[str, Any]) -> list[dict[str, Any]]:
             own = {split: subject.unpruned(plain, split) for split in splits}
             unpruned[case, draw] = own
         own = unpruned[case, draw]
-        values = evaluator.correct("validation", layer, module, rates).mean(axis=1)
+        pruned = [f"{layer}:{module}:{rate}" for rate in rates]
+        values = evaluator.correct("validation", pruned).mean(axis=1)
         place, start = int(np.argmax(values)), own["validation"].mean()
         rate, after = 0.0, own["test"]
         if values[place] > start:
-            rate, only = rates[place], {"places": [place]}
-            after = evaluator.correct("test", layer, module, rates, **only)[0]
+            rate = rates[place]
+            after = evaluator.correct("test", [pruned[place]])[0]
         names = {"task": case[0], "draw": draw, "module": module, "arm": arm}
         chosen = {"layer": layer, "validation": [start, *values], "chosen": rate}
         found.append(names | chosen | tested(own["test"], after))
@@ -306,7 +305,7 @@ def layer_of(
         return int(np.random.default_rng(seed).integers(num_layers))
     known = [ConditionNumber(**row, singular_values=np.empty(0)) for row in rows]
     module = "W_K,W_V" if arm == "algorithm1_kv" else module
-    return layer_choice(known, module, config.top_k, "max").deepest
+    return choose_layer(known, module, config.top_k, "max").deepest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -364,7 +363,7 @@ def together(subject: Subject, before: dict[str, Any]) -> list[dict[str, Any]]:
         layer, module, i = places[int(np.argmax(mean))]
         rate, evaluator = config.grid_rates[i], subject.evaluator(case)
         unpruned = subject.unpruned(evaluator, "test")
-        after = evaluator.correct("test", layer, module, (rate,))[0]
+        after = evaluator.correct("test", [f"{layer}:{module}:{rate}"])[0]
         clip = {"layer": layer, "module": module, "rate": rate}
         own = {"left_out": case[0], **clip, "validation_gain": mean.max()}
         rows.append(own | tested(unpruned, after))

@@ -9,22 +9,21 @@ models are in ``icltheory.statistics``.
 Stability: provisional.
 """
 
-from icltheory.bridge.answer_file import AnswerFile
+from icltheory.bridge.answers import AnswerFile
 from icltheory.bridge.architecture import Architecture, Experts, Rotary
 from icltheory.bridge.checkpoint import load_checkpoint
-from icltheory.bridge.compositions import CompositionSearch, search_compositions
 from icltheory.bridge.decoder import KV, Decoder, Stream, Tokens
-from icltheory.bridge.evaluation import (
-    Evaluation,
-    evaluate,
-    evaluate_grid,
-    evaluate_naive,
-    evaluate_rates,
-)
+from icltheory.bridge.evaluation import Evaluation, evaluate_naive
+from icltheory.bridge.evaluator import Evaluator, evaluate
 from icltheory.bridge.export import save_checkpoint, size_report
-from icltheory.bridge.layer_search import Algorithm1Result, algorithm1
 from icltheory.bridge.model import LanguageModel
 from icltheory.bridge.pruning import prune_model
+from icltheory.bridge.search import (
+    SearchResult,
+    algorithm1,
+    choose_layer,
+    search_compositions,
+)
 from icltheory.bridge.sharding import shard_model
 from icltheory.bridge.spectra import (
     ConditionNumber,
@@ -36,17 +35,17 @@ from icltheory.bridge.tokenizer import Tokenizer
 
 __all__ = [
     "KV",
-    "Algorithm1Result",
     "Architecture",
-    "CompositionSearch",
     "ConditionNumber",
     "Decoder",
     "Evaluation",
+    "Evaluator",
     "Example",
     "Experts",
     "LanguageModel",
     "AnswerFile",
     "Rotary",
+    "SearchResult",
     "SingularSystems",
     "Stream",
     "LanguageTask",
@@ -56,10 +55,9 @@ __all__ = [
     "algorithm1",
     "prune_model",
     "condition_numbers",
+    "choose_layer",
     "evaluate",
-    "evaluate_grid",
     "evaluate_naive",
-    "evaluate_rates",
     "load_checkpoint",
     "load_task",
     "save_checkpoint",

@@ -1,19 +1,21 @@
 """Prunes modules of a language model: in its layers, embeddings and output head."""
 
 import dataclasses
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from icltheory._checks import checked, finite
 from icltheory.bridge._arrays import gathered, spread_like
-from icltheory.bridge._cutting import cutter_of
 from icltheory.bridge.decoder import Decoder
 from icltheory.bridge.families import read_architecture
 from icltheory.bridge.model import LanguageModel
-from icltheory.layered import get_matrix, replace_matrix
-from icltheory.pruning import Intervention, LowRank, Method
+from icltheory.layered import MatrixSpec, get_matrix, replace_matrix
+from icltheory.linalg import SVD
+from icltheory.pruning import Intervention, LowRank, Method, module_matrices
 from icltheory.pruning.interventions import read_interventions
 from icltheory.pruning.methods import check_method, kept_table
 from icltheory.pruning.modules import tied_to
@@ -79,8 +81,7 @@ def prune_model(
             place = (one.layer, spec.name)
             # On a GPU the default precision would round the factors to TF32.
             with jax.default_matmul_precision("highest"):
-                cut = cutter_of(W, method, systems, [one.strength], place)
-                new = cut(one.strength)
+                new = cutter_of(W, method, systems, place)(one.strength)
             if new is not W:
                 params = replace_matrix(params, spec, spread_like(new, old))
     return model.replace(params=params)
@@ -114,3 +115,71 @@ def untied(model: LanguageModel) -> LanguageModel:
     return model.replace(
         decoder=Decoder(arch), params={**params, "head": head}, config=config
     )
+
+
+def pruned_stacks(
+    model: LanguageModel,
+    place: tuple[int, str],
+    strengths: Sequence[Any],
+    method: Method,
+    systems: Any = None,
+    cutters: dict[str, Any] | None = None,
+) -> tuple[tuple[MatrixSpec, ...], tuple[jax.Array, ...]]:
+    """Paths within a layer, each with its matrices stacked over strengths.
+
+    ``place`` is a layer and a module; ``cutters`` keeps what strengths share, such as
+    decompositions, by the name of the matrix.
+    """
+    specs = module_matrices(model, *place)
+    kept_table(method, model.params, specs, strengths)
+    stacks, cutters = [], {} if cutters is None else cutters
+    for number, spec in enumerate(specs):
+        W = get_matrix(model.params, spec)
+        if spec.name not in cutters:
+            whole = checked(spec.name, gathered(W, number), finite)
+            at = place[0], spec.name
+            cutters[spec.name] = cutter_of(whole, method, systems, at)
+        # On a GPU the default precision would round the factors to TF32.
+        with jax.default_matmul_precision("highest"):
+            stack = jnp.stack([cutters[spec.name](one) for one in strengths])
+        stacks.append(spread_like(stack, W))
+    inside = tuple(dataclasses.replace(s, path=s.path[2:]) for s in specs)
+    return inside, tuple(stacks)
+
+
+def cutter_of(
+    W: Any, method: Method, systems: Any, place: tuple[int | None, str]
+) -> Callable[[Any], Any]:
+    """A function from a strength to the pruned matrix, in the dtype of W.
+
+    Where a strength keeps all of it, the matrix is unchanged; it is decomposed once,
+    for the first strength that does not. ``place`` is the layer, ``None`` outside of
+    the layers, and the name of the matrix.
+    """
+    full = method.kept(W.shape, 0)
+
+    @functools.cache
+    def whole():
+        return method.cutter(W, place)
+
+    @functools.cache
+    def parts():
+        return SVD(*map(jnp.asarray, systems.of(W)))
+
+    def cut(strength):
+        kept = method.kept(W.shape, strength)
+        if kept == full:
+            return W
+        if systems is None or not method.spectral:
+            return whole()(strength).astype(W.dtype)
+        if parts().s.size < kept:
+            layer, name = place
+            where = name if layer is None else f"{name} in layer {layer}"
+            raise ValueError(
+                f"systems: expected at least {kept} singular values of {where}, got "
+                f"{parts().s.size}"
+            )
+        sized: Any = method
+        return sized.by_size(W, parts())(kept).astype(W.dtype)
+
+    return cut

@@ -3,7 +3,8 @@
 A clipping rate becomes a rank by exact arithmetic, a matrix becomes its best
 approximation of that rank, and a sweep scores a model at many rates, modules and layers
 in one compiled program. Beside it: what pruning does to the norms of the theory, how
-well conditioned the matrices are, and the choice of layer and rate of Algorithm 1.
+well conditioned the matrices are, the choice of layer and rate of Algorithm 1, and a
+search for several prunings together.
 
 Stability: stable.
 """
@@ -26,13 +27,14 @@ from icltheory.pruning.matrices import (
 from icltheory.pruning.methods import LowRank, Magnitude, Method, Whitened
 from icltheory.pruning.modules import module_matrices
 from icltheory.pruning.rates import Rank, kept_parameters, rank_for_rate
+from icltheory.pruning.searches import Search, search
 from icltheory.pruning.spectra import (
     MatrixSpectrum,
     by_layer,
     module_spectra,
     random_condition_number,
 )
-from icltheory.pruning.sweeps import Composition, compose, sweep, sweep_grid
+from icltheory.pruning.sweeps import sweep, sweep_grid
 from icltheory.pruning.updates import (
     DepthTable,
     UpdateBound,
@@ -43,7 +45,6 @@ from icltheory.pruning.updates import (
 )
 
 __all__ = [
-    "Composition",
     "DepthTable",
     "FrobeniusSplit",
     "Intervention",
@@ -54,6 +55,7 @@ __all__ = [
     "Method",
     "Rank",
     "RateChoice",
+    "Search",
     "Selection",
     "UpdateBound",
     "UpdateSplit",
@@ -61,7 +63,6 @@ __all__ = [
     "by_layer",
     "choose_layers",
     "choose_rate",
-    "compose",
     "corrected_selection",
     "depth_table",
     "frobenius_split",
@@ -73,6 +74,7 @@ __all__ = [
     "prune_rows",
     "random_condition_number",
     "rank_for_rate",
+    "search",
     "sweep",
     "sweep_grid",
     "update_split",

@@ -15,6 +15,7 @@ from icltheory._checks import (
     check_sequence,
     check_shape,
 )
+from icltheory.pruning.rates import Rank, as_strengths
 
 __all__ = [
     "LayerChoice",
@@ -97,14 +98,14 @@ def choose_layers(
 
 
 class RateChoice(NamedTuple):
-    """A rate, its score and its place among the candidates.
+    """A rate or a rank, its score and its place among the candidates.
 
     They are 0, the initial score and ``None`` when nothing improved.
 
     Source: Yao et al. (2024), Algorithm 1.
     """
 
-    rate: float
+    rate: Any
     score: float
     index: int | None
 
@@ -123,16 +124,18 @@ def choose_rate(
     .. math:: \xi^* = \arg\max_\xi s(\xi) \text{ if } \max_\xi s(\xi) > s_0 + g ,
         \text{ otherwise } 0 , \qquad s_0 = s(\text{unpruned}) .
 
-    A tie goes to the smaller rate, NaN never wins. As printed the algorithm starts from
-    :math:`s_0 = 0`: it then prunes although the unpruned model is better, whenever 0 is
-    not among the candidates, and never prunes where scores are negative, such as a
-    log-likelihood. ``initial="zero"`` reproduces that and is not to be used.
+    A tie goes to the smaller rate, then to the larger rank, and NaN never wins. As
+    printed the algorithm starts from :math:`s_0 = 0`: it then prunes although the
+    unpruned model is better, whenever 0 is not among the candidates, and never prunes
+    where scores are negative, such as a log-likelihood. ``initial="zero"`` reproduces
+    that and is not to be used.
 
     The winner of several candidates looks better than it is: judge it on other data.
 
     Args:
         scores: Score of each candidate.
-        rates: The candidates :math:`\xi`, in [0, 1).
+        rates: The candidates :math:`\xi`, in [0, 1), among which may be a
+            :class:`Rank`.
         maximize: Whether a large score is good; for errors say ``False``.
         min_gain: Improvement g that has to be exceeded, at least 0.
 
@@ -145,15 +148,12 @@ def choose_rate(
     Source: Yao et al. (2024), Algorithm 1.
     """
     check_choice("initial", initial, ("unpruned", "zero"))
-    values, candidates = as_decimals("scores", scores), as_decimals("rates", rates)
-    if candidates.ndim != 1 or values.shape != candidates.shape:
+    values, candidates = as_decimals("scores", scores), as_strengths(rates)
+    if values.shape != (len(candidates),):
         raise ValueError(
             f"scores: expected one for each of the rates, shape "
-            f"{candidates.shape}, got {values.shape}"
+            f"({len(candidates)},), got {values.shape}"
         )
-    outside = candidates[~((candidates >= 0) & (candidates < 1))]
-    if outside.size:
-        raise ValueError(f"rates: expected numbers in [0, 1), got {outside[0]}")
     if not min_gain >= 0:
         raise ValueError(f"min_gain: expected a number >= 0, got {min_gain}")
     start = 0.0
@@ -165,19 +165,28 @@ def choose_rate(
         raise ValueError("unpruned_score: expected a number, got nan")
     sign = 1.0 if maximize else -1.0
     best = RateChoice(0.0, start, None)
-    for index in np.argsort(candidates, kind="stable"):
+    for index in weakest_first(candidates):
         bar = start + sign * min_gain if best.index is None else best.score
         if sign * values[index] > sign * bar:
-            found = float(candidates[index]), float(values[index])
-            best = RateChoice(*found, int(index))
+            best = RateChoice(candidates[index], float(values[index]), index)
     return best
+
+
+def weakest_first(strengths: Sequence[Any]) -> list[int]:
+    """Order of strengths: rates from the smallest on, then ranks from the largest."""
+
+    def key(index):
+        one = strengths[index]
+        return (1, -one.value) if isinstance(one, Rank) else (0, one)
+
+    return sorted(range(len(strengths)), key=key)
 
 
 class Selection(NamedTuple):
     """Result of :func:`corrected_selection`.
 
     Args:
-        rate: The rate chosen on all examples; 0 when nothing improved.
+        rate: The rate or rank chosen on all examples; 0 when nothing improved.
         score: Its accuracy on them, which flatters it.
         corrected: Mean accuracy of a rate chosen on one half, on the other half.
         optimism: Mean of what the choosing half says of it, less ``corrected``.
@@ -185,7 +194,7 @@ class Selection(NamedTuple):
         frequencies: Share of the halves that chose each rate; the rest chose none.
     """
 
-    rate: float
+    rate: Any
     score: float
     corrected: float
     optimism: float

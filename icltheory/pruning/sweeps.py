@@ -1,4 +1,4 @@
-"""Scores of a layered model over clipping rates, modules and layers, and a search.
+"""Scores of a layered model over clipping rates, modules and layers.
 
 The trunk below the pruned layer runs once, each matrix is decomposed once, and all
 rates are one compiled program.
@@ -8,13 +8,12 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._checks import check_positive_int, check_sequence, check_shape, is_tracer
-from icltheory._core import Record, where_valid
+from icltheory._checks import check_positive_int, check_sequence, is_tracer
+from icltheory._core import where_valid
 from icltheory._typing import PyTree
 from icltheory.batching import Progress, in_turns, reported
 from icltheory.layered import (
@@ -25,13 +24,11 @@ from icltheory.layered import (
     hidden_before,
     replace_matrix,
 )
-from icltheory.pruning.choice import choose_rate
-from icltheory.pruning.interventions import Intervention, prune_model
 from icltheory.pruning.methods import LowRank, Sized, check_method, kept_table
 from icltheory.pruning.modules import module_matrices
 from icltheory.pruning.rates import as_strengths, check_one_of
 
-__all__ = ["Composition", "compose", "sweep", "sweep_grid"]
+__all__ = ["sweep", "sweep_grid"]
 
 
 def sweep(
@@ -160,95 +157,6 @@ def sweep_grid(
         return jnp.stack(by_layer).reshape(shape + by_layer[0].shape[1:])
 
     return jax.tree.map(arrange, *(rows[layer] for layer in layers))
-
-
-class Composition(Record):
-    """Result of a greedy search over several modules.
-
-    Args:
-        params: The pruned parameters.
-        rates: Rate kept for each pair, 0 where nothing improved, ``(P,)``.
-        scores: Score before the first pair and after each, ``(P + 1,)``.
-        pairs: The (layer, module) pairs in the order of the visit.
-
-    Source: Yao et al. (2024), Algorithm 1.
-    """
-
-    params: PyTree
-    rates: np.ndarray
-    scores: np.ndarray
-    pairs: tuple[tuple[int, str], ...] = eqx.field(static=True)
-
-
-def compose(
-    model: LayeredModel,
-    pairs: Sequence[tuple[int, str]],
-    rates: Sequence[Any],
-    score: Callable[..., Any],
-    *,
-    params: PyTree,
-    inputs: PyTree,
-    score_args: tuple[Any, ...] = (),
-    maximize: bool = True,
-    min_gain: float | int = 0.0,
-    method: Sized = LowRank(),
-    batch_size: int | None = None,
-    progress: Progress | None = None,
-) -> Composition:
-    """Prunes modules one after the other, each at the best rate given earlier ones.
-
-    Each pair (layer, module) is swept with the prunings kept so far in place, beside
-    the rate 0 in the same program, and judged by :func:`choose_rate` against that rate
-    0. If nothing is better the parameters stay the same arrays. ``score`` returns one
-    number. ``maximize`` and ``min_gain`` are those of :func:`choose_rate`, ``progress``
-    is called after each pair, and the other arguments are those of :func:`sweep`.
-
-    The search is greedy: another order may end elsewhere. From the shallowest layer to
-    the deepest it costs least, one pass through the blocks; each step back starts one
-    anew. The final score was chosen on these inputs; measure it on others.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from icltheory import attention, layered
-        >>> W = jnp.diag(jnp.array([2.0, 1.0]))[None]
-        >>> stack = attention.LinearAttentionStack(W, W, W)
-        >>> inputs = (jnp.ones((1, 2)), jnp.ones(2))
-        >>> found = compose(layered.LayeredStack.of(stack), [(0, "W_V"), (0, "W_K")],
-        ...     [0.5], jnp.sum, params=stack, inputs=inputs, maximize=False)
-        >>> found.rates.tolist(), found.scores.round(6).tolist()
-        ([0.5, 0.5], [17.0, 12.0, 10.0])
-
-    Source: Yao et al. (2024), Algorithm 1, which prunes one layer.
-    """
-    if not len(pairs):
-        raise ValueError("pairs: expected at least one (layer, module), got none")
-    if not len(rates):
-        raise ValueError("rates: expected at least one rate, got none")
-    trunk = CachedLayers(model, inputs)
-    chosen, path = [], []
-    for layer, module in reported(pairs, progress, lambda p: f"layer {p[0]}, {p[1]}"):
-        scores = _scores(
-            Program(model, layer, score, method),
-            [module],
-            (0.0, *as_strengths(rates)),
-            params,
-            functools.partial(trunk.before, params, layer),
-            score_args,
-            batch_size,
-        )
-        check_shape("score", jnp.asarray(scores)[0], ())
-        values = np.asarray(scores, np.float64)
-        choice = choose_rate(
-            values[1:], rates, values[0], maximize=maximize, min_gain=min_gain
-        )
-        if choice.index is not None:
-            one = Intervention(layer, module, choice.rate)
-            params = prune_model(model, params, one, method=method)
-        path += [values[0]] if not path else []
-        path.append(choice.score)
-        chosen.append(choice.rate)
-    visited = tuple((int(layer), module) for layer, module in pairs)
-    return Composition(params, np.array(chosen), np.array(path), visited)
 
 
 class Program(NamedTuple):

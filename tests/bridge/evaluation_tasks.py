@@ -7,8 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory.bridge import Architecture, Decoder, LanguageModel, Rotary
+from icltheory.bridge import Architecture, Decoder, Evaluator, LanguageModel, Rotary
 from icltheory.bridge.tasks import Example, LanguageTask, PromptTemplate
+from icltheory.pruning import Intervention
 
 WORDS = ("red", "wet", "sky", "sea", "was", "the", "ice", "sun", "low", "far")
 
@@ -166,3 +167,9 @@ def tiny(family, tokenizer=LETTERS, dtype="float64", **sizes):
     shapes = jax.eval_shape(lambda key: decoder.init(key, dtype), jax.random.key(0))
     params = jax.tree_util.tree_map_with_path(draw, shapes)
     return LanguageModel(decoder, params, tokenizer, source=family)
+
+
+def at_rates(model, task, layer, module, rates, split="validation", shots=None, **how):
+    """Evaluations of a model with one module pruned at several strengths."""
+    models = [Intervention(layer, module, rate) for rate in rates]
+    return Evaluator(model, task, shots, **how).evaluate(split, models)

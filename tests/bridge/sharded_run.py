@@ -8,8 +8,10 @@ import jax
 import numpy as np
 
 from icltheory.bridge import (
+    Evaluator,
     algorithm1,
-    evaluate_grid,
+    choose_layer,
+    condition_numbers,
     load_checkpoint,
     prune_model,
     save_checkpoint,
@@ -25,16 +27,16 @@ def answers(model):
     """Logits, scores at several rates, and what Algorithm 1 chooses and measures."""
     model = model.replace(tokenizer=LETTERS)
     task = classification(8, longest=1)
-    words = evaluate_grid(model, choice(4), [0], ["W_V"], RATES, buckets=1)
+    words = Evaluator(model, choice(4))
+    words = words.scores("validation", [f"0:W_V:{rate}" for rate in RATES])
     both = dataclasses.replace(task, test=task.validation[4:])
     both = dataclasses.replace(both, validation=task.validation[:4])
-    found = algorithm1(model, both, "attn", RATES, 1, "mean", buckets=1)
+    layer = choose_layer(condition_numbers(model), "attn", 1, "mean")
+    found = algorithm1(Evaluator(model, both), layer, "attn", RATES)
     return {
-        "scores": [
-            np.asarray(one.scores).tolist() for rates in words.values() for one in rates
-        ],
-        "chosen": [found.layer, found.rate, found.test_before, found.test_after],
-        "validation": found.validation_scores,
+        "scores": words.tolist(),
+        "chosen": [layer.deepest, found.rate, found.test_before, found.test_after],
+        "validation": list(found.tried.values()),
     }
 
 

@@ -6,13 +6,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.bridge import Decoder, Tokens, evaluate_rates
-from icltheory.bridge.cached_evaluator import method_name
+from icltheory.bridge import Decoder, Tokens
+from icltheory.bridge.evaluator import method_name
 from icltheory.bridge.pruning import prune_model
 from icltheory.bridge.spectra import ActivationAware, input_moments
 from icltheory.layered import get_matrix, replace_matrix
 from icltheory.pruning import LowRank, Rank, module_matrices
-from tests.bridge.evaluation_tasks import classification, tiny
+from tests.bridge.evaluation_tasks import at_rates, classification, tiny
 from tests.oracles import truncate
 
 ROWS = [[1, 5, 77, 9, 14, 3, 60], [4, 4, 90], [31, 2]]
@@ -125,15 +125,15 @@ def test_a_search_takes_it_as_a_method():
     model, task = tiny("llama", num_layers=1), classification(6)
     method = ActivationAware(input_moments(model, ROWS))
     rates = (0, 0.5, 0.75)
-    found = evaluate_rates(model, task, 0, "mlp", rates, method=method)
-    plain = evaluate_rates(model, task, 0, "mlp", rates)
+    found = at_rates(model, task, 0, "mlp", rates, method=method)
+    plain = at_rates(model, task, 0, "mlp", rates)
     np.testing.assert_array_equal(found[0].scores, plain[0].scores)
     pruned = model.params
     for spec in module_matrices(model, 0, "mlp"):
         W = get_matrix(model.params, spec)
         cut = method.cutter(W, (0, spec.name))
         pruned = replace_matrix(pruned, spec, cut(0.5))
-    (alone,) = evaluate_rates(
+    (alone,) = at_rates(
         model.replace(params=pruned), task, 0, "mlp", (0,), method=LowRank()
     )
     np.testing.assert_allclose(found[1].scores, alone.scores, rtol=1e-6)

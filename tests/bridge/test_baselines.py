@@ -4,10 +4,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.bridge import algorithm1, evaluate_rates
-from icltheory.bridge.answer_file import AnswerFile
-from icltheory.bridge.cached_evaluator import method_name
+from icltheory.bridge import AnswerFile, Evaluator, algorithm1
 from icltheory.bridge.evaluation import evaluate_naive
+from icltheory.bridge.evaluator import method_name
 from icltheory.bridge.spectra import (
     ActivationAware,
     Cumulative,
@@ -16,7 +15,7 @@ from icltheory.bridge.spectra import (
 )
 from icltheory.layered import get_matrix, replace_matrix
 from icltheory.pruning import Method, Rank, module_matrices
-from tests.bridge.evaluation_tasks import classification, tiny, with_test
+from tests.bridge.evaluation_tasks import at_rates, classification, tiny, with_test
 
 AT = (0, "W_Q")
 
@@ -101,7 +100,7 @@ def test_they_are_methods_of_one_interface():
 def test_a_search_evaluates_what_the_method_gives_and_resumes(method, tmp_path):
     model, task = tiny("llama", num_layers=1), classification(6)
     rates = (0, 0.5, 0.75)
-    found = evaluate_rates(model, task, 0, "mlp", rates, method=method)
+    found = at_rates(model, task, 0, "mlp", rates, method=method)
     params = model.params
     for spec in module_matrices(model, 0, "mlp"):
         W = get_matrix(model.params, spec)
@@ -113,14 +112,14 @@ def test_a_search_evaluates_what_the_method_gives_and_resumes(method, tmp_path):
     task = with_test(task, task.validation[:4])
 
     def search(some):
-        options = {"layer": 0, "method": method, "answers": path}
-        return algorithm1(model, task, "mlp", some, 1, "max", **options)
+        evaluator = Evaluator(model, task, method=method, answers=path)
+        return algorithm1(evaluator, 0, "mlp", some)
 
     search(rates[1:2])  # the part of a run that was stopped
     resumed = search(rates[1:])
     before = list(AnswerFile(path))
-    assert search(rates[1:]).validation_scores == resumed.validation_scores
+    assert search(rates[1:]).tried == resumed.tried
     assert list(AnswerFile(path)) == before
-    fresh = algorithm1(model, task, "mlp", rates[1:], 1, "max", layer=0, method=method)
-    assert fresh.validation_scores == resumed.validation_scores
+    fresh = algorithm1(Evaluator(model, task, method=method), 0, "mlp", rates[1:])
+    assert fresh.tried == resumed.tried
     assert fresh.comparison == resumed.comparison

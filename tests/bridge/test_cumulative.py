@@ -9,16 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.bridge.answer_cache import AnswerCache, facts_of
-from icltheory.bridge.answer_file import AnswerFile
-from icltheory.bridge.cached_evaluator import CachedEvaluator, method_name
-from icltheory.bridge.evaluation import evaluate, evaluate_rates
-from icltheory.bridge.evaluation._stacks import pruned_stacks
-from icltheory.bridge.layer_search import algorithm1
+from icltheory.bridge import AnswerFile, Evaluator, algorithm1, evaluate
+from icltheory.bridge.evaluator import method_name
+from icltheory.bridge.pruning import pruned_stacks
 from icltheory.bridge.spectra import Cumulative
 from icltheory.layered import get_matrix, replace_matrix
 from icltheory.linalg import svd
 from icltheory.pruning import (
+    Intervention,
     LowRank,
     Magnitude,
     choose_rate,
@@ -26,7 +24,7 @@ from icltheory.pruning import (
     prune,
     rank_for_rate,
 )
-from tests.bridge.evaluation_tasks import classification, tiny, with_test
+from tests.bridge.evaluation_tasks import at_rates, classification, tiny, with_test
 from tests.bridge.tiers import quick
 from tests.raising import raises
 
@@ -90,9 +88,9 @@ def test_it_is_the_loop_that_edits_in_place(shape, dtype):
 @pytest.mark.slow
 def test_a_matrix_does_not_depend_on_what_is_asked_beside_it():
     model = tiny("groups", num_layers=2)
-    specs, whole = pruned_stacks(model, 1, "mlp", RATES, LOOP, None)
+    specs, whole = pruned_stacks(model, (1, "mlp"), RATES, LOOP)
     for asked in ((0.75,), (0.5, 0, 0.25, 0.5)):
-        _, some = pruned_stacks(model, 1, "mlp", asked, LOOP, None)
+        _, some = pruned_stacks(model, (1, "mlp"), asked, LOOP)
         for one, other in zip(whole, some, strict=True):
             at = [RATES.index(rate) for rate in asked]
             np.testing.assert_array_equal(np.asarray(one)[at], other)
@@ -215,14 +213,17 @@ def whole(model, task, tmp_path_factory):
     """Algorithm 1 by the loop, in one go, and the answers it stored."""
     path = tmp_path_factory.mktemp("loop") / "answers.sqlite"
     found = search(model, task, path)
-    fields = {"profile": "paper", "shots": 4, "method": method_name(LOOP)}
     file = AnswerFile(path, read_only=True)
-    return found, AnswerCache(facts_of(task), file, **fields)
+    return found, Evaluator(model, task, method=LOOP, answers=file)
 
 
-def search(model, task, answers, **options):
-    options = {"method": LOOP, "layer": LAYER, "seed": 0} | options
-    return algorithm1(model, task, MODULE, RATES, 1, "max", answers=answers, **options)
+def search(model, task, answers, method=LOOP):
+    evaluator = Evaluator(model, task, method=method, answers=answers)
+    return algorithm1(evaluator, LAYER, MODULE, RATES)
+
+
+def pruned(rates):
+    return [Intervention(LAYER, MODULE, rate) for rate in rates]
 
 
 @pytest.mark.slow
@@ -230,20 +231,20 @@ def test_algorithm1_searches_the_loop_and_tests_fresh_weights(model, task, whole
     found, answers = whole
     shown = [edited(model, LOOP, RATES[: i + 1]) for i in range(4)]
     plain = [evaluate(m, task) for m in shown]
-    scores = answers.scores("validation", LAYER, MODULE, RATES)
+    scores = answers.scores("validation", pruned(RATES))
     for one, other in zip(scores, plain, strict=True):
         np.testing.assert_allclose(one, other.scores, atol=2e-3)
     accuracies = [p.accuracy for p in plain]
-    assert found.validation_scores == pytest.approx(accuracies)
+    assert list(found.tried.values()) == pytest.approx(accuracies)
     assert found.rate == choose_rate(accuracies, RATES, accuracies[0]).rate > 0
     tested = edited(model, LOOP.fresh, (found.rate,))
     after = evaluate(tested, task, "test")
-    pair = answers.scores("test", LAYER, MODULE, (0, found.rate))
+    pair = answers.scores("test", pruned((0, found.rate)))
     np.testing.assert_allclose(pair[1], after.scores, atol=2e-3)
     assert found.test_after == pytest.approx(after.accuracy)
     before = evaluate(model, task, "test")
     np.testing.assert_allclose(pair[0], before.scores, atol=1e-9)
-    best = evaluate_rates(model, task, LAYER, MODULE, RATES)
+    best = at_rates(model, task, LAYER, MODULE, RATES)
     assert np.abs(scores[1:] - [b.scores for b in best[1:]]).max() > 0.1
 
 
@@ -256,14 +257,14 @@ def test_a_run_that_was_killed_goes_on_in_the_same_loop(
     path = tmp_path / "answers.sqlite"
     # Some rates of some examples are lost, on validation or test.
     with contextlib.closing(sqlite3.connect(path)) as data:
-        with contextlib.closing(sqlite3.connect(answers.file.path)) as every:
+        with contextlib.closing(sqlite3.connect(answers.answers.path)) as every:
             every.backup(data)
         data.execute(f"DELETE FROM answers WHERE example % 9 >= {kept % 9}")
         data.commit()
     again = search(model, task, path)
     assert str(again) == str(found)
-    assert again.validation_scores == found.validation_scores
-    own, before = list(AnswerFile(path)), list(answers.file)
+    assert again.tried == found.tried
+    own, before = list(AnswerFile(path)), list(answers.answers)
     scores = [[row.pop("scores") for row in rows] for rows in (own, before)]
     assert own == before
     np.testing.assert_allclose(*scores, atol=1e-9, rtol=0)
@@ -271,14 +272,11 @@ def test_a_run_that_was_killed_goes_on_in_the_same_loop(
 
 @pytest.mark.slow
 def test_some_rates_of_some_examples_go_through_the_same_loop(model, task, whole):
-    answers = AnswerCache(facts_of(task), method=method_name(LOOP))
-    evaluator = CachedEvaluator(answers, model, task, method=LOOP)
-    at = ("validation", LAYER, MODULE, RATES)
-    evaluator.correct(*at, [1, 4, 8], [len(RATES) - 1])
-    known = answers.known(*at)
-    assert known.sum() == 3
-    scores, all_scores = (b.scores(*at) for b in (answers, whole[1]))
-    np.testing.assert_allclose(scores[known], all_scores[known], atol=1e-9)
+    evaluator, some = Evaluator(model, task, method=LOOP), [1, 4, 8]
+    (scores,) = evaluator.scores("validation", pruned(RATES[-1:]), some)
+    assert len(evaluator.answers) == 3
+    every = whole[1].scores("validation", pruned(RATES))[-1]
+    np.testing.assert_allclose(scores, every[some], atol=1e-9)
 
 
 @pytest.mark.slow
@@ -298,12 +296,6 @@ def test_answers_of_two_ways_are_kept_apart(model, task, tmp_path):
         rows = [row for row in AnswerFile(path) if row["split"] == "validation"]
         assert len(rows) == (i + 1) * total
         assert {row["method"] for row in rows} == set(names[1 : i + 2])
-    answers = AnswerCache(facts_of(task), method=names[2])
-    for way in (*ways[:2], *ways[3:]):
-        with raises(f"method: expected '{names[2]}', as the answers in the cache"):
-            search(model, task, answers, method=way)
-    with raises("method: expected 'svd', as the answers in the cache"):
-        search(model, task, AnswerCache(facts_of(task)))
 
 
 @pytest.mark.usefixtures("as_for_a_user")
@@ -315,10 +307,10 @@ def test_what_is_no_loop_is_refused(model, task):
     with raises("seed: expected an integer >= 0, got -1"):
         Cumulative((), -1)
     with raises("rate: expected a rate that leaves a rank >= 1 of 16"):
-        evaluate_rates(model, task, 1, "mlp", (0.995,), method=Cumulative((0.99,)))
+        at_rates(model, task, 1, "mlp", (0.995,), method=Cumulative((0.99,)))
     with raises("method: expected a Method, got 'random'"):
-        evaluate_rates(model, task, 1, "mlp", (0.5,), method="random")
-    found = evaluate_rates(
+        at_rates(model, task, 1, "mlp", (0.5,), method="random")
+    found = at_rates(
         model,
         task,
         1,

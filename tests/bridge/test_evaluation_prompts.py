@@ -4,11 +4,10 @@ import dataclasses
 import itertools
 import warnings
 
-import numpy as np
 import pytest
 
-from icltheory.bridge.evaluation import Batches, padded_lengths, tokenize
-from icltheory.bridge.evaluation._branches import prefix_tokens
+from icltheory.bridge.evaluation import tokenize
+from icltheory.bridge.evaluation._split import prefix_tokens
 from icltheory.bridge.tasks import Example, PromptTemplate
 from tests.bridge.evaluation_tasks import Letters, choice, classification
 
@@ -79,7 +78,7 @@ def test_identical_prompts_keep_a_token_each():
 def test_options_begin_behind_a_token_that_predicts_them():
     task, tokenizer = choice(6), Letters()
     prompts = tokenize(Reader(tokenizer), task)
-    assert prompts.rows_per_example == prompts.num_options == 2
+    assert len(prompts.families[0]) == prompts.num_options == 2
     assert min(prompts.starts) >= 1
     pairs = itertools.product(task.validation, (0, 1))
     for row, start, (example, which) in zip(
@@ -192,53 +191,6 @@ def test_a_label_that_melts_is_an_error_unless_the_profile_asks_for_it():
         fails(trailing("paper"), "example 0: the tokenizer merges the label", Melting())
 
 
-@pytest.mark.parametrize("most", [1, 2, 3, 9])
-@pytest.mark.parametrize("seed", range(4))
-def test_padded_lengths_against_every_choice(most, seed):
-    sizes = np.random.default_rng(seed).integers(1, 30, 25)
-    distinct = np.unique(sizes)[:8]
-    sizes = sizes[sizes <= distinct[-1]]
-
-    def padded(lengths):
-        return np.array(lengths)[np.searchsorted(lengths, sizes)].sum()
-
-    best = min(
-        padded([*chosen, distinct[-1]])
-        for count in range(min(most, len(distinct)))
-        for chosen in itertools.combinations(distinct[:-1].tolist(), count)
-    )
-    found = padded_lengths(sizes, most)
-    assert len(found) <= most
-    assert padded(found.tolist()) == best
-
-
-@pytest.mark.parametrize("padding", ["left", "right"])
-@pytest.mark.parametrize(
-    "task", [classification(13), choice(7)], ids=["label", "choice"]
-)
-def test_batches_hold_every_row_once_and_know_the_answers(task, padding):
-    prompts = tokenize(Reader(Letters()), task)
-    batches, seen = Batches(prompts, 160, 4, 2, padding), []
-    for batch in batches():
-        ids, mask, *_ = batch.tokens
-        assert ids.shape[1] % 8 == 0
-        numbers = batch.examples[:, None] * prompts.rows_per_example
-        numbers = (numbers + np.arange(prompts.rows_per_example)[None]).ravel()
-        seen += batch.examples.tolist()
-        for i, number in enumerate(numbers):
-            row, start = prompts.rows[number], prompts.starts[number]
-            # The last token of an answer is predicted and not read.
-            read = row if start == len(row) else row[:-1]
-            assert tuple(ids[i, mask[i]]) == read
-            edge = mask[i, 0] if padding == "right" else mask[i, -1]
-            assert edge
-            counted = batch.answers.counted[i, :, 0]
-            assert tuple(batch.answers.tokens[i, counted]) == row[start:]
-            places = batch.answers.places[i, counted]
-            assert tuple(ids[i, places]) == row[start - 1 : -1][: len(places)]
-    assert sorted(seen) == list(range(prompts.num_examples))
-
-
 def test_long_prefixes_share_few_lengths():
     padded = [prefix_tokens([0] * size, 2048).ids.shape[1] for size in range(1, 2049)]
     assert all(
@@ -247,43 +199,3 @@ def test_long_prefixes_share_few_lengths():
     )
     assert len(set(padded)) == 8 + 3 * 4
     assert prefix_tokens([0] * 1900, 1950).ids.shape == (1, 1950)
-
-
-def test_some_examples_share_few_shapes():
-    prompts = tokenize(Reader(Letters()), classification(40, 2))
-    with pytest.raises(
-        ValueError, match="^buckets: expected a positive integer, got 0"
-    ):
-        Batches(prompts, 160, 8, 0)
-    batches, rng = Batches(prompts, 160, 8, 2), np.random.default_rng(0)
-    shapes = set()
-    for _ in range(30):
-        chosen = rng.permutation(40)[: rng.integers(0, 40)]
-        seen = []
-        for batch in batches(chosen):
-            shapes.add(batch.tokens.ids.shape)
-            seen += batch.examples.tolist()
-        assert sorted(seen) == sorted(chosen.tolist())
-    assert len(shapes) <= 2 * 4
-
-
-def test_batches_are_smaller_where_tokens_would_make_too_many_pairs():
-    prompts = tokenize(Reader(Letters()), choice(7))
-    batches, each = Batches(prompts, 160, 6, 1), prompts.rows_per_example
-    (length,) = {batch.tokens.ids.shape[1] for batch in batches()}
-    pairs = each * length * (len(prompts.prefix) + length)
-    for most, largest in ((2 * pairs, 2), (2 * pairs - 1, 1), (1, 1), (9 * pairs, 6)):
-        found = [*Batches(prompts, 160, 6, 1, most_pairs=most)()]
-        assert max(len(batch.tokens.ids) for batch in found) <= largest * each
-        assert sorted(n for batch in found for n in batch.examples.tolist()) == list(
-            range(prompts.num_examples)
-        )
-    assert max(len(batch.tokens.ids) for batch in batches()) > 2 * each
-
-
-def test_nothing_is_padded_beyond_the_context():
-    prompts = tokenize(Reader(Letters()), classification(6))
-    longest = max(map(len, prompts.rows))
-    assert longest % 8
-    (batch,) = Batches(prompts, longest, 6, 1)()
-    assert batch.tokens.ids.shape == (6, longest)

@@ -16,13 +16,13 @@ from icltheory.bridge import (
     save_checkpoint,
 )
 from icltheory.bridge.decoder import Tokens
-from icltheory.bridge.evaluation import evaluate_naive, evaluate_rates
+from icltheory.bridge.evaluation import evaluate_naive
 from icltheory.bridge.families import read_architecture
-from icltheory.bridge.layer_search import layer_choice
+from icltheory.bridge.search import choose_layer
 from icltheory.layered import get_matrix, replace_matrix
 from icltheory.pruning import Intervention, module_matrices
 from icltheory.pruning import prune_model as prune_params
-from tests.bridge.evaluation_tasks import classification
+from tests.bridge.evaluation_tasks import at_rates, classification
 from tests.bridge.evaluation_tasks import tiny as evaluated
 from tests.bridge.tiny import config_of, model_of
 from tests.oracles import truncate
@@ -129,7 +129,7 @@ def test_algorithm_1_chooses_the_layer_of_one_expert():
     scores = [
         max(r.condition_number for r in own if r.layer == layer) for layer in (0, 1)
     ]
-    found = layer_choice(rows, "expert_0", 1, "max")
+    found = choose_layer(rows, "expert_0", 1, "max")
     assert found.deepest == int(np.argmax(scores))
     np.testing.assert_array_equal(found.scores, scores)
 
@@ -139,7 +139,7 @@ def test_algorithm_1_chooses_the_layer_of_one_expert():
 def test_the_cached_way_prunes_experts_too(module):
     model, task = evaluated("llama", **MIXTURE), classification(7)
     rates = (0.0, 0.5, 0.75)
-    found = evaluate_rates(model, task, 1, module, rates, batch_size=4, buckets=1)
+    found = at_rates(model, task, 1, module, rates, batch_size=4)
     scores = [found[0].scores]
     for rate, fast in zip(rates[1:], found[1:], strict=True):
         plain = evaluate_naive(prune_model(model, Intervention(1, module, rate)), task)

@@ -1,6 +1,5 @@
 """What keeps the time and the memory of large models small, and changes no number."""
 
-import dataclasses
 from pathlib import Path
 
 import jax
@@ -9,9 +8,8 @@ import numpy as np
 import pytest
 
 from icltheory._safetensors import SafetensorsFile, write_safetensors
-from icltheory.bridge import algorithm1
+from icltheory.bridge import Evaluator, algorithm1
 from icltheory.bridge._blocks import product
-from icltheory.bridge.evaluation import Grid
 from icltheory.pruning import LowRank, Whitened, methods
 from tests.bridge.evaluation_tasks import classification, tiny, with_test
 
@@ -87,25 +85,6 @@ def test_the_test_of_a_search_decomposes_nothing_again(monkeypatch):
 
     plain = methods.svd
     monkeypatch.setattr(methods, "svd", counted)
-    found = algorithm1(model, task, "attn", (0.5, 0.75), 1, "max", layer=1)
+    found = algorithm1(Evaluator(model, task), 1, "attn", (0.5, 0.75))
     assert found.rate > 0, "the test is about a choice that is pruned"
     assert len(shapes) == 4
-
-
-@pytest.mark.parametrize("scoring", ["label_token", "contextual_calibration"])
-@pytest.mark.slow
-def test_a_grid_on_another_split_is_that_of_the_split(scoring):
-    model = tiny("groups", num_layers=3)
-    task = with_test(classification(9), classification(9, seed=5).validation)
-    task = dataclasses.replace(task, scoring=scoring)
-    rates, some = (0.0, 0.5, 0.75), (0.75, 0.0)
-    grid = Grid(model, task, (1, 2), ("attn",), rates, "validation", batch_size=4)
-    list(grid.stream())
-    taken = grid.on("test", some)
-    with pytest.raises(ValueError, match="^rates: expected one of"):
-        grid.on("test", (0.9,))
-    plain = Grid(model, task, (1, 2), ("attn",), some, "test", batch_size=4)
-    assert (taken.rates, taken.keys) == (plain.rates, plain.keys)
-    for key, expected in plain.evaluations().items():
-        for a, b in zip(taken.evaluations()[key], expected, strict=True):
-            np.testing.assert_allclose(a.scores, b.scores, rtol=0, atol=1e-10)

@@ -1,12 +1,12 @@
-"""Log-likelihoods and perplexity against the logits of one row at a time."""
+"""Log-likelihoods against the logits of one row at a time."""
 
 import jax
 import numpy as np
 import pytest
 
 from icltheory.bridge._vocabulary import read_rows
-from icltheory.bridge.evaluation import likelihood, log_likelihoods, perplexity
-from tests.bridge.evaluation_tasks import FAMILIES, sentences, tiny
+from icltheory.bridge.evaluation import likelihood, log_likelihoods
+from tests.bridge.evaluation_tasks import FAMILIES, tiny
 from tests.bridge.test_evaluation import with_nan, with_rows
 from tests.bridge.tiers import quick
 
@@ -36,7 +36,7 @@ def test_they_are_those_of_one_row_at_a_time(family):
     told = np.asarray(model.logits(np.array([rows[0]]))[0, -1]).argmax()
     rows.append([*rows[0], int(told)])
     starts.append(len(rows[0]))
-    found = log_likelihoods(model, rows, starts, batch_size=3, buckets=2)
+    found = log_likelihoods(model, rows, starts, batch_size=3)
     expected = [plain(model, row, s) for row, s in zip(rows, starts, strict=True)]
     np.testing.assert_allclose(found.log_likelihood, [e[0] for e in expected], 1e-9)
     assert found.greedy.tolist() == [e[1] for e in expected]
@@ -73,23 +73,6 @@ def test_rows_that_begin_alike_are_read_as_one_line(family, monkeypatch):
     assert sum(lines) < 0.45 * sum(len(row) - 1 for row in rows)
 
 
-@pytest.mark.slow
-def test_perplexity_is_that_of_windows_by_hand():
-    model, (text,) = tiny("groups", num_layers=2), sentences(1, 2, 9)
-    text = f"{text} {text} {text}"
-    ids, window, stride = model.tokenizer.encode(text), 12, 5
-    total = 0.0
-    for t in range(1, len(ids)):
-        # The first window that reaches token t.
-        begin = max(0, -(-(t - window) // stride)) * stride
-        total += plain(model, ids[begin : t + 1], t - begin)[0]
-    expected = np.exp(-total / (len(ids) - 1))
-    found = perplexity(model, text, window=window, stride=stride)
-    assert found == pytest.approx(expected, rel=1e-9)
-    whole = plain(model, ids, 1)[0]
-    assert perplexity(model, text) == pytest.approx(np.exp(-whole / (len(ids) - 1)))
-
-
 @pytest.mark.parametrize(
     ("rows", "starts", "message"),
     [
@@ -109,17 +92,9 @@ def test_rows_that_cannot_be_read_are_named(rows, starts, message):
         log_likelihoods(tiny("gpt2"), rows, starts)
 
 
-@pytest.mark.parametrize("name", ["batch_size", "buckets"])
-def test_sizes_of_batches_are_named(name):
-    with pytest.raises(
-        ValueError, match=f"^{name}: expected a positive integer, got 0"
-    ):
-        log_likelihoods(tiny("gpt2"), [[1, 2]], [1], **{name: 0})
-
-
-def test_windows_that_leave_tokens_out_are_refused():
-    with pytest.raises(ValueError, match="stride, window: expected 1 <= stride"):
-        perplexity(tiny("gpt2"), "red sky", window=4, stride=5)
+def test_sizes_of_batches_are_named():
+    with pytest.raises(ValueError, match="^batch_size: expected a positive integer"):
+        log_likelihoods(tiny("gpt2"), [[1, 2]], [1], batch_size=0)
 
 
 @pytest.mark.parametrize("row", [[1.5, 2.0], "ab", 3, [[1, 2]], [True, False]])

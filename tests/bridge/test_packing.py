@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from icltheory.bridge import evaluate, evaluate_rates
-from icltheory.bridge.evaluation import Grid, evaluate_naive, tokenize
-from icltheory.bridge.evaluation.packing import PackedBatches, pack
+from icltheory.bridge import Evaluator, evaluate, prune_model
+from icltheory.bridge.evaluation import evaluate_naive, tokenize
+from icltheory.bridge.evaluation.batches import PackedBatches, pack
 from icltheory.bridge.evaluation.prompts import common_beginning
 from icltheory.bridge.tasks import SCORINGS
 from tests.bridge.evaluation_tasks import Letters, choice, classification, tiny
@@ -29,33 +29,46 @@ def test_rows_hold_every_sequence_once_and_are_nearly_full(most):
 
 def test_a_batch_says_where_each_question_ends():
     prompts = tokenize(Reader(Letters()), classification(40, 2))
-    for padding in ("right", "left"):
-        batches, seen, shapes = PackedBatches(prompts, 16, 8, padding), [], set()
-        for batch in batches():
-            ids, mask, ends, stems = batch.tokens
-            assert stems is None
-            shapes.add((ids.shape, ends.shape))
-            seen += batch.examples.tolist()
+    batches, seen, shapes = PackedBatches(prompts, 16, 8), [], set()
+    for batch in batches():
+        ids, mask, ends, stems = batch.tokens
+        assert stems is None
+        shapes.add((ids.shape, ends.shape))
+        seen += batch.complete.tolist()
+        for number, place in zip(batch.sequences, batch.places, strict=True):
+            row, slot = divmod(int(place), ends.shape[1])
+            begin = 0 if slot == 0 else ends[row, slot - 1] + 1
+            kept = slice(begin, ends[row, slot] + 1)
+            assert tuple(ids[row, kept]) == prompts.rows[number]
+            assert mask[row, kept].all()
+    assert sorted(seen) == list(range(40))
+    assert len(shapes) == 1
+
+
+def test_alone_every_sequence_has_a_row():
+    prompts = tokenize(Reader(Letters()), choice(7, longest=5))
+    for chosen in (None, [5, 2]):
+        numbers = []
+        for batch in PackedBatches(prompts, 16, 4, alone=True)(chosen):
+            ids, mask, *ends = batch.tokens
+            assert ends == [None, None]
+            numbers += batch.sequences.tolist()
             for number, place in zip(batch.sequences, batch.places, strict=True):
-                row, slot = divmod(int(place), ends.shape[1])
-                begin = mask[row].argmax() if slot == 0 else ends[row, slot - 1] + 1
-                kept = slice(begin, ends[row, slot] + 1)
-                assert tuple(ids[row, kept]) == prompts.rows[number]
-                assert mask[row, kept].all()
-        assert sorted(seen) == list(range(40))
-        assert len(shapes) == 1
+                assert tuple(ids[place, mask[place]]) == prompts.read(int(number))
+        wanted = range(7) if chosen is None else chosen
+        assert sorted(numbers) == sorted(2 * n + k for n in wanted for k in range(2))
 
 
 def test_some_examples_share_few_shapes():
     prompts = tokenize(Reader(Letters()), classification(60, 2))
-    batches, rng = PackedBatches(prompts, 16, 16, "right"), np.random.default_rng(0)
+    batches, rng = PackedBatches(prompts, 16, 16), np.random.default_rng(0)
     shapes = set()
     for _ in range(30):
         chosen = rng.permutation(60)[: rng.integers(0, 60)]
         seen = []
         for batch in batches(chosen):
             shapes.add(batch.tokens.ids.shape)
-            seen += batch.examples.tolist()
+            seen += batch.complete.tolist()
         assert sorted(seen) == sorted(chosen.tolist())
     assert len({length for _, length in shapes}) == 1
     assert len(shapes) <= 1 + np.log2(batches.rows) + 1
@@ -68,7 +81,7 @@ def test_the_length_of_rows_is_that_of_fewest_operations():
     sizes = np.array([70] * 29 + [104])
     rows = tuple(tuple([1] * size) for size in sizes)
     prompts = dataclasses.replace(prompts, rows=rows)
-    batches = PackedBatches(prompts, 4096, 8, "right")
+    batches = PackedBatches(prompts, 4096, 8)
     costs = {
         length: length * len(pack(sizes, length, int(np.ceil(length / sizes.mean()))))
         for length in (104, 208, 312)
@@ -78,26 +91,24 @@ def test_the_length_of_rows_is_that_of_fewest_operations():
 
 def test_rows_are_fewer_where_tokens_would_make_too_many_pairs():
     prompts = tokenize(Reader(Letters()), classification(30, 2, longest=5))
-    batches = PackedBatches(prompts, 16, 30, "right")
+    batches = PackedBatches(prompts, 16, 30)
     pairs = batches.length * (len(prompts.prefix) + batches.length)
     for most, rows in ((2 * pairs + 1, 2), (1, 1), (10**9, batches.rows)):
-        found = PackedBatches(prompts, 16, 30, "right", most)
+        found = PackedBatches(prompts, 16, 30, most)
         assert found.rows == rows
-        seen = [number for batch in found() for number in batch.examples.tolist()]
+        seen = [number for batch in found() for number in batch.complete.tolist()]
         assert sorted(seen) == list(range(30))
     assert batches.rows > 2
 
 
-CASES = [(f, "right") for f in ("groups", "gpt2", "gptj", "mixed")]
-CASES += [("groups", "left")]
+FAMILIES = ["groups", "gpt2", "gptj", "mixed"]
 
 
-@pytest.mark.parametrize("case", quick(CASES[:1], CASES), ids="-".join)
-def test_packed_questions_are_answered_as_single_ones(case):
+@pytest.mark.parametrize("family", quick(FAMILIES[:1], FAMILIES))
+def test_packed_questions_are_answered_as_single_ones(family):
     """With windows, learned and rotary positions, and layers of two kinds."""
-    family, padding = case
     model, task = tiny(family), classification(14, 2, longest=5)
-    found = evaluate(model, task, batch_size=4, padding=padding)
+    found = evaluate(model, task, batch_size=4)
     # In float64; sums of another length are taken in another order.
     naive = evaluate_naive(model, task)
     np.testing.assert_allclose(found.scores, naive.scores, rtol=0, atol=1e-9)
@@ -123,11 +134,10 @@ def _rows(batch):
     return 1 + int(batch.places.max()) // batch.answers.counted.shape[2]
 
 
-@pytest.mark.parametrize("padding", ["right", "left"])
 @pytest.mark.parametrize("scoring", ["log_likelihood", "mean_logit"])
-def test_what_options_begin_with_stands_once(scoring, padding):
+def test_what_options_begin_with_stands_once(scoring):
     prompts = tokenize(Reader(Letters()), choice(20, 2, longest=5, scoring=scoring))
-    batches, seen, tokens = PackedBatches(prompts, 16, 4, padding), [], 0
+    batches, seen, tokens = PackedBatches(prompts, 16, 4), [], 0
     for batch in batches():
         tokens += batch.tokens.mask[: _rows(batch)].sum()
         for number, read, asked in read_by(batch):
@@ -161,27 +171,27 @@ def test_an_example_that_is_longer_than_a_row_is_divided():
     prompts = dataclasses.replace(
         prompts, rows=tuple(rows), starts=tuple(starts), num_options=10
     )
-    batches = PackedBatches(prompts, 4096, 8, "right")
+    batches = PackedBatches(prompts, 4096, 8)
     assert batches.length == 144
     assert [len(g) for g in batches.groups if g[0] < 10] == [9, 1]
     found = {n: (*read, asked[-1]) for b in batches() for n, read, asked in read_by(b)}
     assert found == dict(enumerate(rows))
 
 
-OPTIONS = [("groups", "log_likelihood", "right"), ("gpt2", "mean_logit", "left")]
-OPTIONS += [(f, "log_likelihood", "right") for f in ("gpt2", "gptj", "mixed")]
-OPTIONS += [("groups", "mean_logit", "left")]
+OPTIONS = [("groups", "log_likelihood"), ("gpt2", "mean_logit")]
+OPTIONS += [(f, "log_likelihood") for f in ("gpt2", "gptj", "mixed")]
+OPTIONS += [("groups", "mean_logit")]
 
 
 @pytest.mark.parametrize("case", quick(OPTIONS[:1], OPTIONS), ids="-".join)
 def test_options_behind_one_question_are_scored_as_single_rows(case):
     """Questions longer than the window of 9, whose options begin with one another."""
-    family, scoring, padding = case
+    family, scoring = case
     model, task = tiny(family), choice(9, 2, longest=5, scoring=scoring)
     alike = [e._replace(fields={**e.fields, "b": e.fields["a"] + " far"})
              for e in task.validation]  # fmt: skip
     task = dataclasses.replace(task, validation=tuple(alike))
-    found = evaluate(model, task, batch_size=4, padding=padding)
+    found = evaluate(model, task, batch_size=4)
     naive = evaluate_naive(model, task)
     np.testing.assert_allclose(found.scores, naive.scores, rtol=0, atol=1e-9)
 
@@ -190,15 +200,15 @@ def test_an_example_comes_with_the_batch_of_its_last_option():
     """Three options of 2 to 40 tokens, two sequences a batch."""
     task = classification(12, 2, longest=5, scoring="log_likelihood")
     prompts = tokenize(Reader(Letters()), task)
-    batches = PackedBatches(prompts, 16, 1, "right")
+    batches = PackedBatches(prompts, 16, 1)
     for chosen in (None, [7, 2, 11]):
         seen, complete, counted = [], [], 0
         for batch in batches(chosen):
             seen += batch.sequences.tolist()
-            for number in batch.examples.tolist():
+            for number in batch.complete.tolist():
                 assert {3 * number + k for k in range(3)} <= set(seen)
                 assert number in batch.sequences // 3
-            complete += batch.examples.tolist()
+            complete += batch.complete.tolist()
             # Each option's tokens are read once, none of those of another row.
             sizes = [len(prompts.rows[n]) - prompts.starts[n] for n in seen]
             counted += int(batch.answers.counted[: _rows(batch)].sum())
@@ -224,29 +234,20 @@ def test_every_scoring_of_packed_questions_is_that_of_single_ones(case):
         task = classification(14, 2, longest=5, scoring=scoring)
     else:
         task = choice(14, 2, scoring=scoring)
-    packed, single = (
-        evaluate_rates(model, task, 1, "attn", (0, 0.5), packed=one, batch_size=3)
-        for one in (True, False)
-    )
+    models = [(), "1:attn:0.5"]
+    packed = Evaluator(model, task, batch_size=3).scores("validation", models)
     # Of 1 to 10: sums of another length are taken in another order.
-    for a, b in zip(packed, single, strict=True):
-        np.testing.assert_allclose(a.scores, b.scores, rtol=0, atol=atol)
-    naive = evaluate_naive(model, task)
-    np.testing.assert_allclose(packed[0].scores, naive.scores, rtol=0, atol=atol)
+    for one, other in zip(packed, (model, prune_model(model, models[1])), strict=True):
+        naive = evaluate_naive(other, task)
+        np.testing.assert_allclose(one, naive.scores, rtol=0, atol=atol)
 
 
 @pytest.mark.slow
 def test_some_packed_questions_are_answered_as_all_single_ones():
     model, task = tiny("groups", num_layers=2), classification(30, 2, longest=5)
-    packed, single = (
-        evaluate_rates(model, task, 1, "attn", (0, 0.5), packed=one, batch_size=8)
-        for one in (True, False)
-    )
-    for a, b in zip(packed, single, strict=True):
-        np.testing.assert_allclose(a.scores, b.scores, rtol=0, atol=1e-9)
-    grid = Grid(model, task, [1], ["attn"], (0, 0.5), batch_size=8)
-    chosen = [7, 3, 22, 9, 28]
-    for chunk in grid.stream(chosen, [1, 0]):
-        for row, one in zip(chunk.scores, single[::-1], strict=True):
-            expected = one.scores[chunk.examples]
-            np.testing.assert_allclose(row, expected, rtol=0, atol=1e-9)
+    chosen, name = [7, 3, 22, 9, 28], "1:attn:0.5"
+    found = Evaluator(model, task, batch_size=8)
+    some = found.scores("validation", [name, ()], chosen)
+    for one, other in zip(some, (prune_model(model, name), model), strict=True):
+        expected = evaluate_naive(other, task).scores[chosen]
+        np.testing.assert_allclose(one, expected, rtol=0, atol=1e-9)

@@ -12,17 +12,15 @@ import pytest
 
 from experiments.small_lm import FOLDER, declaration
 from icltheory.bridge import (
+    Evaluator,
     Example,
     algorithm1,
     evaluate,
     evaluate_naive,
-    evaluate_rates,
     load_checkpoint,
     load_task,
     prune_model,
 )
-from icltheory.bridge.answer_cache import AnswerCache, facts_of
-from icltheory.bridge.cached_evaluator import CachedEvaluator
 from icltheory.bridge.evaluation import tokenize
 from icltheory.bridge.tasks import SCORINGS
 from icltheory.bridge.tasks.scorings import (
@@ -42,7 +40,7 @@ from tests.bridge.evaluation_tasks import (
 from tests.bridge.tiers import quick
 
 CHECKPOINT = Path(__file__).parents[2] / "experiments" / "small_lm" / "checkpoint"
-SHAPES = {"buckets": 1, "batch_size": 8}
+SHAPES = {"batch_size": 8}
 FREE = ("N/A", "", "[MASK]")
 SHOTS, EXAMPLES = 4, 6
 WIDTH = 96  # All prompts are padded to one length, so that the oracle compiles once.
@@ -194,21 +192,16 @@ def test_reference_prompts_are_answered_by_the_pruned_model():
         evaluate_naive(prune_model(model, Intervention(1, "mlp", rate)), task)
         for rate in rates
     ]
-    found = evaluate_rates(model, task, 1, "mlp", rates, **SHAPES)
-    for fast, slow in zip(found, plain, strict=True):
-        np.testing.assert_allclose(fast.scores, slow.scores, atol=1e-9)
+    models = [Intervention(1, "mlp", rate) for rate in rates]
     # Some examples at some rates.
-    cache = AnswerCache(facts_of(task))
-    evaluator = CachedEvaluator(cache, model, task, **SHAPES)
-    some = evaluator.correct("validation", 1, "mlp", rates, [4, 1], [2, 0])
+    found = Evaluator(model, task, **SHAPES)
+    some = found.correct("validation", [models[2], ()], [4, 1])
     for row, place in zip(some, (2, 0), strict=True):
         np.testing.assert_array_equal(row, plain[place].correct[[4, 1]])
-    evaluator.evaluate_missing("validation", [1], ["mlp"], rates)
-    scores = cache.scores("validation", 1, "mlp", rates)
-    for row, slow in zip(scores, plain, strict=True):
+    for row, slow in zip(found.scores("validation", models), plain, strict=True):
         np.testing.assert_allclose(row, slow.scores, atol=1e-9)
-    chosen = algorithm1(model, task, "mlp", rates, 1, "max", layer=1, **SHAPES)
-    assert chosen.validation_scores == tuple(slow.accuracy for slow in plain)
+    chosen = algorithm1(found, 1, "mlp", rates)
+    assert list(chosen.tried.values()) == [slow.accuracy for slow in plain]
 
 
 def test_formulas():

@@ -12,8 +12,7 @@ from experiments import small_lm
 from experiments.shared import language as v
 from experiments.shared.language import Language
 from experiments.small_lm import QUESTIONS, Config, SentenceCurriculum
-from icltheory.bridge import load_checkpoint
-from icltheory.bridge.evaluation import evaluate
+from icltheory.bridge import evaluate, load_checkpoint
 from icltheory.bridge.tasks import load_task
 from icltheory.training import OptimizerConfig
 

@@ -102,6 +102,10 @@ def test_copying_ratio_is_its_definition():
             ),
             "rows: expected at least one True",
         ),
+        (
+            lambda: copying_ratio(np.eye(2), np.eye(3), np.array([0, 3])),
+            "tokens: expected",
+        ),
         (lambda: previous_token_score(np.ones((1, 1))), "attention: expected shape"),
         (lambda: copying_score(np.ones((2, 3))), "circuit: expected shape"),
         (

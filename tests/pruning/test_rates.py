@@ -4,12 +4,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.attention import LinearAttentionStack
-from icltheory.layered import LayeredStack, forward
 from icltheory.pruning import (
     Intervention,
     choose_rate,
-    compose,
     kept_parameters,
     rank_for_rate,
 )
@@ -69,25 +66,6 @@ def test_a_decimal_means_the_same_in_every_dtype(dtype):
         assert choose_rate(jnp.array([0.5]), np.array([rate], dtype), 0.4).rate == rate
     # a score of 0.6 in float32 is not better than 0.6
     assert choose_rate(np.array([0.6], dtype), [0.5], 0.6).index is None
-
-
-def test_compose_prunes_to_the_rank_that_it_scored():
-    W = jnp.asarray(np.random.default_rng(0).normal(size=(1, 10, 10)), jnp.float32)
-    stack = LinearAttentionStack(W, W, W)
-    inputs = (jnp.ones((1, 10)), jnp.ones(10))
-    found = compose(
-        LayeredStack.of(stack),
-        [(0, "W_V")],
-        list(jnp.array([0.3], jnp.float32)),
-        lambda out: jnp.sum(jnp.square(out)),
-        params=stack,
-        inputs=inputs,
-        maximize=False,
-    )
-    assert found.rates.tolist() == [0.3]
-    assert int(jnp.linalg.matrix_rank(found.params.W_V[0], rtol=1e-4)) == 7
-    output = forward(LayeredStack.of(stack), found.params, inputs)
-    np.testing.assert_allclose(jnp.sum(jnp.square(output)), found.scores[-1], 1e-5)
 
 
 def test_rules_differ_where_rounding_does():

@@ -13,7 +13,6 @@ from icltheory.pruning import (
     LowRank,
     Magnitude,
     Whitened,
-    compose,
     module_spectra,
     prune_model,
     sweep,
@@ -140,16 +139,12 @@ def test_the_grid_is_the_sweep_of_every_pair():
     np.testing.assert_array_equal(grid[:, 0, 0], grid[:, 2, 0])
 
 
-def test_the_grid_the_search_and_the_spectra_report_their_progress():
+def test_the_grid_and_the_spectra_report_their_progress():
     calls = []
     common = {"params": STACK, "inputs": INPUTS, "score_args": (TARGETS,)}
     progress = {"progress": lambda *call: calls.append(call)}
     sweep_grid(MODEL, (1, 0), ("attn",), RATES, errors, **common, **progress)
     assert calls == [(0, 2, ""), (1, 2, "layer 0"), (2, 2, "layer 1")]
-    calls.clear()
-    common["score"] = lambda out, target: jnp.sum(errors(out, target))
-    compose(MODEL, [(1, "W_V"), (0, "W_K")], [0.5], **common, **progress)
-    assert calls == [(0, 2, ""), (1, 2, "layer 1, W_V"), (2, 2, "layer 0, W_K")]
     calls.clear()
     module_spectra(MODEL, STACK, layers=[1], **progress)
     assert [part for _, _, part in calls[1:]] == [

@@ -1,34 +1,46 @@
-"""Batches of token rows in few shapes, with the positions of their answers."""
+"""Rows of several sequences, packed into batches of one shape."""
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import numpy as np
 
-from icltheory._checks import check_choice, check_positive_int
-from icltheory.bridge.evaluation.prompts import Prompts, common_beginning
+from icltheory._checks import check_positive_int
+from icltheory.bridge.evaluation.prompts import common_beginning
 from icltheory.bridge.streams import Tokens
 
-__all__ = ["Answers", "Batch", "Batches", "padded_lengths"]
+__all__ = ["Answers", "Batch", "PackedBatches", "pack"]
 
 # On a CPU, a program whose buffers exceed 32 MiB together gets new pages from the
 # system in every call, which takes as long as its products. The attention scores and
 # weights are two such buffers; the others are smaller.
 _MOST_BYTES = 12 * 2**20
+_SHORTEST = 64  # Shorter rows save nothing, as attention is a small part of a block.
+
+Group = tuple[int, ...]  # Sequences that share a stem in a row.
 
 
 @runtime_checkable
 class Sequences(Protocol):
-    """Numbered sequences that can be laid out in rows, such as :class:`Prompts`."""
+    """Numbered sequences of tokens behind a common prefix, in families."""
+
+    @property
+    def prefix(self) -> Sequence[int]:
+        """Tokens that stand in front of every sequence."""
+        ...
+
+    @property
+    def families(self) -> Sequence[Group]:
+        """Sequences that belong together, such as the options of an example."""
+        ...
 
     def read(self, number: int) -> tuple[int, ...]:
-        """Returns the tokens of a sequence that the model reads."""
+        """Tokens of a sequence that the model reads."""
         ...
 
     def asked(self, number: int) -> tuple[tuple[int, ...], int]:
-        """Returns the tokens to measure and the position that predicts the first."""
+        """Tokens to measure, and the place from which the first one is predicted."""
         ...
 
 
@@ -49,73 +61,24 @@ class Answers(NamedTuple):
 class Batch(NamedTuple):
     """Sequences that run together, the last row repeated to fill the shape.
 
-    A sequence is an entry of ``prompts.rows``: an example, or one option of it.
-
     Args:
-        examples: Numbers of the examples whose last sequence is among these.
-        tokens: Rows of one or more sequences, padded.
-        answers: Where the options' tokens stand.
+        complete: Numbers of the families whose last sequence is among these.
+        tokens: Rows of one or more sequences, padded on the right.
+        answers: Where the measured tokens stand.
         sequences: Numbers of the sequences, without the repeated ones.
         places: Place of each sequence among the B S measures that the device returns.
     """
 
-    examples: np.ndarray
+    complete: np.ndarray
     tokens: Tokens
     answers: Answers
     sequences: np.ndarray
     places: np.ndarray
 
 
-def padded_lengths(lengths: Sequence[int] | np.ndarray, most: int) -> np.ndarray:
-    r"""Chooses a few padded lengths that minimise the total padding.
-
-    .. math:: \min_{t_1 < \dots < t_m} \sum_i \min \{ t_j : t_j \ge T_i \} ,
-        \qquad m \le \text{most}
-
-    by dynamic programming over the distinct lengths.
-
-    Args:
-        lengths: Length :math:`T_i` of each row.
-        most: How many different ones there may be.
-
-    Returns:
-        The lengths, ascending; the last is the longest row's.
-
-    Example:
-        >>> padded_lengths([3, 4, 4, 20, 21], 2).tolist()
-        [4, 21]
-    """
-    check_positive_int("most", most)
-    sizes, counts = np.unique(np.asarray(lengths), return_counts=True)
-    total = np.concatenate([[0], np.cumsum(counts)])
-    cost = np.full(len(sizes) + 1, np.inf)
-    cost[0] = 0
-    choices = []
-    for _ in range(min(most, len(sizes))):
-        # Entry [j, i] is the cost if the first i sizes use shorter lengths, and those
-        # up to j size j.
-        step = cost[None, :-1] + sizes[:, None] * (total[1:, None] - total[None, :-1])
-        step = np.where(np.tri(len(sizes), dtype=bool), step, np.inf)
-        choices.append(step.argmin(axis=1))
-        cost = np.concatenate([[0], step.min(axis=1)])
-    chosen, j = [], len(sizes)
-    for choice in reversed(choices):
-        if j == 0:
-            break
-        chosen.append(sizes[j - 1])
-        j = int(choice[j - 1])
-    return np.array(chosen[::-1])
-
-
-def rounded_up(length: Any) -> Any:
-    """Rounds lengths up to multiples of 8, so that rows share compiled programs."""
-    return -(-length // 8) * 8
-
-
-def row_lengths(sizes: np.ndarray, most: int) -> np.ndarray:
-    """Pads rows of these sizes to at most ``most`` lengths; returns that of each."""
-    lengths = padded_lengths(sizes, most)
-    return lengths[np.searchsorted(lengths, sizes)]
+def rounded_up(length: Any, step: int = 8) -> Any:
+    """Rounds lengths up to multiples of a step, so that rows share programs."""
+    return -(-length // step) * step
 
 
 def most_pairs(model: Any, rates: int) -> int | None:
@@ -127,106 +90,182 @@ def most_pairs(model: Any, rates: int) -> int | None:
     return _MOST_BYTES // (4 * model.arch.num_heads * rates)
 
 
-def rows_with(most_pairs: int, length: int, prompts: Prompts) -> int:
-    """Number of rows after the prefix that have ``most_pairs`` token pairs."""
-    return most_pairs // (length * (len(prompts.prefix) + length))
+def pack(
+    lengths: Sequence[int] | np.ndarray, row_length: int, most: int
+) -> list[list[int]]:
+    """Packs items of some lengths into rows by best fit, longest first.
+
+    Each goes into the fullest row that still holds it, and into a new one if there is
+    none. A row has at most ``most`` of them. Returns the numbers of each row's items.
+
+    Example:
+        >>> pack([3, 6, 2, 5], row_length=8, most=4)
+        [[1, 2], [3, 0]]
+
+    Source: Johnson et al. (1974), worst-case performance bounds for simple
+    one-dimensional packing algorithms.
+    """
+    sizes = np.asarray(lengths)
+    rows: list[list[int]] = []
+    by_free: list[list[int]] = [[] for _ in range(row_length + 1)]
+    for number in np.argsort(-sizes, kind="stable").tolist():
+        size = int(sizes[number])
+        left = next(
+            (free for free in range(size, row_length + 1) if by_free[free]), None
+        )
+        if left is None:
+            row, left = len(rows), row_length
+            rows.append([])
+        else:
+            row = by_free[left].pop()
+        rows[row].append(number)
+        if left > size and len(rows[row]) < most:
+            by_free[left - size].append(row)
+    return rows
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Batches:
-    """Batches of a split's examples, grouped by padded length.
+class PackedBatches:
+    r"""Batches of sequences behind a shared prefix, several sequences in each row.
+
+    A sequence sees the prefix and itself, and its positions begin behind the prefix.
+    The tokens that the sequences of a family begin with stand once in a row, as their
+    stem; where a row is too short for all of them, another one has the rest and the
+    stem again. Of rows of T tokens, N(T) are needed. T is that multiple of the longest
+    sequence, up to three, or the length of the longest whole family, which takes the
+    fewest operations in a block of width d behind P tokens,
+
+    .. math:: N(T)\, T\, (6 d + P + T) ,
+
+    and a row has at most :math:`\lceil T / \bar t \rceil` families for a mean length
+    :math:`\bar t`: what reads only last tokens has that many places in each row. A
+    family may be in several batches; it belongs to the last of them.
 
     Args:
-        prompts: The split.
-        limit: Longest sequence of the model; nothing is padded beyond it.
-        batch_size: Most examples that run together.
-        buckets: Most padded lengths.
-        padding: ``"right"`` or ``"left"``.
-        most_pairs: Most pairs of a token and one that it may see, over all rows of a
-            batch with more than one example; no limit if ``None``.
+        sequences: The sequences.
+        width: Width d of the model.
+        batch_size: About how many families run together.
+        pairs: Most pairs of a token and one that it sees, over all rows of a batch of
+            more than one; no limit if ``None``.
+        alone: Whether every sequence has a row of its own.
+
+    Source: Krell et al. (2021), "Efficient sequence packing without
+    cross-contamination".
     """
 
-    prompts: Prompts
-    limit: int
-    batch_size: int = 32
-    buckets: int = 3
-    padding: str = "right"
-    most_pairs: int | None = None
-    lengths: np.ndarray = dataclasses.field(init=False)
-    answer: int = dataclasses.field(init=False)
+    def __init__(
+        self,
+        sequences: Sequences,
+        width: int,
+        batch_size: int,
+        pairs: int | None = None,
+        *,
+        alone: bool = False,
+    ):
+        check_positive_int("batch_size", batch_size)
+        self.all, self.families = sequences, sequences.families
+        count = sum(map(len, self.families))
+        self.sizes = np.array([len(sequences.read(n)) for n in range(count)])
+        self.asked = np.array([len(sequences.asked(n)[0]) for n in range(count)])
+        self.stems = [shared_beginning(sequences, own) for own in self.families]
+        self.family_of = np.empty(count, int)
+        for number, own in enumerate(self.families):
+            self.family_of[list(own)] = number
+        prefix, least = len(sequences.prefix), np.inf
+        for length in self._lengths(alone):
+            groups = self._groups(length, alone)
+            mean = np.mean([self._size(group) for group in groups])
+            most = 1 if alone else int(np.ceil(length / mean))
+            packed = self._packed(groups, length, most)
+            cost = len(packed) * length * (6 * width + prefix + length)
+            if cost < least:
+                least, self.length, self.most = cost, length, most
+                self.groups, self.whole = groups, packed
+        self.slots = self.most * max(map(len, self.groups))
+        self.segments = self.slots
+        if any(len(g) > 1 and self.stems[self.family_of[g[0]]] for g in self.groups):
+            self.segments += self.most
+        share = round(batch_size * len(self.whole) / len(self.families))
+        self.rows = max(1, min(share, len(self.whole)))
+        if pairs is not None:
+            fitting = pairs // (self.length * (prefix + self.length))
+            self.rows = max(1, min(self.rows, fitting))
 
-    def __post_init__(self):
-        check_positive_int("batch_size", self.batch_size)
-        check_positive_int("buckets", self.buckets)
-        check_choice("padding", self.padding, ("right", "left"))
-        p = self.prompts
-        sizes = sizes_read(p)
-        longest = sizes.reshape(-1, p.rows_per_example).max(axis=1)
-        rounded = np.minimum(rounded_up(longest), self.limit)
-        object.__setattr__(self, "lengths", row_lengths(rounded, self.buckets))
-        answer = int(sizes_asked(p).max())
-        object.__setattr__(self, "answer", -(-answer // 4) * 4)
+    def _lengths(self, alone: bool) -> list[int]:
+        """Candidate row lengths in ascending order."""
+        longest = int(rounded_up(self.sizes.max()))
+        if alone:
+            return [longest]
+        found = {max(times * longest, _SHORTEST) for times in (1, 2, 3)}
+        if len(self.families) < len(self.sizes):
+            whole = max(map(self._size, self.families))
+            found.add(max(rounded_up(whole), _SHORTEST))
+        return sorted(found)
 
-    def __call__(
-        self, examples: Sequence[int] | np.ndarray | None = None
-    ) -> Iterator[Batch]:
-        """Yields batches of all examples, or of some in shapes of other calls."""
-        whole = examples is None
-        count = self.prompts.num_examples
-        chosen = np.arange(count) if whole else np.asarray(examples, int)
-        for length in np.unique(self.lengths[chosen]):
-            members = chosen[self.lengths[chosen] == length]
-            most = self._most(int(length))
-            size = -(-len(members) // -(-len(members) // most))
-            if not whole:
-                size = min(1 << (size - 1).bit_length(), most)
-            for start in range(0, len(members), size):
-                yield self._batch(members[start : start + size], size, int(length))
+    def _groups(self, length: int, alone: bool) -> list[Group]:
+        """Parts each family so that it needs as few rows of a length as possible."""
+        found: list[Group] = []
+        for own in self.families:
+            group: Group = own[:1]
+            for number in own[1:]:
+                if not alone and self._size((*group, number)) <= length:
+                    group = (*group, number)
+                else:
+                    found.append(group)
+                    group = (number,)
+            found.append(group)
+        return found
 
-    def _most(self, length: int) -> int:
-        """Largest number of examples per batch for rows of this length."""
-        if self.most_pairs is None:
-            return self.batch_size
-        rows = rows_with(self.most_pairs, length, self.prompts)
-        return max(1, min(self.batch_size, rows // self.prompts.rows_per_example))
+    def _size(self, group: Group) -> int:
+        """Number of tokens of a group, in which the shared stem occurs once."""
+        stem = self.stems[self.family_of[group[0]]]
+        return int(self.sizes[list(group)].sum()) - (len(group) - 1) * stem
 
-    def _batch(self, examples: np.ndarray, size: int, length: int) -> Batch:
-        p, each = self.prompts, self.prompts.rows_per_example
-        filled = np.pad(examples, (0, size - len(examples)), mode="edge")
-        numbers = sequences_of(filled, each)
-        lines = [Line(p, [(number,)]) for number in numbers.tolist()]
-        tokens, answers = laid_out(lines, length, self.padding, self.answer)
-        count = len(examples) * each
-        return Batch(
-            examples,
-            tokens,
-            answers,
-            sequences=numbers[:count],
-            places=np.arange(count),
-        )
+    def _packed(self, groups: list[Group], length: int, most: int) -> list[list[Group]]:
+        rows = pack([self._size(group) for group in groups], length, most)
+        return [[groups[number] for number in row] for row in rows]
+
+    def __call__(self, families: Any = None) -> Iterator[Batch]:
+        """Yields batches of all families, or of some in shapes of other calls."""
+        packed = self.whole
+        size = -(-len(packed) // -(-len(packed) // self.rows))
+        if families is not None:
+            chosen = set(np.asarray(families, int).tolist())
+            some = [g for g in self.groups if self.family_of[g[0]] in chosen]
+            packed = self._packed(some, self.length, self.most)
+            size = min(1 << max(len(packed) - 1, 0).bit_length(), self.rows)
+        answers = int(rounded_up(max(map(self._answers, [*self.whole, *packed])), 4))
+        missing = np.array([len(own) for own in self.families])
+        for start in range(0, len(packed), size):
+            rows = packed[start : start + size]
+            numbers = np.array([n for row in rows for n in _numbers(row)])
+            np.subtract.at(missing, self.family_of[numbers], 1)
+            done = dict.fromkeys(self.family_of[numbers].tolist())
+            lines = [Line(self.all, row) for row in rows]
+            lines += [lines[-1]] * (size - len(rows))
+            tokens, asked = laid_out(
+                lines, self.length, answers, self.slots, self.segments
+            )
+            places = [
+                number * self.slots + slot
+                for number, row in enumerate(rows)
+                for slot in range(len(_numbers(row)))
+            ]
+            complete = np.array([n for n in done if not missing[n]], int)
+            yield Batch(complete, tokens, asked, numbers, np.array(places))
+
+    def _answers(self, row: list[Group]) -> int:
+        return int(self.asked[_numbers(row)].sum())
 
 
-def sequences_of(examples: np.ndarray, each: int) -> np.ndarray:
-    """Indices of the sequences of some examples, ``each`` per example."""
-    return (examples[:, None] * each + np.arange(each)[None]).ravel()
+def _numbers(row: Sequence[Group]) -> list[int]:
+    return [number for group in row for number in group]
 
 
-def sizes_read(prompts: Prompts) -> np.ndarray:
-    """Number of tokens that the model reads, by row."""
-    return np.array([len(prompts.read(number)) for number in range(len(prompts.rows))])
-
-
-def sizes_asked(prompts: Prompts) -> np.ndarray:
-    """Number of measured tokens, by row."""
-    numbers = range(len(prompts.rows))
-    return np.array([len(prompts.asked(number)[0]) for number in numbers])
-
-
-def shared_beginning(prompts: Sequences, numbers: Sequence[int]) -> int:
+def shared_beginning(sequences: Sequences, numbers: Sequence[int]) -> int:
     """Number of tokens shared at the beginning of all sequences; 0 for a single one."""
     if len(numbers) == 1:
         return 0
-    rows = [prompts.read(number) for number in numbers]
+    rows = [sequences.read(number) for number in numbers]
     return common_beginning(rows, min(map(len, rows)))
 
 
@@ -234,7 +273,7 @@ class Line:
     """One unpadded row of several sequences, in which shared beginnings occur once.
 
     Args:
-        prompts: The sequences.
+        sequences: The sequences.
         groups: Numbers of the sequences of the row. The tokens that all of a group
             begin with are their stem, and the rest of each follows as a segment of its
             own. A group of one has no stem.
@@ -243,12 +282,12 @@ class Line:
         ids: Tokens.
         ends: Place behind each segment.
         stems: Number of the segment that each segment continues.
-        asked: Tokens that are asked for.
+        asked: Tokens that are measured.
         seen: Place where each of them is seen.
         owners: Number of the sequence, within the row, that each counts for.
     """
 
-    def __init__(self, prompts: Sequences, groups: Sequence[Sequence[int]]):
+    def __init__(self, sequences: Sequences, groups: Sequence[Sequence[int]]):
         self.ids: list[int] = []
         self.ends: list[int] = []
         self.stems: list[int] = []
@@ -257,13 +296,13 @@ class Line:
         self.owners: list[int] = []
         owner = 0
         for numbers in groups:
-            stem, begin = shared_beginning(prompts, numbers), len(self.ids)
+            stem, begin = shared_beginning(sequences, numbers), len(self.ids)
             number = len(self.ends) if stem else None
-            self._add(prompts.read(numbers[0])[:stem])
+            self._add(sequences.read(numbers[0])[:stem])
             for sequence in numbers:
                 tail = len(self.ids)
-                self._add(prompts.read(sequence)[stem:], number)
-                wanted, first = prompts.asked(sequence)
+                self._add(sequences.read(sequence)[stem:], number)
+                wanted, first = sequences.asked(sequence)
                 at = range(first, first + len(wanted))
                 self.asked += wanted
                 self.seen += [(begin if i < stem else tail - stem) + i for i in at]
@@ -279,43 +318,28 @@ class Line:
 
 
 def laid_out(
-    lines: Sequence[Line],
-    length: int,
-    padding: str,
-    answers: int,
-    sequences: int = 1,
-    segments: int = 1,
+    lines: Sequence[Line], length: int, answers: int, slots: int, segments: int
 ) -> tuple[Tokens, Answers]:
-    """Pads lines to rows of one length and returns them as arrays.
+    """Pads lines on the right to rows of one length, and returns them as arrays.
 
-    Args:
-        lines: The rows without padding.
-        length: Tokens in a row.
-        padding: ``"right"`` or ``"left"``.
-        answers: Most tokens in a row that are asked for.
-        sequences: Most sequences in a row.
-        segments: Most segments in a row.
-
-    Returns:
-        The tokens, and where the tokens that are asked for are seen.
+    ``answers``, ``slots`` and ``segments`` are the most measured tokens, sequences and
+    segments of a row.
     """
     ids, mask = (np.zeros((len(lines), length), kind) for kind in (np.int32, bool))
     ends = np.zeros((len(lines), segments), np.int32)
     stems = np.tile(np.arange(segments, dtype=np.int32), (len(lines), 1))
     shape = (len(lines), answers)
     asked, places = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
-    found = Answers(asked, places, np.zeros((*shape, sequences), bool))
+    found = Answers(asked, places, np.zeros((*shape, slots), bool))
     for row, line in enumerate(lines):
-        place = 0 if padding == "right" else length - len(line.ids)
-        ids[row, place : place + len(line.ids)] = line.ids
-        mask[row, place : place + len(line.ids)] = True
+        ids[row, : len(line.ids)], mask[row, : len(line.ids)] = line.ids, True
         count = len(line.ends)
-        ends[row] = place + np.pad(line.ends, (0, segments - count), mode="edge") - 1
+        ends[row] = np.pad(line.ends, (0, segments - count), mode="edge") - 1
         stems[row, :count] = line.stems
         count = len(line.asked)
         found.tokens[row, :count] = line.asked
-        found.places[row, :count] = place + np.array(line.seen, int)
+        found.places[row, :count] = line.seen
         found.counted[row, np.arange(count), line.owners] = True
     if segments == 1:
         return Tokens(ids, mask), found
-    return Tokens(ids, mask, ends, stems if segments > sequences else None), found
+    return Tokens(ids, mask, ends, stems if segments > slots else None), found

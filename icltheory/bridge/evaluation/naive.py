@@ -7,7 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory.bridge.evaluation.prompts import tokenize
-from icltheory.bridge.evaluation.result import Evaluation, evaluation_of
+from icltheory.bridge.evaluation.result import (
+    Evaluation,
+    evaluation_of,
+    ties_are_wrong,
+)
 from icltheory.bridge.model import check_weights
 from icltheory.bridge.tasks import LanguageTask
 
@@ -41,7 +45,8 @@ def evaluate_naive(
     scores = prompts.scores(_measures(model, prompts), everything, references)
     if np.isnan(scores).any():
         check_weights(model, tokens=False)
-    return evaluation_of(scores, prompts.labels, prompts.denominator)
+    how = {"ties_are_wrong": ties_are_wrong(task)}
+    return evaluation_of(scores, prompts.labels, prompts.denominator, **how)
 
 
 def _measures(model, prompts):

@@ -71,9 +71,12 @@ class Prompts:
         return len(self.labels)
 
     @property
-    def rows_per_example(self) -> int:
-        """Number of rows per example."""
-        return 1 if self.measure == "label_token" else self.num_options
+    def families(self) -> list[tuple[int, ...]]:
+        """Numbers of the rows of each example."""
+        each = 1 if self.measure == "label_token" else self.num_options
+        return [
+            tuple(range(n, n + each)) for n in range(0, each * self.num_examples, each)
+        ]
 
     def read(self, number: int) -> tuple[int, ...]:
         """Tokens of a row that the model reads, without a predicted last token."""

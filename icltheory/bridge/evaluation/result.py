@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 
@@ -17,10 +18,11 @@ class Evaluation:
     .. math:: \mathrm{accuracy} = \frac{1}{d} \sum_{i=1}^n [\hat y_i = y_i] , \qquad
         \hat y_i = \min \arg\max_k s_{ik} , \qquad d \in \{n,\, n - 1\}
 
-    Equal best scores: the first of them is the prediction, and the example is counted
-    in ``num_ties``. A score that is NaN: the prediction is -1, which is wrong whatever
-    the label, and the example is counted in ``num_nan``. Where that is so of all
-    examples, the model answered nothing, and the accuracy is NaN.
+    Equal best scores: the first of them is the prediction, which is wrong where the
+    task says so, and the example is counted in ``num_ties``. A score that is NaN: the
+    prediction is -1, which is wrong whatever the label, and the example is counted in
+    ``num_nan``. Where that is so of all examples, the model answered nothing, and the
+    accuracy is NaN.
 
     Args:
         accuracy: Right answers by the task's denominator; NaN if all scores are.
@@ -30,7 +32,7 @@ class Evaluation:
         num_ties: Examples whose best score occurs twice.
         num_nan: Examples with a score that is NaN.
         labels: Number of the right option of each example.
-        correct: Where prediction and label agree.
+        correct: Which answers are right.
         denominator: ``"n"``, or ``"n-1"`` where the task divides by that.
 
     Source: Yao et al. (2024), section 4.
@@ -77,6 +79,11 @@ def predict(scores: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(scores).any(axis=-1), -1, best)
 
 
+def ties_are_wrong(task: Any) -> bool:
+    """Whether a tie counts as wrong, as in the authors' strict comparisons."""
+    return task.profile == "authors_code" and task.scoring == "label_token"
+
+
 def denominator_of(count: int, denominator: str) -> int:
     """Returns what a count of right answers is divided by; raises if it is 0."""
     less = denominator == "n-1"
@@ -89,7 +96,11 @@ def denominator_of(count: int, denominator: str) -> int:
 
 
 def evaluation_of(
-    scores: np.ndarray, labels: np.ndarray, denominator: str = "n"
+    scores: np.ndarray,
+    labels: np.ndarray,
+    denominator: str = "n",
+    *,
+    ties_are_wrong: bool = False,
 ) -> Evaluation:
     """Computes the evaluation from scores and labels.
 
@@ -97,9 +108,7 @@ def evaluation_of(
         scores: Score of every option of every example, ``(n, K)``.
         labels: Number of the right option of each example.
         denominator: ``"n"`` or ``"n-1"``.
-
-    Returns:
-        The evaluation.
+        ties_are_wrong: Whether equal best scores are a wrong answer.
 
     Example:
         >>> scores = np.array([[0.0, 2.0], [1.0, 1.0], [0.0, np.nan]])
@@ -112,7 +121,7 @@ def evaluation_of(
     total = denominator_of(len(labels), denominator)
     predictions, nan = predict(scores), np.isnan(scores).any(axis=1)
     tied = (scores == scores.max(axis=1, keepdims=True)).sum(axis=1) > 1
-    correct = predictions == labels
+    correct = (predictions == labels) & ~(tied & ties_are_wrong)
     return Evaluation(
         accuracy=math.nan if nan.all() else float(correct.sum() / total),
         num_examples=len(labels),

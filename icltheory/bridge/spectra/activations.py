@@ -110,7 +110,7 @@ class ActivationAware(Method):
     with the second moments C of the inputs and :math:`(\cdot)_r` the truncated
     singular value decomposition. With C = I it is plain truncation. It has the rank,
     and therefore as many parameters, as that. A method for
-    :class:`~icltheory.bridge.evaluation.Grid` and all that takes its options.
+    :class:`~icltheory.bridge.Evaluator`.
 
     Args:
         moments: C of each (layer, matrix) that is to be clipped, from

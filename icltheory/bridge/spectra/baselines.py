@@ -26,8 +26,7 @@ class RandomVectors(Method):
     the factor Q of QR, with the diagonal of R positive. It has the spectrum, the
     Frobenius norm and the number of parameters of truncation to rank r, and nothing of
     the directions. At full rank the matrix is unchanged, since that is the unpruned
-    model. A method for :class:`~icltheory.bridge.evaluation.Grid` and all that takes
-    its options.
+    model. A method for :class:`~icltheory.bridge.Evaluator`.
 
     The draw depends on the seed, on the weights and on the layer and name of the
     matrix. It does not depend on which rates are evaluated, or in which order: the
@@ -86,8 +85,7 @@ class LargestEntries(Method):
 
     for the rank r of a rate. Where the factors of rank r take as much room as the
     matrix it is unchanged. Where the entries stand is not counted, although a file has
-    to say that too. A method for :class:`~icltheory.bridge.evaluation.Grid` and all
-    that takes its options;
+    to say that too. A method for :class:`~icltheory.bridge.Evaluator`;
     :class:`~icltheory.pruning.Magnitude` keeps :math:`(1 - \xi)\, m n` entries at rate
     :math:`\xi` instead.
 

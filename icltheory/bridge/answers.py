@@ -17,77 +17,85 @@ import numpy as np
 
 from icltheory.strict_json import plain
 
-__all__ = ["AnswerFile"]
+__all__ = ["Answer", "AnswerFile"]
 
-# A place is a pruned model and an example: the method and all else in ``model``.
 _TABLE = """
 CREATE TABLE IF NOT EXISTS about (config TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS models (id INTEGER PRIMARY KEY, model TEXT NOT NULL UNIQUE);
 CREATE TABLE IF NOT EXISTS answers (
-    model TEXT NOT NULL, split TEXT NOT NULL, layer INTEGER NOT NULL,
-    module TEXT NOT NULL, rate NOT NULL, example INTEGER NOT NULL,
-    label INTEGER NOT NULL, scores BLOB NOT NULL,
-    PRIMARY KEY (model, split, layer, module, rate, example)
+    model INTEGER NOT NULL REFERENCES models (id), split TEXT NOT NULL,
+    pruned TEXT NOT NULL, example INTEGER NOT NULL, label INTEGER NOT NULL,
+    scores BLOB NOT NULL, PRIMARY KEY (model, split, pruned, example)
 ) WITHOUT ROWID;
 """
 _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
-_INSERT = "INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
-_SELECT = (
-    "SELECT split, layer, module, rate, example, label, scores FROM answers "
-    "WHERE model = ?"
-)
+_COLUMNS = "split, pruned, example, label, scores"
 _PATIENCE = 600.0  # seconds that a writer waits for others
 
 
 class Answer(NamedTuple):
-    """One answer: the pruned model, the example, its label and the options' scores."""
+    """One answer: where it belongs, its label and the options' scores.
+
+    Args:
+        split: ``"validation"`` or ``"test"``.
+        pruned: Text of the interventions, such as ``"26:mlp:0.9"``; ``""`` for none.
+        example: Number of the example in the split.
+        label: Number of its right option.
+        scores: Score of every option.
+    """
 
     split: str
-    layer: int
-    module: str
-    rate: float | str
+    pruned: str
     example: int
     label: int
     scores: np.ndarray
 
 
 class AnswerFile:
-    """A SQLite file of answers, each found by the model, the place and the example.
+    """A SQLite file of answers, each found by the model, the pruning and the example.
 
     An answer that is there already is kept as it is, so that a resumed run computes
     with the numbers of the first. While it is open, ``FILE-wal`` beside it belongs to
     it. ``sqlite3 FILE 'SELECT * FROM answers'`` shows what is in it.
 
     Args:
-        path: The file; made with its folder if absent.
+        path: The file; made with its folder if absent. In memory if ``None``.
         config: What the numbers depend on, such as the checkpoint. A file of another
             configuration is refused. ``None`` takes that of the file.
         read_only: Whether to leave the file as it is.
 
     Example:
-        >>> import tempfile
-        >>> file = AnswerFile(tempfile.mkdtemp() + "/answers.sqlite", {"seed": 0})
+        >>> file = AnswerFile(None, {"seed": 0})
         >>> scores = np.array([0.5, 2.0])
-        >>> file.add({"task": "toy"}, [Answer("test", 3, "mlp", 0.9, 7, 1, scores)])
-        True
-        >>> [(one.example, one.scores.tolist()) for one in file.of({"task": "toy"})]
-        [(7, [0.5, 2.0])]
+        >>> file.add({"task": "toy"}, [Answer("test", "3:mlp:0.9", 7, 1, scores)])
+        >>> (one,) = file.of({"task": "toy"}, "test", "3:mlp:0.9")
+        >>> one.example, one.scores.tolist()
+        (7, [0.5, 2.0])
     """
 
     def __init__(
-        self, path: str | os.PathLike, config: Any = None, *, read_only: bool = False
+        self,
+        path: str | os.PathLike | None,
+        config: Any = None,
+        *,
+        read_only: bool = False,
     ):
-        self.path, self.read_only = Path(path), read_only
+        self.path, self.read_only = Path(path or ":memory:"), read_only
         if read_only and not self.path.is_file():
             raise FileNotFoundError(f"{self.path}: no such file of answers")
-        if not read_only:
+        if path is not None and not read_only:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+        uri = "file::memory:"
+        if path is not None:
+            mode = "ro" if read_only else "rwc"
+            uri = f"{self.path.absolute().as_uri()}?mode={mode}"
         with self._told():
-            uri = f"{self.path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
             self._data = sqlite3.connect(
                 uri, _PATIENCE, uri=True, isolation_level=None, check_same_thread=False
             )
             tables = {n for (n,) in self._data.execute(_TABLES)}
-            if tables - {"about", "answers"} or (read_only and not tables):
+            known = {"about", "models", "answers"}
+            if tables - known or (read_only and not tables):
                 raise sqlite3.DatabaseError(f"tables {sorted(tables)}")
             (state,) = self._data.execute("PRAGMA quick_check(1)").fetchone()
             if state != "ok":
@@ -104,39 +112,38 @@ class AnswerFile:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """All answers as dictionaries, for tables and data frames."""
+        query = f"SELECT models.model, {_COLUMNS} FROM answers JOIN models ON id ="
         with self._told():
-            rows = self._data.execute("SELECT * FROM answers")
-            names = [column[0] for column in rows.description]
-            for row in rows:
-                found = dict(zip(names, row, strict=True))
-                scores = np.frombuffer(found.pop("scores"), np.float64).tolist()
-                yield json.loads(found.pop("model")) | found | {"scores": scores}
+            for model, *row in self._data.execute(f"{query} answers.model"):
+                found = _answer(row)._asdict()
+                yield json.loads(model) | found | {"scores": found["scores"].tolist()}
 
-    @property
-    def version(self) -> int:
-        """A number that changes when another process or object has written."""
-        with self._told():
-            return self._data.execute("PRAGMA data_version").fetchone()[0]
-
-    def of(self, model: dict[str, Any]) -> Iterator[Answer]:
+    def of(self, model: dict[str, Any], split: str, pruned: str) -> Iterator[Answer]:
         """The answers of one model, such as ``{"task": "sst2", "method": "svd"}``."""
+        query = f"SELECT {_COLUMNS} FROM answers WHERE split = ? AND pruned = ? AND "
+        query += "model = (SELECT id FROM models WHERE model = ?)"
         with self._told():
-            for *place, scores in self._data.execute(_SELECT, [_name(model)]):
-                yield Answer._make((*place, np.frombuffer(scores, np.float64)))
+            yield from map(
+                _answer, self._data.execute(query, [split, pruned, _name(model)])
+            )
 
-    def add(self, model: dict[str, Any], answers: Iterable[Answer]) -> bool:
-        """Stores all of the answers or, where one cannot be stored, none.
-
-        Returns whether all of them were new.
-        """
-        name = _name(model)
+    def add(self, model: dict[str, Any], answers: Iterable[Answer]) -> None:
+        """Stores all of the answers or, where one cannot be stored, none."""
         rows = [
-            (name, *one[:-1], np.asarray(one.scores, np.float64).tobytes())
-            for one in answers
+            (*one[:-1], np.asarray(one.scores, np.float64).tobytes()) for one in answers
         ]
         with self._told(), self._data:
             self._data.execute("BEGIN IMMEDIATE")
-            return self._data.executemany(_INSERT, rows).rowcount == len(rows)
+            name = [_name(model)]
+            self._data.execute("INSERT OR IGNORE INTO models (model) VALUES (?)", name)
+            (number,) = self._data.execute(
+                "SELECT id FROM models WHERE model = ?", name
+            ).fetchone()
+            self._data.executemany(
+                f"INSERT INTO answers VALUES ({number}, ?, ?, ?, ?, ?) "
+                "ON CONFLICT DO NOTHING",
+                rows,
+            )
 
     def close(self) -> None:
         """Closes the file; what was added is in it already."""
@@ -174,6 +181,11 @@ class AnswerFile:
                 raise OSError(code, str(error), str(self.path)) from None
             what = f"expected a SQLite file of answers, got another file ({error})"
             raise ValueError(f"{self.path}: {what}; it is left as it is") from None
+
+
+def _answer(row: Iterable[Any]) -> Answer:
+    *place, scores = row
+    return Answer._make((*place, np.frombuffer(scores, np.float64)))
 
 
 def _name(model: dict[str, Any]) -> str:

@@ -12,20 +12,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from icltheory.bridge.answer_file import Answer, AnswerFile
+from icltheory.bridge.answers import Answer, AnswerFile
 from tests.raising import raises
 
 ROOT = Path(__file__).parents[2]
-MODEL = {"task": "toy", "method": "svd"}
+MODEL, PLACE = {"task": "toy", "method": "svd"}, ("test", "3:mlp:0.9")
 # A run to be killed: it stores what is missing, three answers at a time.
 WRITER = """
 import sys
 from tests.bridge.alone import alone
 alone("icltheory.bridge")
-from tests.bridge.test_answer_file import MODEL, AnswerFile, answer
+from tests.bridge.test_answers import MODEL, PLACE, AnswerFile, answer
 file = AnswerFile(sys.argv[1], {"seed": 0})
 for start in range(0, 600, 3):
-    known = {one.example for one in file.of(MODEL)}
+    known = {one.example for one in file.of(MODEL, *PLACE)}
     todo = [i for i in range(start, start + 3) if i not in known]
     file.add(MODEL, [answer(i) for i in todo])
 """
@@ -33,7 +33,7 @@ for start in range(0, 600, 3):
 
 def answer(example, scores=None):
     found = [example / 3, np.nan] if scores is None else scores
-    return Answer("test", 3, "mlp", 0.9, example, example % 2, np.array(found))
+    return Answer(*PLACE, example, example % 2, np.array(found))
 
 
 def filled(path, count=5):
@@ -75,20 +75,21 @@ def test_processes_write_one_file(tmp_path):
 def test_numbers_come_back_as_they_went_in(tmp_path):
     values = [0.1, 1 / 3, 5e-324, np.pi * 1e300, np.nan, np.inf, -np.inf, -0.0]
     filled(tmp_path / "a").add(MODEL, [answer(9, values)])
-    found = {one.example: one for one in AnswerFile(tmp_path / "a").of(MODEL)}
+    found = {one.example: one for one in AnswerFile(tmp_path / "a").of(MODEL, *PLACE)}
     assert found[9].scores.tobytes() == np.array(values).tobytes()
     assert found[3][:-1] == answer(3)[:-1]
-    assert not list(AnswerFile(tmp_path / "a").of({**MODEL, "shots": 2}))
+    file = AnswerFile(tmp_path / "a")
+    assert not list(file.of({**MODEL, "shots": 2}, *PLACE))
+    assert not list(file.of(MODEL, "test", ""))
 
 
 def test_the_first_answer_is_kept_and_others_are_seen(tmp_path):
     one, two = filled(tmp_path / "a"), AnswerFile(tmp_path / "a")
-    version = two.version
-    assert one.add(MODEL, [answer(7)])
-    assert two.version != version
-    assert not two.add(MODEL, [answer(7, [0.0, 1.0]), answer(8)])
-    assert {a.example for a in one.of(MODEL)} == {*range(5), 7, 8}
-    np.testing.assert_equal([a for a in one.of(MODEL)][5].scores, answer(7).scores)
+    one.add(MODEL, [answer(7)])
+    two.add(MODEL, [answer(7, [0.0, 1.0]), answer(8)])
+    found = {a.example: a.scores for a in one.of(MODEL, *PLACE)}
+    assert set(found) == {*range(5), 7, 8}
+    np.testing.assert_equal(found[7], answer(7).scores)
 
 
 def test_all_of_an_addition_is_stored_or_nothing(tmp_path):

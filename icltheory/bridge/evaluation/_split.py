@@ -1,0 +1,265 @@
+"""Scores of one data split by several pruned models, which share what they can.
+
+The prefix and the layers below a pruned one run once; the pruned layer and those above
+run for all strengths in one program.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from icltheory._typing import PyTree
+from icltheory.bridge._arrays import by_rows, replicated
+from icltheory.bridge.decoder import Decoder
+from icltheory.bridge.evaluation import _programs as programs
+from icltheory.bridge.evaluation.batches import (
+    Answers,
+    Batch,
+    PackedBatches,
+    most_pairs,
+)
+from icltheory.bridge.evaluation.prompts import Prompts
+from icltheory.bridge.model import check_weights
+from icltheory.bridge.streams import KV, Stream, Tokens, padded_tokens
+from icltheory.layered import MatrixSpec
+
+
+def prefix_tokens(prefix: Sequence[int], limit: int) -> Tokens:
+    """Pads a prefix on the left to one of few lengths, so that programs are shared."""
+    # Multiples of 32, and from 256 on four lengths between a power of two and the next.
+    step = 1 << max(5, len(prefix).bit_length() - 3)
+    length = min(-(-len(prefix) // step) * step, limit)
+    return padded_tokens([prefix], length, left=True)
+
+
+class Trunk:
+    """The unpruned layers: the prefix at a layer, keys and values of layers below."""
+
+    def __init__(self, decoder: Decoder, params: PyTree, prompts: Prompts):
+        self.decoder, self.params = decoder, params
+        self.measure, self.start = prompts.measure, len(prompts.prefix)
+        self.ends = programs.ends_for(params, prompts.measure, prompts.label_ids)
+        self.layer, self.caches = 0, list[KV | None]()
+        self.prefix: Stream | None = None
+        if prompts.prefix:
+            tokens = prefix_tokens(prompts.prefix, decoder.arch.max_positions)
+            self.prefix = self.embed(tokens, 0)
+
+    def embed(self, tokens: Tokens, start: int) -> Stream:
+        """The stream of rows that follow ``start`` other tokens."""
+        table = self.params["embed"]
+        tokens = by_rows(tokens, table["tokens"])
+        return programs.embed(self.decoder, table, tokens, np.int32(start))
+
+    def block(self, layer: int, stream: Stream, prefix: KV | None):
+        """Applies one unpruned block."""
+        weights, decoder = self.params["layers"][layer], self.decoder.of_layer(layer)
+        return programs.block(decoder, False, weights, stream, prefix)
+
+    def advance(self, layer: int) -> None:
+        """Runs the prefix up to the input of ``layer``."""
+        for index in range(self.layer, layer):
+            cache = None
+            if self.prefix is not None:
+                self.prefix, cache = self.block(index, self.prefix, None)
+            self.caches.append(cache)
+        self.layer = max(self.layer, layer)
+
+
+class Branch:
+    """The layers from a pruned one on, at several strengths.
+
+    Args:
+        trunk: The unpruned layers, advanced to the pruned one.
+        specs: Its pruned matrices, as paths within the layer; none for the whole model.
+        matrices: For each of them a stack over the strengths.
+    """
+
+    def __init__(
+        self,
+        trunk: Trunk,
+        specs: tuple[MatrixSpec, ...],
+        matrices: tuple[jax.Array, ...],
+    ):
+        self.trunk, self.layer = trunk, trunk.layer
+        self.specs, self.matrices = specs, matrices
+        rates = matrices[0].shape[0] if matrices else 1
+        self.before: Any = (np.zeros(rates, np.float32), np.int32(0))
+        self.caches: list[KV | None] = [None] * (trunk.decoder.num_layers - self.layer)
+        if trunk.prefix is not None:
+            needed = trunk.measure == "mean_logit"
+            stream, self.caches = self._run(trunk.prefix, not needed)
+            if needed:
+                self.before = programs.prefix_logits(trunk.decoder, trunk.ends, stream)
+
+    def __call__(self, stream: Stream, answers: Answers) -> jax.Array:
+        """Measures of sequences that enter the layer, (R, B S, K or 1)."""
+        trunk = self.trunk
+        # Other measures need more than the last token of a row.
+        stream, _ = self._run(stream, trunk.measure == "label_token")
+        return programs.score(
+            trunk.decoder, trunk.measure, trunk.ends, stream, answers, self.before
+        )
+
+    def _run(self, stream, last_only):
+        caches, decoder = [], self.trunk.decoder
+        for layer, prefix in enumerate(self.caches, self.layer):
+            weights, own = self.trunk.params["layers"][layer], decoder.of_layer(layer)
+            last = last_only and layer == decoder.num_layers - 1
+            if layer == self.layer:
+                args = (own, self.specs, last, weights, self.matrices)
+                stream, cache = programs.fan_out(*args, stream, prefix)
+            else:
+                stream, cache = programs.above(own, last, weights, stream, prefix)
+            caches.append(cache)
+        return stream, caches
+
+
+class SplitEvaluator:
+    r"""Scores of a split by models that are pruned at one place or another.
+
+    Of |V| questions of q tokens behind a prefix of P tokens, with |C| strengths at
+    layer l of L, that is
+
+    .. math:: (P + |V|\, q)\, (l + |C|\, (L - l)) \quad \text{instead of} \quad
+        |C|\, |V|\, (P + q)\, L
+
+    tokens through a layer. Nothing of a batch outlives it but its scores.
+
+    Args:
+        model: The model.
+        prompts: The split.
+        batch_size: About how many examples run together.
+        strengths: Most strengths of a branch.
+    """
+
+    def __init__(self, model: Any, prompts: Prompts, batch_size: int, strengths: int):
+        self.model, self.prompts, self.batch_size = model, prompts, batch_size
+        self.shape = (model.arch.width, batch_size, most_pairs(model, strengths))
+        self.batches = PackedBatches(prompts, *self.shape)
+        _check_turns(model.decoder.arch.rotary, prompts)
+        _check_scoring(model.decoder.arch, prompts)
+        self.trunk = Trunk(model.decoder, model.params, prompts)
+        self.branches: dict[Any, Branch] = {}
+        self.reference: SplitEvaluator | None = None
+        if prompts.reference is not None:
+            self.reference = SplitEvaluator(
+                model, prompts.reference, batch_size, strengths
+            )
+        self._references: dict[Any, np.ndarray] = {}
+        self._weights_are_known = False
+
+    def add(
+        self,
+        key: Any,
+        layer: int,
+        specs: tuple[MatrixSpec, ...] = (),
+        matrices: tuple[jax.Array, ...] = (),
+    ) -> None:
+        """Adds a branch at a layer that is not below the last added one."""
+        self.trunk.advance(layer)
+        self.branches[key] = Branch(self.trunk, specs, matrices)
+        if self.reference is not None:
+            self.reference.add(key, layer, specs, matrices)
+
+    def clear(self) -> None:
+        """Removes all branches; the prefix stays where it is."""
+        self.branches, self._references = {}, {}
+        if self.reference is not None:
+            self.reference.clear()
+
+    def stream(self, examples: Any = None) -> Iterator[tuple[Any, np.ndarray, Any]]:
+        """Yields keys, examples and scores (R, b, K), with one batch computed ahead."""
+        waiting: list[Any] = []
+        kept: dict[Any, np.ndarray] = {}
+        for batch in self.batches(examples):
+            scores = self._scores(batch, self.branches)
+            running = [(key, batch, found) for key, found in scores]
+            yield from self._fetch(waiting, kept)
+            waiting = running
+        yield from self._fetch(waiting, kept)
+
+    def _scores(self, batch: Batch, branches: Mapping[Any, Branch]):
+        stream = self.trunk.embed(batch.tokens, self.trunk.start)
+        layer = 0
+        for key, branch in branches.items():
+            for index in range(layer, branch.layer):
+                stream, _ = self.trunk.block(index, stream, self.trunk.caches[index])
+            layer = branch.layer
+            yield key, branch(stream, batch.answers)
+
+    def _fetch(self, running, kept):
+        for key, batch, measures in running:
+            examples = batch.complete
+            measures = self._of_examples(measures, batch, kept, key)
+            if not len(examples):
+                continue
+            wrong = np.isnan(measures).any(axis=(0, 2))
+            if wrong.any() and not self._weights_are_known:
+                check_weights(self.model, tokens=False)
+                self._weights_are_known = True
+            if wrong.any() and batch.tokens.ends is not None:
+                # One sequence of a row may have made all others NaN, since 0 times NaN
+                # is NaN.
+                measures[:, wrong] = self._alone(key, examples[wrong])
+            own = self._reference_measures(key)
+            yield key, examples, self.prompts.scores(measures, examples, own)
+
+    def _of_examples(self, measures, batch, kept, key):
+        """Measures (R, n, K) of the examples that a batch completes.
+
+        ``kept`` has those of all sequences until the other options are there.
+        """
+        found, p = np.asarray(replicated(measures))[:, batch.places], self.prompts
+        if key not in kept:
+            kept[key] = np.empty((len(found), len(p.rows), found.shape[2]), found.dtype)
+        kept[key][:, batch.sequences] = found
+        whole = kept[key].reshape(len(found), p.num_examples, p.num_options)
+        return whole[:, batch.complete]
+
+    def _alone(self, key, examples):
+        """Measures of examples whose sequences each have a row of their own."""
+        kept: dict[Any, np.ndarray] = {}
+        places = {number: place for place, number in enumerate(examples.tolist())}
+        found: Any = None
+        for batch in PackedBatches(self.prompts, *self.shape, alone=True)(examples):
+            ((_, measures),) = self._scores(batch, {key: self.branches[key]})
+            own = self._of_examples(measures, batch, kept, key)
+            if found is None:
+                found = np.empty((len(own), len(examples), own.shape[2]), own.dtype)
+            found[:, [places[number] for number in batch.complete.tolist()]] = own
+        return found
+
+    def _reference_measures(self, key):
+        """Measures of the reference prompts, which are evaluated once."""
+        if self.reference is None:
+            return None
+        if key not in self._references:
+            p = self.reference.prompts
+            for name, examples, found in self.reference.stream():
+                shape = (len(found), p.num_examples, p.num_options)
+                own = self._references.setdefault(name, np.empty(shape, found.dtype))
+                own[:, examples] = found
+        return self._references[key]
+
+
+def _check_turns(rotary, prompts):
+    """Raises if rotary frequencies would depend on a batch's longest row."""
+    longest = len(prompts.prefix) + max(len(row) for row in prompts.rows)
+    if rotary is not None and rotary.switch is not None and longest > rotary.switch:
+        raise ValueError(
+            f"prompts: expected at most {rotary.switch} tokens (beyond that, rotary "
+            f"frequencies depend on the prompt length), got {longest}; use "
+            "evaluate_naive"
+        )
+
+
+def _check_scoring(arch, prompts):
+    """Raises if the mean of all logits is not the logit of the head's mean row."""
+    if prompts.measure == "mean_logit" and arch.logit_cap is not None:
+        raise ValueError(
+            "scoring: mean_logit is not supported for models with capped logits; use "
+            "evaluate_naive"
+        )

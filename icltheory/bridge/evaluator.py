@@ -1,0 +1,374 @@
+"""Answers of a model to a task, unpruned and pruned in many ways."""
+
+import dataclasses
+import hashlib
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from icltheory._checks import check_positive_int, check_sequence
+from icltheory.batching import Counter, Progress
+from icltheory.bridge.answers import Answer, AnswerFile
+from icltheory.bridge.evaluation._split import SplitEvaluator
+from icltheory.bridge.evaluation.prompts import Prompts, tokenize
+from icltheory.bridge.evaluation.result import (
+    Evaluation,
+    denominator_of,
+    evaluation_of,
+    ties_are_wrong,
+)
+from icltheory.bridge.model import LanguageModel, weights_digest
+from icltheory.bridge.pruning import prepared, prune_model, pruned_stacks
+from icltheory.bridge.spectra import Exact
+from icltheory.bridge.tasks import LanguageTask
+from icltheory.layered import get_matrix
+from icltheory.pruning import Intervention, LowRank, Method, module_matrices
+from icltheory.pruning.methods import check_method, kept_table
+
+__all__ = ["Evaluator", "evaluate"]
+
+Candidate = Intervention | str | Sequence[Intervention | str]
+Composition = tuple[Intervention, ...]
+
+# Most bytes of pruned matrices that are held together, unless one module has more.
+_MOST_BYTES = 2**31
+
+
+class Evaluator:
+    r"""A model's answers to a task, unpruned and pruned, each computed once.
+
+    Models are named by what is pruned: ``()`` is the unpruned model, ``"26:mlp:0.9"``
+    one intervention, ``["26:mlp:0.9", "3:W_Q:rank=8"]`` several. A rate of 0 changes
+    nothing. The demonstrations run once and are kept as keys and values, what lies
+    below a pruned layer is shared, and all strengths of one module are one program.
+
+    A method that goes on from rate to rate
+    (:class:`~icltheory.bridge.spectra.Cumulative`) does so on the validation split
+    alone: on the test set, as in the published code, each rate prunes the original
+    weights, once and with another draw.
+
+    Where the device runs out of memory, the batch size is halved, with a warning, and
+    the answers that are still missing are computed; scores of other batch sizes may
+    differ by rounding.
+
+    Args:
+        model: The model.
+        task: The task.
+        shots: Demonstrations in front; all if ``None``.
+        method: How matrices are pruned, a :class:`~icltheory.pruning.Method`.
+        systems: Keeps singular systems: ``systems.of(W)`` is ``(U, s, Vt)``. A
+            decomposition each if ``None``.
+        answers: Where answers are read and stored: a file, made if absent, which is of
+            these weights. In memory if ``None``. Those of other prompts, methods and
+            approximate singular systems are kept apart.
+        batch_size: About how many examples run together.
+        progress: Called as ``progress(done, total, part)`` after each batch, with
+            numbers of answers that were missing; see :mod:`icltheory.batching`.
+
+    Example:
+        >>> model = load_checkpoint("EleutherAI/gpt-j-6b", "bfloat16")  # doctest: +SKIP
+        >>> task = load_task("sst2", path="folder")  # doctest: +SKIP
+        >>> evaluator = Evaluator(model, task, answers="a.sqlite")  # doctest: +SKIP
+        >>> evaluator.evaluate("test", [(), "26:mlp:0.9"])  # doctest: +SKIP
+
+    Source: Yao et al. (2024), Algorithm 1 and section 4.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        task: LanguageTask,
+        shots: int | None = None,
+        *,
+        method: Method = LowRank(),
+        systems: Any = None,
+        answers: AnswerFile | str | os.PathLike | None = None,
+        batch_size: int = 32,
+        progress: Progress | None = None,
+    ):
+        check_method(method)
+        check_positive_int("batch_size", batch_size)
+        self.model, self.task, self.shots = model, task, shots
+        self.method, self.systems = method, systems
+        self.batch_size, self.progress = batch_size, progress
+        shown = len(task.demonstrations) if shots is None else shots
+        self.key = {"task": task.name, "digest": digest_of(task), "shots": shown}
+        self.key["method"] = method_name(method, systems)
+        if not isinstance(answers, AnswerFile):
+            answers = AnswerFile(answers, None if answers is None else about(model))
+        self.answers = answers
+        self._prompts: dict[str, Prompts] = {}
+        self._read: dict[Any, Composition] = {}
+        self._cutters: dict[Any, Any] = {}
+
+    def scores(
+        self, split: str, models: Sequence[Candidate] = ((),), examples: Any = None
+    ) -> np.ndarray:
+        """Score of every option, ``(models, examples, options)``.
+
+        Args:
+            split: ``"validation"`` or ``"test"``.
+            models: What is pruned in each model; ``()`` for nothing.
+            examples: Numbers of the examples; all if ``None``.
+        """
+        check_sequence("models", models)
+        wanted = [self.read(one) for one in models]
+        total = len(self.task.examples(split))
+        if not total:
+            raise ValueError(f"{self.task.name} {split}: expected examples, got none")
+        chosen = np.arange(total) if examples is None else np.asarray(examples, int)
+        while todo := self._missing(split, dict.fromkeys(wanted), chosen):
+            try:
+                self._compute(split, todo)
+            except (MemoryError, jax.errors.JaxRuntimeError) as error:
+                if self.batch_size == 1 or not _is_out_of_memory(error):
+                    raise
+                self._halve_batches()
+        return np.stack([self._stored(split, one)[0][chosen] for one in wanted])
+
+    def correct(
+        self, split: str, models: Sequence[Candidate] = ((),), examples: Any = None
+    ) -> np.ndarray:
+        """Which answers are right, ``(models, examples)``; one with NaN is wrong.
+
+        The arguments are those of :meth:`scores`. In the profile ``"authors_code"`` a
+        tie of label tokens is wrong, as in the authors' strict comparisons.
+        """
+        rows = self._evaluations(split, models, examples)
+        for one, row in zip(models, rows, strict=True):
+            if not self.read(one) and row.num_nan == row.num_examples > 0:
+                raise ValueError(
+                    "scores: expected numbers of the unpruned model, got NaN for all "
+                    f"{row.num_nan} examples of {self.task.name} {split}; is the range "
+                    "of the dtype too small?"
+                )
+        return np.stack([row.correct for row in rows])
+
+    def evaluate(
+        self, split: str, models: Sequence[Candidate] = ((),)
+    ) -> list[Evaluation]:
+        """Evaluations of the whole split, one for each model; see :meth:`scores`."""
+        return self._evaluations(split, models, None)
+
+    def accuracy(self, correct: np.ndarray) -> float:
+        """Accuracy with the denominator of the task, of which answers are right."""
+        total = denominator_of(len(correct), self.task.denominator)
+        return float(correct.sum() / total)
+
+    def read(self, model: Candidate) -> Composition:
+        """The interventions of a model; raises for those that do not fit it."""
+        known = model if isinstance(model, Intervention | str) else tuple(model)
+        if known not in self._read:
+            own, read = prepared(self.model, known)
+            for one in read:
+                kept_table(self.method, own.params, one.specs(own), [one.strength])
+            self._read[known] = tuple(one for one in read if one.strength != 0)
+        return self._read[known]
+
+    def _evaluations(self, split, models, examples):
+        rows = self.scores(split, models, examples)
+        labels = np.array([one.label for one in self.task.examples(split)])
+        labels = labels if examples is None else labels[np.asarray(examples, int)]
+        how = {"ties_are_wrong": ties_are_wrong(self.task)}
+        return [evaluation_of(s, labels, self.task.denominator, **how) for s in rows]
+
+    # --- what is stored
+
+    def _stored(self, split: str, one: Composition) -> tuple[np.ndarray, np.ndarray]:
+        """Scores of all examples, and which of them are stored."""
+        examples = self.task.examples(split)
+        scores = np.full((len(examples), len(self.task.options(examples[0]))), np.nan)
+        known = np.zeros(len(examples), bool)
+        for answer in self.answers.of(self.key, split, text_of(one)):
+            scores[answer.example], known[answer.example] = answer.scores, True
+        return scores, known
+
+    def _missing(self, split, wanted, chosen) -> dict[Composition, np.ndarray]:
+        found = {}
+        for one in wanted:
+            absent = chosen[~self._stored(split, one)[1][chosen]]
+            if len(absent):
+                found[one] = absent
+        return found
+
+    # --- what is computed
+
+    def _compute(self, split: str, todo: dict[Composition, np.ndarray]) -> None:
+        """Computes and stores answers; compositions that differ in the last share."""
+        count = Counter(sum(map(len, todo.values())), self.progress)
+        bases: dict[Composition, list[Composition]] = {}
+        for one in todo:
+            inside = bool(one) and one[-1].layer is not None
+            bases.setdefault(one[:-1] if inside else one, []).append(one)
+        method = self.method.fresh if split == "test" else self.method
+        if split not in self._prompts:
+            self._prompts[split] = tokenize(self.model, self.task, split, self.shots)
+        prompts = self._prompts[split]
+        for base, models in bases.items():
+            model = self.model
+            if base:
+                how = {"method": method, "systems": self.systems}
+                model = prune_model(model, base, **how)
+            parts = list(_parts(model, base, models))
+            most = max(len(ones) for part in parts for _, _, ones in part)
+            run = SplitEvaluator(model, prompts, self.batch_size, most)
+            for part in parts:
+                self._add(run, part, base, method)
+                of = {(layer, module): ones for layer, module, ones in part}
+                some = np.unique(
+                    np.concatenate([todo[c] for o in of.values() for c in o])
+                )
+                whole = len(some) == prompts.num_examples
+                batch: list[Answer] = []
+                for number, (key, examples, scores) in enumerate(
+                    run.stream(None if whole else some), 1
+                ):
+                    batch += _answers(split, of[key], examples, scores, prompts.labels)
+                    asked = sum(np.isin(todo[one], examples).sum() for one in of[key])
+                    if number % len(of) == 0:  # all models have answered this batch
+                        self.answers.add(self.key, batch)
+                        batch = []
+                    count.add(int(asked), f"{split}, {_named(base, *key)}")
+                run.clear()
+
+    def _add(self, run, part, base, method) -> None:
+        """Adds a branch for each layer and module of a part."""
+        groups = [one for one in part if one[0] is not None]
+        if len(groups) > 1:
+            self._cutters = {}
+        for layer, module, ones in groups:
+            key = (text_of(base), method.name, layer, module)
+            # The decompositions of a single module are kept: a search tests its choice.
+            if len(groups) == 1 and key not in self._cutters:
+                self._cutters = {key: {}}
+            specs, stacks = pruned_stacks(
+                run.model,
+                (layer, module),
+                [one[-1].strength for one in ones],
+                method,
+                self.systems,
+                self._cutters.get(key, {}),
+            )
+            run.add((layer, module), layer, specs, stacks)
+        if len(groups) < len(part):
+            run.add((None, ""), groups[-1][0] if groups else 0)
+
+    def _halve_batches(self) -> None:
+        size = self.batch_size
+        self.batch_size = size // 2
+        warnings.warn(
+            f"batch_size: out of memory at {size}, going on with {size // 2}",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def evaluate(
+    model: LanguageModel,
+    task: LanguageTask,
+    split: str = "validation",
+    shots: int | None = None,
+    *,
+    batch_size: int = 32,
+    progress: Progress | None = None,
+) -> Evaluation:
+    r"""Evaluates a model on every example of a split.
+
+    With label tokens the score of label k is its logit behind the prompt. Other
+    scorings begin with the log-likelihood of option k,
+
+    .. math:: \log p(o_k \mid \text{prompt}) = \sum_{t} \log p(o_{k,t} \mid
+        \text{prompt}, o_{k, <t})
+
+    over its tokens, which :data:`icltheory.bridge.tasks.SCORINGS` divides by a length
+    or combines with that behind reference prompts. With the mean logit the score is the
+    mean of all logits over the whole vocabulary at all tokens of prompt and option.
+
+    Args:
+        split: ``"demonstrations"``, ``"validation"`` or ``"test"``.
+        shots: Demonstrations in front; all if ``None``.
+        batch_size: About how many examples run together.
+        progress: As of :class:`Evaluator`, which has pruned models too.
+
+    Source: Yao et al. (2024), section 4.
+    """
+    how = {"batch_size": batch_size, "progress": progress}
+    return Evaluator(model, task, shots, **how).evaluate(split)[0]
+
+
+def about(model: LanguageModel) -> dict[str, Any]:
+    """What the answers in a file depend on beside their keys: the weights."""
+    return {"checkpoint": model.source, "weights": weights_digest(model)}
+
+
+def digest_of(task: LanguageTask) -> str:
+    """Digest of all texts and labels of a task; those of two draws differ."""
+    text = repr(dataclasses.replace(task, sources=()))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def method_name(method: Method, systems: Any = None) -> str:
+    """Name of a pruning method among stored answers, with what it depends on.
+
+    Where the singular systems of a store are not exact, their name follows a slash.
+
+    Example:
+        >>> from icltheory.bridge.spectra import Cumulative
+        >>> method_name(LowRank()), method_name(Cumulative([0, 0.5]))
+        ('svd', 'cumulative-i2-s0-[0.5]')
+    """
+    check_method(method)
+    own = getattr(systems, "method", None)
+    exact = own is None or isinstance(own, Exact)
+    return method.name if exact or not method.spectral else f"{method.name}/{own.name}"
+
+
+def text_of(composition: Composition) -> str:
+    """Text of a composition, which does not depend on its order; ``""`` for none."""
+    return " ".join(sorted(map(str, composition)))
+
+
+def _parts(model, base, models) -> Iterator[list[tuple[Any, str, list[Composition]]]]:
+    """Layers and modules whose pruned matrices are held together, by depth.
+
+    The model of the base itself has no layer, and is in the first part.
+    """
+    groups: dict[tuple[int, str], list[Composition]] = {}
+    part: list[Any] = []
+    for one in models:
+        if one == base:
+            part.append((None, "", [one]))
+        else:
+            groups.setdefault((one[-1].layer, one[-1].module), []).append(one)
+    held = 0
+    for (layer, module), ones in sorted(groups.items(), key=lambda item: item[0][0]):
+        specs = module_matrices(model, layer, module)
+        size = len(ones) * sum(get_matrix(model.params, s).nbytes for s in specs)
+        if held and held + size > _MOST_BYTES:
+            yield part
+            part, held = [], 0
+        part.append((layer, module, ones))
+        held += size
+    yield part
+
+
+def _answers(split, models, examples, scores, labels) -> list[Answer]:
+    return [
+        Answer(split, text_of(one), number, int(labels[number]), row)
+        for one, rows in zip(models, scores, strict=True)
+        for number, row in zip(examples.tolist(), rows, strict=True)
+    ]
+
+
+def _named(base: Composition, layer: int | None, module: str) -> str:
+    """What progress is told: the module, and what is pruned beside it."""
+    where = [] if layer is None else [f"{module} of layer {layer}"]
+    return ", ".join([*filter(None, [text_of(base)]), *where]) or "unpruned"
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)

@@ -1,0 +1,304 @@
+"""Algorithm 1 and its extension to several modules: searches that are tested once.
+
+Both choose among candidates on the validation set, by
+:func:`icltheory.pruning.search`; the unpruned and the chosen model then answer the same
+test examples.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from icltheory._checks import check_nonnegative_int, check_open_unit
+from icltheory.bridge.evaluation.result import denominator_of
+from icltheory.bridge.evaluator import Evaluator
+from icltheory.bridge.model import check_weights
+from icltheory.bridge.spectra import ConditionNumber
+from icltheory.bridge.tasks.lint import Finding, check_overlap, enforce, gather
+from icltheory.layered.matrices import in_module
+from icltheory.pruning import (
+    Intervention,
+    LayerChoice,
+    Selection,
+    choose_layers,
+    corrected_selection,
+    search,
+)
+from icltheory.pruning.choice import weakest_first
+from icltheory.pruning.rates import as_strengths
+from icltheory.statistics import (
+    Comparison,
+    Interval,
+    MajorityBaseline,
+    compare,
+    majority_baseline,
+    proportion_interval,
+)
+
+__all__ = ["SearchResult", "algorithm1", "choose_layer", "search_compositions"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SearchResult:
+    """What a search chose, with its validation and test results.
+
+    Accuracies are by the task's denominator, the comparison is by the number of
+    examples.
+
+    Args:
+        path: The chosen interventions in the order in which they were added; none if
+            nothing improved.
+        path_scores: Validation accuracy of the unpruned model, and after each of them.
+        tried: Text of every model that answered the validation set, and its accuracy.
+        stopped: Why the search ended, see :class:`icltheory.pruning.Search`.
+        test_before: Accuracy of the unpruned model on the test set.
+        test_after: Accuracy of the chosen one.
+        comparison: Before and after on the same test examples, with the interval of the
+            difference; its ``p_value`` is exact, and 1 if nothing was chosen.
+        before_interval: Interval of the accuracy before.
+        after_interval: Interval of the accuracy after.
+        majority: Share of the commonest class of the test set.
+        layers: How Algorithm 1's layer was chosen; ``None`` if it was not.
+        selection: How much of Algorithm 1's validation accuracy is luck of the search;
+            ``None`` for other searches.
+
+    Source: Yao et al. (2024), Algorithm 1; Sharma et al. (2023), "LASER".
+    """
+
+    path: tuple[Intervention, ...]
+    path_scores: tuple[float, ...]
+    tried: dict[str, float]
+    stopped: str
+    test_before: float
+    test_after: float
+    comparison: Comparison
+    before_interval: Interval
+    after_interval: Interval
+    majority: MajorityBaseline
+    layers: LayerChoice | None = None
+    selection: Selection | None = None
+
+    @property
+    def rate(self) -> Any:
+        """Algorithm 1's rate or :class:`~icltheory.pruning.Rank`; 0 for none."""
+        return self.path[0].strength if self.path else 0.0
+
+    @property
+    def unpruned_score(self) -> float:
+        """Validation accuracy of the unpruned model."""
+        return self.path_scores[0]
+
+    @property
+    def validation_score(self) -> float:
+        """Validation accuracy of the choice."""
+        return self.path_scores[-1]
+
+    def __str__(self) -> str:
+        what = " ".join(map(str, self.path)) or "unpruned"
+        return f"{what}: {self.comparison}, majority {self.majority.share:.4f}"
+
+
+def algorithm1(
+    evaluator: Evaluator,
+    layer: int | LayerChoice,
+    module: str,
+    rates: Sequence[Any],
+    *,
+    seed: int = 0,
+    level: float = 0.95,
+) -> SearchResult:
+    r"""Chooses a rate of one layer by validation accuracy, and tests it once.
+
+    .. math:: \xi^* = \arg\max_{\xi} a_{\mathrm{val}}(l^*, \xi)
+
+    if that exceeds the unpruned accuracy, otherwise 0; ties go to the smaller rate, and
+    of ranks among the rates to the larger one. The layer is that of
+    :func:`choose_layer`, or any other. As printed the algorithm starts from 0 instead,
+    and prunes also where every rate does harm. The winner of a search looks better than
+    it is: an exact paired test says whether its difference on the test set could be
+    chance. No test example takes part in a choice.
+
+    In the profile ``"authors_code"`` ties of label tokens (all tasks but COPA) count as
+    wrong, and accuracies are divided as the scripts do. Their layers are 26 and 27 of
+    GPT-J and 30 of LLaMA 2. Their search is had by ``method=Cumulative(rates)`` of the
+    evaluator.
+
+    Args:
+        evaluator: The model, the task and how matrices are pruned.
+        layer: Number of the layer, or how it was chosen.
+        module: One matrix, such as ``"W_Q"``, or ``"attn"``, ``"mlp"``, ``"all"``.
+        rates: Clipping rates, in [0, 1), or ranks. The unpruned model takes part in any
+            case.
+        seed: Fixes the halves of ``selection``.
+        level: Confidence level of all intervals and of the verdict.
+
+    Example:
+        >>> from icltheory import bridge
+        >>> model = bridge.load_checkpoint("EleutherAI/gpt-j-6b")  # doctest: +SKIP
+        >>> task = bridge.load_task("sst2", path="folder")  # doctest: +SKIP
+        >>> rows = bridge.condition_numbers(model)  # doctest: +SKIP
+        >>> layer = choose_layer(rows, "mlp", 4, "max")  # doctest: +SKIP
+        >>> rates = [0.1, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995]
+        >>> evaluator = Evaluator(model, task)  # doctest: +SKIP
+        >>> print(algorithm1(evaluator, layer, "mlp", rates))  # doctest: +SKIP
+
+    Source: Yao et al. (2024), Algorithm 1 and section 4.
+    """
+    check_nonnegative_int("seed", seed)
+    check_open_unit("level", level)
+    rates = as_strengths(rates)
+    if len(set(rates)) < len(rates):
+        got = ", ".join(map(str, rates))
+        raise ValueError(f"rates: expected no duplicates, got {got}")
+    choice = layer if isinstance(layer, LayerChoice) else None
+    layer = layer.deepest if isinstance(layer, LayerChoice) else layer
+    every = [
+        Intervention(layer, module, rates[i])
+        for i in weakest_first(rates)
+        if rates[i] != 0
+    ]
+    found, selection = _search(evaluator, every, level) if every else None, None
+    if found is None:
+        _check_searchable(evaluator)
+        before = evaluator.accuracy(evaluator.correct("validation")[0])
+        found = _tested(evaluator, (), (before,), {"": before}, "no candidates", level)
+    elif len(evaluator.task.validation) > 1:
+        right = evaluator.correct("validation", [(), *every])
+        strengths = [one.strength for one in every]
+        selection = corrected_selection(right[1:], strengths, right[0], seed=seed)
+    return dataclasses.replace(found, layers=choice, selection=selection)
+
+
+def choose_layer(
+    conditions: Sequence[ConditionNumber], module: str, top_k: int, aggregate: str
+) -> LayerChoice:
+    r"""Algorithm 1's choice of layer, from condition numbers.
+
+    .. math:: l^* = \max \operatorname{top}_k \big( \operatorname{agg}_m
+        \kappa(W_{l,m}) \big)
+
+    Args:
+        conditions: Condition numbers of all layers.
+        module: The module that will be pruned; only its matrices count.
+        top_k: How many layers of largest condition number; the paper does not say.
+        aggregate: How those of a module's matrices become one; nor does it say that:
+            ``"max"``, ``"mean"``, ``"geometric_mean"`` or ``"min"``.
+
+    Returns:
+        The k layers and the deepest of them.
+
+    Source: Yao et al. (2024), Algorithm 1.
+    """
+    by_layer: dict[int, list[float]] = {}
+    for row in conditions:
+        if in_module(module, row.module, row.matrix):
+            by_layer.setdefault(row.layer, []).append(row.condition_number)
+    if sorted(by_layer) != list(range(len(by_layer))) or not by_layer:
+        raise ValueError(
+            f"conditions: expected condition numbers of {module} in every layer, got "
+            f"them in layers {sorted(by_layer)}"
+        )
+    scores = [by_layer[layer] for layer in sorted(by_layer)]
+    return choose_layers(scores, top_k, aggregate=aggregate)
+
+
+def search_compositions(
+    evaluator: Evaluator,
+    candidates: Sequence[Intervention | str],
+    *,
+    budget: int,
+    beam: int = 1,
+    level: float = 0.95,
+) -> SearchResult:
+    """Chooses interventions one by one by validation accuracy, and tests them once.
+
+    The search is :func:`icltheory.pruning.search` with the accuracy on validation as
+    the score; with candidates of one layer and module it is Algorithm 1's search of a
+    rate, or of a rank. The winner of a search looks better than it is: no test example
+    takes part in a choice.
+
+    Args:
+        evaluator: The model, the task and how matrices are pruned.
+        candidates: What may be pruned, as records or text such as ``"26:mlp:0.9"``.
+        budget: Most models that answer the validation set, at least 2.
+        beam: How many compositions of each size are extended; 1 is greedy.
+        level: Confidence level of all intervals and of the verdict.
+
+    Example:
+        >>> candidates = [f"{l}:mlp:{r}" for l in (26, 27) for r in (0.5, 0.9)]
+        >>> evaluator = Evaluator(model, task)  # doctest: +SKIP
+        >>> print(search_compositions(
+        ...     evaluator, candidates, budget=20))  # doctest: +SKIP
+
+    Source: Sharma et al. (2023), "The truth is in there: improving reasoning in
+    language models with layer-selective rank reduction", section 5, compositions; Yao
+    et al. (2024), Algorithm 1.
+    """
+    check_open_unit("level", level)
+    return _search(evaluator, candidates, level, budget=budget, beam=beam)
+
+
+def _search(evaluator, candidates, level, **how) -> SearchResult:
+    """Searches over compositions of the candidates, and tests the choice."""
+    _check_searchable(evaluator)
+
+    def score(compositions):
+        rows = evaluator.correct("validation", compositions)
+        return [evaluator.accuracy(row) for row in rows]
+
+    for one in candidates if not isinstance(candidates, str) else ():
+        evaluator.read(one)
+    found = search(evaluator.model, candidates, score, **how)
+    tried = {" ".join(map(str, c)): score for c, score in found.tried.items()}
+    return _tested(evaluator, found.path, found.scores, tried, found.stopped, level)
+
+
+def _tested(evaluator, path, scores, tried, stopped, level) -> SearchResult:
+    """Lets the unpruned and the chosen model answer the test set."""
+    before, after = evaluator.correct("test", [(), path])
+    intervals = [
+        proportion_interval(int(right.sum()), len(right), level=level)
+        for right in (before, after)
+    ]
+    task = evaluator.task
+    labels = np.array([example.label for example in task.test])
+    return SearchResult(
+        path=tuple(path),
+        path_scores=tuple(scores),
+        tried=tried,
+        stopped=stopped,
+        test_before=evaluator.accuracy(before),
+        test_after=evaluator.accuracy(after),
+        comparison=compare(before, after, level=level),
+        before_interval=intervals[0],
+        after_interval=intervals[1],
+        majority=majority_baseline(labels, task.labels),
+    )
+
+
+def _check_searchable(evaluator: Evaluator) -> None:
+    """Raises if a split is too small, a weight not finite, or the test set was seen.
+
+    Single test examples that occur in the search's data are a warning.
+    """
+    task = evaluator.task
+    for split in ("validation", "test"):
+        if not task.examples(split):
+            raise ValueError(
+                f"task: expected {split} examples of {task.name}, got none"
+            )
+        denominator_of(len(task.examples(split)), task.denominator)
+    check_weights(evaluator.model)
+    found: list[Finding] = []
+    shown = task.demonstrations[: evaluator.shots]
+    for split, examples in (("validation", task.validation), ("demonstrations", shown)):
+        overlap = check_overlap(f"{task.name} {split}", examples, task.test)
+        if overlap and len(overlap) == len(examples):
+            raise ValueError(
+                f"task: expected {split} examples of {task.name} that are not in the "
+                f"test set, got {len(overlap)} of {len(overlap)} that are"
+            )
+        found += overlap
+    enforce(gather(found))
