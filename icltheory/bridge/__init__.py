@@ -1,10 +1,24 @@
-"""Language models: checkpoints, condition numbers, tasks, evaluation, Algorithm 1.
+r"""Language models: checkpoints, condition numbers, tasks, evaluation, Algorithm 1.
 
-A checkpoint in the Hugging Face layout becomes a layered model, whose modules can be
-clipped; a task becomes prompts with label words; Algorithm 1 chooses a layer and a rate
-and is judged once on the test set. Further names are in ``bridge.tasks``,
-``bridge.evaluation``, ``bridge.spectra`` and ``bridge.export``; comparisons of two
-models are in ``icltheory.statistics``.
+A checkpoint in the Hugging Face layout, or a GGUF file, becomes a layered model, whose
+modules can be pruned; a task becomes prompts with label words; Algorithm 1 chooses a
+layer and a rate and is judged once on the test set. Who calls whom, from the files on
+disk to the choice::
+
+    families   checkpoint   tokenizer      tasks
+          \       |       /                |
+           decoder, model               evaluation   prompts, batches, scores
+            /         \                     |
+      spectra --->  pruning  --------->  evaluator   every answer once; answers
+          \                                |
+           `--------------------------->  search    Algorithm 1, compositions
+                                            |
+                                     export, harness
+
+The layered protocol (:mod:`icltheory.layered`) and pruning (:mod:`icltheory.pruning`)
+know nothing of language models and can be read without this package. Further names are
+in ``bridge.tasks``, ``bridge.evaluation``, ``bridge.spectra`` and ``bridge.export``;
+comparisons of two models are in ``icltheory.statistics``.
 
 Stability: provisional.
 """

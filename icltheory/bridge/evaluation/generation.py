@@ -49,18 +49,6 @@ def generate(
         >>> [len(new) for new in generate(model, [[1, 2], [3]], 4)]
         [4, 4]
     """
-    written, lost = continuations(model, prompts, max_tokens, ended)
-    _refuse_lost(lost)
-    return written
-
-
-def continuations(
-    model: Any,
-    prompts: Sequence[Sequence[int]],
-    max_tokens: int,
-    ended: Callable[[int, list[int]], bool] | None,
-) -> tuple[list[list[int]], np.ndarray]:
-    """Returns the new tokens of each prompt, and which prompts met a NaN logit."""
     rows = _checked_prompts(model, prompts, max_tokens)
     longest = rounded_up(max(map(len, rows)))
     tokens = padded_tokens(rows, longest, left=True)  # so that all end at one position
@@ -73,13 +61,18 @@ def continuations(
         stream, cache = programs.block(block, False, layer, stream, None)
         caches.append(programs.lengthened(cache, max_tokens))
     written: list[list[int]] = [[] for _ in rows]
-    running, lost = np.ones(len(rows), bool), np.zeros(len(rows), bool)
+    running = np.ones(len(rows), bool)
     lengths = np.array([len(row) for row in rows], np.int32)
     for step in range(max_tokens):
         new = np.asarray(replicated(programs.likeliest(decoder, ends, stream)))
-        lost |= running & (new < 0)
-        running &= new >= 0
         for number in np.flatnonzero(running):
+            if new[number] < 0:
+                check_weights(model, tokens=False)
+                raise ValueError(
+                    "prompts: expected finite logits, got NaN after prompt "
+                    f"{number}; a row of the token table is NaN, or the range of the "
+                    "dtype too small"
+                )
             written[number].append(int(new[number]))
             if ended is not None and ended(int(number), written[number]):
                 running[number] = False
@@ -95,9 +88,7 @@ def continuations(
                 caches[number],
                 np.int32(longest + step),
             )
-    if lost.any():
-        check_weights(model, tokens=False)
-    return written, lost
+    return written
 
 
 def generate_text(
@@ -135,8 +126,7 @@ def generate_text(
     def ended(number, tokens):
         return tokens[-1] in ends or any(stop in text(number, tokens) for stop in stops)
 
-    written, lost = continuations(model, encoded, max_tokens, ended)
-    _refuse_lost(lost)
+    written = generate(model, encoded, max_tokens, ended=ended)
     kept = [ids[:-1] if ids and ids[-1] in ends else ids for ids in written]
     return [cut_before(text(number, ids), stops) for number, ids in enumerate(kept)]
 
@@ -163,14 +153,6 @@ def check_texts(name: str, texts: Any) -> None:
     for text in texts:
         if not isinstance(text, str):
             raise ValueError(f"{name}: expected texts, got {text!r}")
-
-
-def _refuse_lost(lost: np.ndarray) -> None:
-    for number in np.flatnonzero(lost):
-        raise ValueError(
-            f"prompts: expected finite logits, got NaN after prompt {number}; a row "
-            "of the token table is NaN, or the range of the dtype too small"
-        )
 
 
 def _checked_prompts(

@@ -26,15 +26,6 @@ def evaluate_naive(
     It is the reference for tests and timings of
     :func:`~icltheory.bridge.evaluation.evaluate`. Every prompt length is compiled.
 
-    Args:
-        model: The model, of which logits, tokenizer and context length are used.
-        task: The task.
-        split: ``"demonstrations"``, ``"validation"`` or ``"test"``.
-        shots: Demonstrations in front; all if ``None``.
-
-    Returns:
-        The evaluation.
-
     Source: Yao et al. (2024), section 4.
     """
     prompts = tokenize(model, task, split, shots)

@@ -32,7 +32,7 @@ class Prompts:
 
     Args:
         prefix: Tokens that all rows begin with.
-        rows: The other tokens of each row, at least one. One row an example where label
+        rows: The other tokens of each row, at least one: one row an example where label
             tokens are compared, else one for each option, next to each other.
         starts: Where the answer begins among the tokens of each row; their number where
             no likelihood of an answer is asked for.
@@ -41,10 +41,8 @@ class Prompts:
         num_options: Number K of options of each example.
         scoring: The task's scoring, one of ``tasks.SCORINGS``.
         denominator: The task's denominator.
-        lengths: What the measure of each option is divided by, ``(n, K)``; ``None``
-            for nothing.
-        reference: The reference prompts that the scoring needs, each once; ``None``
-            for none.
+        lengths: Divisors of the measures ``(n, K)``, if there are any.
+        reference: The reference prompts that the scoring needs, each once.
         reference_of: Numbers of the reference prompts of each example, ``(n, R)``.
     """
 
@@ -101,15 +99,9 @@ class Prompts:
         examples: np.ndarray,
         references: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Computes the options' scores from the measured quantities.
+        """Scores ``(..., b, K)`` of some examples, from the measures of their options.
 
-        Args:
-            measures: Measure of each option of some examples, ``(..., b, K)``.
-            examples: Numbers of the examples, ``(b,)``.
-            references: Measures of all reference prompts, ``(..., m, K)``.
-
-        Returns:
-            The scores, ``(..., b, K)``, in the dtype of the measures.
+        ``references`` are the measures of all reference prompts, ``(..., m, K)``.
         """
         found, combine = measures, SCORINGS[self.scoring].combine
         if self.lengths is not None:
@@ -131,15 +123,8 @@ def tokenize(
     looked up once for every ending of a prompt (its last word with the space behind
     it), and has to be the same for all.
 
-    Args:
-        model: The model, of which the tokenizer, the size of the vocabulary and the
-            context length are used.
-        task: The task.
-        split: ``"demonstrations"``, ``"validation"`` or ``"test"``.
-        shots: Demonstrations in front; all if ``None``.
-
-    Returns:
-        The tokens.
+    ``shots`` demonstrations stand in front, all if ``None``. Of the model its
+    tokenizer, the size of its vocabulary and its context length are used.
 
     Source: Yao et al. (2024), section C.1.
     """

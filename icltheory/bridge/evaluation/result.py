@@ -64,11 +64,7 @@ class Evaluation:
 def predict(scores: np.ndarray) -> np.ndarray:
     """Index of each example's best option, the first of equal ones; -1 for NaN.
 
-    Args:
-        scores: Scores, options along the last axis.
-
-    Returns:
-        The predictions, without that axis.
+    Options are along the last axis.
 
     Example:
         >>> predict(np.array([[0.0, 2.0], [1.0, 1.0], [0.0, np.nan]])).tolist()
