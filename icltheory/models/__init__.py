@@ -1,4 +1,4 @@
-"""Trainable models: GPT-2 on prompts of pairs, and linear attention stacks.
+"""Trainable models: transformers on prompts of pairs, and linear attention stacks.
 
 :func:`load_garg_checkpoint` reads the published weights of Garg et al.
 
@@ -12,6 +12,7 @@ from icltheory.models.garg_checkpoint import (
 from icltheory.models.gpt2 import GPT2 as GPT2
 from icltheory.models.layered import LayeredGPT2 as LayeredGPT2
 from icltheory.models.linear_stack import LinearStack as LinearStack
+from icltheory.models.transformers import transformer as transformer
 
 __all__ = [
     "GPT2",
@@ -19,4 +20,5 @@ __all__ = [
     "LayeredGPT2",
     "LinearStack",
     "load_garg_checkpoint",
+    "transformer",
 ]

@@ -1,7 +1,7 @@
 """GPT-2 for in-context regression, with Garg's architecture and initialisation."""
 
 import math
-from typing import Any
+from typing import Any, Literal, get_args
 
 import flax.linen as nn
 import jax
@@ -13,7 +13,9 @@ from icltheory._checks import check_choice, check_positive_int, check_shape
 from icltheory.kernels.attention import Attention
 from icltheory.models import tokens
 
-__all__ = ["GPT2"]
+__all__ = ["GPT2", "Kind"]
+
+Kind = Literal["softmax", "linear", "gated"]
 
 
 def _uniform_fan_in(fan_in: int):
@@ -36,6 +38,7 @@ class GPT2Block(nn.Module):
     dtype: Any
     param_dtype: Any
     attention: Attention
+    kind: Kind = "softmax"
 
     def _linear(self, name: str, features: int, std: float) -> nn.Dense:
         kinds = {"dtype": self.dtype, "param_dtype": self.param_dtype}
@@ -52,27 +55,56 @@ class GPT2Block(nn.Module):
     ) -> Float[Array, "B T width"]:
         """Applies attention and MLP, each with a residual connection."""
         width, std, last = h.shape[-1], self.init_std, self.residual_std
-        packed = self._linear("attn_qkv", 3 * width, std)(self._norm("ln_1")(h))
-        h = h + self._linear("attn_out", width, last)(self._attend(packed, mask))
+        normed = self._norm("ln_1")(h)
+        packed, gates = self._linear("attn_qkv", 3 * width, std)(normed), None
+        if self.kind == "gated":
+            gates = nn.log_sigmoid(self._gate(normed))
+        mixed = self._attend(packed, gates, mask)
+        h = h + self._linear("attn_out", width, last)(mixed)
         if not self.mlp:
             return h
         hidden = self._linear("mlp_in", 4 * width, std)(self._norm("ln_2")(h))
         hidden = nn.gelu(hidden, approximate=True)
         return h + self._linear("mlp_out", width, last)(hidden)
 
-    def _attend(self, packed, mask):
+    def _gate(self, normed):
+        """Gates of every token and head before the sigmoid, near 1 at the start."""
+        init = nn.initializers.normal(self.init_std), nn.initializers.constant(4.0)
+        kinds = {"dtype": self.dtype, "param_dtype": self.param_dtype}
+        kinds |= {"kernel_init": init[0], "bias_init": init[1]}
+        return nn.Dense(self.num_heads, name="attn_gate", **kinds)(normed)
+
+    def _attend(self, packed, gates, mask):
         """Attention output of all heads, (B, T, width), from the packed projection."""
         # A fused kernel does not return its weights, so reading weights disables it.
         reads = self.is_mutable_collection("intermediates")
-        if mask is None and not reads:
+        if self.kind == "softmax" and mask is None and not reads:
             return kernels.causal_attention(
                 packed, self.num_heads, implementation=self.attention
             )
         q, k, v = kernels.split_heads(packed, self.num_heads)
-        weights = kernels.attention_weights(q, k, mask)
+        if self.kind == "softmax":
+            weights = kernels.attention_weights(q, k, mask)
+        else:
+            weights = _linear_weights(q, k, gates, mask)
         self.sow("intermediates", "weights", weights)
         mixed = jnp.einsum("bhts,bshc->bthc", weights, v)
         return mixed.reshape(*packed.shape[:2], -1)
+
+
+def _linear_weights(q, k, log_gates, mask):
+    """Weights of linear attention, with the mean decay of what is seen divided out."""
+    tokens, size = q.shape[1], q.shape[3]
+    if mask is None:
+        mask = jnp.tril(jnp.ones((tokens, tokens), bool))
+    decay = mask[None, None].astype(q.dtype)
+    if log_gates is not None:
+        # Token i forgets j by the gates of the tokens after j that it sees.
+        seen = decay * jnp.moveaxis(log_gates, 2, 1)[:, :, None]
+        later = jnp.tril(jnp.ones((tokens, tokens), q.dtype), -1)
+        decay = decay * jnp.exp(seen @ later)
+    scores = jnp.einsum("bthc,bshc->bhts", q, k) / math.sqrt(size)
+    return scores * decay / jnp.sum(decay, axis=-1, keepdims=True)
 
 
 class GPT2(nn.Module):
@@ -101,6 +133,8 @@ class GPT2(nn.Module):
             :mod:`icltheory.models.tokens`.
         dtype: Dtype of activations and matrix products.
         attention: As ``implementation`` of :func:`icltheory.kernels.causal_attention`.
+        kind: ``"softmax"``; or ``"linear"`` or ``"gated"`` attention, see
+            :func:`~icltheory.models.transformer`.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -125,9 +159,11 @@ class GPT2(nn.Module):
     dtype: Any = jnp.float32
     param_dtype: Any = jnp.float32
     attention: Attention = "auto"
+    kind: Kind = "softmax"
 
     def setup(self):
         """Declares the parameters."""
+        check_choice("kind", self.kind, get_args(Kind))
         for name in ("dim", "num_positions", "width", "num_layers", "num_heads"):
             check_positive_int(name, getattr(self, name))
         check_choice("token_layout", self.token_layout, tokens.LAYOUTS)
@@ -153,6 +189,7 @@ class GPT2(nn.Module):
                 residual_std=self.init_std / math.sqrt(projections),
                 mlp=self.mlp,
                 attention=self.attention,
+                kind=self.kind,
                 name=f"block_{layer}",
                 **kinds,
             )

@@ -54,6 +54,7 @@ from icltheory.regression.predictors import (
 from icltheory.regression.prompts import PrefixPrompt, Prompt
 from icltheory.regression.sources import (
     DecisionTree,
+    Functions,
     LinearClassification,
     QuadraticRegression,
     ReluNetwork,
@@ -70,6 +71,7 @@ __all__ = [
     "Bayes",
     "CorrelatedTasks",
     "DecisionTree",
+    "Functions",
     "DiscreteMMSE",
     "EffectiveParameters",
     "Excess",

@@ -1,9 +1,10 @@
 """Pretraining on in-context tasks, in one loop on the device.
 
-The pieces, each in its own module, are a curriculum (which coordinates and points
-count), an objective (what is minimised), an optimiser, a step (state to state), and the
-loop that scans many steps in one dispatch. A step is any function of that type; replace
-it and the loop, the checkpoints and the experiments stay as they are.
+:func:`fit` trains a model on a source in one call. Its pieces, each in its own module,
+are a curriculum (which coordinates and points count), an objective (what is minimised),
+an optimiser, a step (state to state), and the loop that scans many steps in one
+dispatch. A step is any function of that type; replace it and the loop, the checkpoints
+and the experiments stay as they are.
 
 Stability: provisional.
 """
@@ -26,6 +27,7 @@ from icltheory.training.ensemble import (
     make_ensemble_step,
     side_by_side,
 )
+from icltheory.training.fits import Fit, TrainedModel, fit, load_fit
 from icltheory.training.loop import Chunk, Phase, run
 from icltheory.training.objectives import bayes_targets, in_context_loss, prefix_errors
 from icltheory.training.optimizers import (
@@ -50,6 +52,7 @@ __all__ = [
     "Curriculum",
     "Ensemble",
     "EnsembleState",
+    "Fit",
     "Member",
     "OptimizerConfig",
     "Phase",
@@ -58,14 +61,17 @@ __all__ = [
     "Step",
     "Task",
     "TrainState",
+    "TrainedModel",
     "averaged",
     "bayes_targets",
     "device_mesh",
+    "fit",
     "in_context_loss",
     "init_ensemble",
     "init_state",
     "initialize_distributed",
     "learning_rate",
+    "load_fit",
     "make_ensemble_step",
     "make_optimizer",
     "make_step",

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from icltheory.regression import (
     DecisionTree,
+    Functions,
     LinearClassification,
     LinearPopulation,
     PromptPool,
@@ -303,3 +304,20 @@ def test_impossible_tasks_say_what_was_expected(key):
         task.sample(key, -1, 2)
     with raises("num_prompts: expected a positive integer, got 0"):
         task.sample(key, 1, 0)
+
+
+def test_functions_of_ones_own_are_drawn_for_each_prompt():
+    def lines(key, X):
+        return X @ jax.random.normal(key, X.shape[1:])
+
+    source, key = Functions(3, lines), jax.random.key(0)
+    prompt = source.sample(key, 4, 6)
+    X, y = prompt.points()
+    weights = [np.linalg.lstsq(a[:3], b[:3])[0] for a, b in zip(X, y, strict=True)]
+    for a, b, w in zip(X, y, weights, strict=True):
+        np.testing.assert_allclose(a @ w, b, rtol=1e-5, atol=1e-5)
+    assert len({round(float(w[0]), 5) for w in weights}) == 6
+    with raises("draw: expected a function (key, X), got 3"):
+        Functions(3, 3)
+    with raises("what draw returns: expected shape (6, 5), got (6,)"):
+        Functions(3, lambda key, X: 0.0).sample(key, 4, 6)
