@@ -9,9 +9,11 @@ Stability: provisional.
 
 from icltheory.induction.circuit import InductionCircuit, induction_circuit
 from icltheory.induction.scores import (
+    Head,
     HeadScores,
     copying_ratio,
     copying_score,
+    find_heads,
     head_copying,
     head_scores,
     in_context_score,
@@ -20,10 +22,12 @@ from icltheory.induction.scores import (
 )
 
 __all__ = [
+    "Head",
     "HeadScores",
     "InductionCircuit",
     "copying_ratio",
     "copying_score",
+    "find_heads",
     "head_copying",
     "head_scores",
     "in_context_score",

@@ -1,6 +1,7 @@
 """Scores of induction heads: on arrays, and of all heads of a layered model."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -8,17 +9,19 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Integer
 
-from icltheory._checks import Check, check_shape, finite, within
+from icltheory._checks import Check, check_positive_int, check_shape, finite, within
 from icltheory._core import Record, calculator
 from icltheory._precision import widened
-from icltheory._typing import Array, Bool, Float, PyTree, Scalar
+from icltheory._typing import Array, Bool, Float, PRNGKey, PyTree, Scalar
 from icltheory.layered import LayeredModel, attention_patterns
 from icltheory.layered.attention import check_readable
 
 __all__ = [
+    "Head",
     "HeadScores",
     "copying_ratio",
     "copying_score",
+    "find_heads",
     "head_copying",
     "head_scores",
     "in_context_score",
@@ -265,6 +268,85 @@ def head_scores(
         previous_token=jax.vmap(jax.vmap(previous_token_score))(weights),
         uniform=prefix(everywhere),
     )
+
+
+class Head(NamedTuple):
+    """A head of a model, with its scores on repeated random tokens."""
+
+    layer: int
+    head: int
+    prefix_matching: float
+    previous_token: float
+
+
+def find_heads(
+    model: LayeredModel,
+    params: PyTree = None,
+    *,
+    vocab_size: int | None = None,
+    length: int = 64,
+    sequences: int = 4,
+    threshold: float = 0.3,
+    embed: Callable[[Any], Any] | None = None,
+    key: PRNGKey | None = None,
+) -> list[Head]:
+    """Finds the induction heads of a model: those that continue a repetition.
+
+    Random tokens are shown twice. In the second half an induction head attends to the
+    token that followed the current one the first time; a head is named if the mean of
+    this attention (:func:`prefix_matching_score`) is at least ``threshold``. Random
+    tokens have no other structure, so nothing but the repetition is scored.
+
+    Args:
+        model: A layered model, such as a language model that was loaded.
+        params: Its parameters, unless they are an attribute of the model.
+        vocab_size: Number of tokens, unless it is an attribute of the model.
+        length: Different tokens T of a sequence, which is shown twice.
+        sequences: Number of sequences.
+        threshold: Smallest score of a head that is named.
+        embed: From the token numbers ``(2 T,)`` of a sequence to inputs of the model;
+            a batch of them, ``(1, 2 T)``, unless given.
+        key: Typed key of the tokens; a fixed one unless given.
+
+    Returns:
+        The heads, the largest score first.
+
+    Example:
+        >>> from icltheory.induction import induction_circuit
+        >>> circuit = induction_circuit(8, 16)
+        >>> found = find_heads(circuit.model, circuit.stack, vocab_size=8, length=8,
+        ...     embed=circuit.embed)
+        >>> [(one.layer, one.head, round(one.prefix_matching, 3)) for one in found]
+        [(1, 0, 1.0)]
+
+    Source: Olsson et al. (2022), the test on repeated random tokens.
+    """
+    params = getattr(model, "params", None) if params is None else params
+    size = getattr(model, "vocab_size", None) if vocab_size is None else vocab_size
+    if params is None or size is None:
+        missing = "params" if params is None else "vocab_size"
+        raise ValueError(f"{missing}: expected it, as the model has none, got None")
+    for name, number in (("length", length), ("sequences", sequences)):
+        check_positive_int(name, number)
+    if length > size:
+        raise ValueError(f"length: expected at most {size} tokens, got {length}")
+    keys = jax.random.split(jax.random.key(0) if key is None else key, sequences)
+    scores = []
+    for one in keys:
+        once = jax.random.permutation(one, size)[:length]
+        tokens = jnp.concatenate([once, once])
+        second = jnp.arange(2 * length) >= length
+        if embed is None:
+            tokens, second = tokens[None], second[None]
+        inputs = tokens if embed is None else embed(tokens)
+        scores.append(head_scores(model, params, inputs, tokens, second))
+    matching = np.mean([one.prefix_matching for one in scores], axis=0)
+    previous = np.mean([one.previous_token for one in scores], axis=0)
+    found = [
+        Head(int(l), int(h), float(matching[l, h]), float(previous[l, h]))
+        for l, h in np.argwhere(matching >= threshold)
+    ]
+    return sorted(found, key=lambda head: -head.prefix_matching)
 
 
 @calculator(static=("model",), embedding=finite, unembedding=finite)

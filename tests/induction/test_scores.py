@@ -7,6 +7,7 @@ import pytest
 from icltheory.induction import (
     copying_ratio,
     copying_score,
+    find_heads,
     in_context_score,
     induction_circuit,
     prefix_matching_score,
@@ -125,3 +126,21 @@ def test_copying_ratio_is_its_definition():
 def test_impossible_inputs_are_refused(run, message):
     with pytest.raises(ValueError, match=message):
         run()
+
+
+def test_the_induction_head_of_the_circuit_is_found():
+    circuit = induction_circuit(8, 16)
+    given = {"vocab_size": 8, "length": 6, "embed": circuit.embed}
+    found = find_heads(circuit.model, circuit.stack, **given)
+    assert [(one.layer, one.head) for one in found] == [(1, 0)]
+    assert found[0].prefix_matching == pytest.approx(1, abs=1e-6)
+    # At any threshold all heads are listed, the largest score first.
+    every = find_heads(circuit.model, circuit.stack, threshold=0.0, **given)
+    assert [one.layer for one in every] == [1, 0]
+    assert every[1].previous_token > 0.9
+    with pytest.raises(ValueError, match="params: expected it, as the model has none"):
+        find_heads(circuit.model, vocab_size=8)
+    with pytest.raises(ValueError, match="vocab_size: expected it, as the model has"):
+        find_heads(circuit.model, circuit.stack)
+    with pytest.raises(ValueError, match="length: expected at most 8 tokens, got 64"):
+        find_heads(circuit.model, circuit.stack, vocab_size=8)
