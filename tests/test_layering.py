@@ -22,11 +22,12 @@ LAYERS = (
         "_descent",
         "_safetensors",
     )
-    + ("batching", "frames", "linalg", "statistics", "strict_json"),
+    + ("batching", "frames", "linalg", "runs", "statistics", "strict_json"),
     ("attention", "trajectory", "noise", "constructions", "layered", "kernels"),
     ("bounds", "pruning", "regression", "patterns", "induction", "chain_of_thought"),
     ("models", "training"),
     ("bridge",),
+    ("__main__",),
 )
 ORDER = [package for layer in LAYERS for package in layer]
 # Packages that stand apart: they import nothing else of the package.

@@ -28,6 +28,7 @@ from icltheory.regression.descents import descend
 from icltheory.regression.excesses import Excess, excess
 from icltheory.regression.flow_limits import flow_bounds, flow_limit
 from icltheory.regression.flows import Trajectory, flow
+from icltheory.regression.functions import Functions
 from icltheory.regression.gaps import Gap, gap
 from icltheory.regression.gd_beta import GDBeta
 from icltheory.regression.measures import estimate_risk, risk, squared_errors
@@ -54,7 +55,6 @@ from icltheory.regression.predictors import (
 from icltheory.regression.prompts import PrefixPrompt, Prompt
 from icltheory.regression.sources import (
     DecisionTree,
-    Functions,
     LinearClassification,
     QuadraticRegression,
     ReluNetwork,
