@@ -22,7 +22,7 @@ LAYERS = (
         "_descent",
         "_safetensors",
     )
-    + ("batching", "frames", "linalg", "runs", "statistics", "strict_json"),
+    + ("batching", "frames", "linalg", "statistics", "strict_json", "runs"),
     ("attention", "trajectory", "noise", "constructions", "layered", "kernels"),
     ("bounds", "pruning", "regression", "patterns", "induction", "chain_of_thought"),
     ("models", "training"),
