@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from icltheory.bridge.architecture import Architecture
-from icltheory.bridge.tasks import denominator_of
+from icltheory.bridge.tasks import possible_counts
 
 STORED = json.loads(Path(__file__).with_name("published.json").read_text())
 # Family, layers, vocabulary and context of the two models.
@@ -26,14 +26,12 @@ def denominator(task: str) -> str:
     """Divisor that the printed scores of a task fit: n, n-1, or both."""
     rows = [row for row in STORED["rows"] if row["task"] == task]
     fits = [
-        denominator_of(score, STORED["sizes"][task], len(score.partition(".")[2]))
+        possible_counts(score, STORED["sizes"][task], len(score.partition(".")[2]))
         for row in rows
         for score in (row["before"], row["after"])
     ]
-    over_n = all(fit.over_n for fit in fits)
-    if all(fit.over_n_minus_1 for fit in fits):
-        return "both" if over_n else "n-1"
-    return "n" if over_n else "neither"
+    shared = [name for name in ("n", "n-1") if all(name in fit for fit in fits)]
+    return "both" if len(shared) == 2 else "".join(shared) or "neither"
 
 
 def beside(model: str | None, tested: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -12,8 +12,8 @@ from icltheory._checks import check_positive_int, check_shape
 from icltheory._core import Record, calculator
 from icltheory._typing import Array, Float
 from icltheory.bridge._arrays import replicated
-from icltheory.bridge._vocabulary import read_rows
 from icltheory.bridge.streams import padded_tokens
+from icltheory.bridge.tokenizer import read_rows
 from icltheory.layered import get_matrix
 from icltheory.pruning import module_matrices
 

@@ -16,7 +16,7 @@ from icltheory.bridge.evaluation.result import denominator_of
 from icltheory.bridge.evaluator import Evaluator
 from icltheory.bridge.model import check_weights
 from icltheory.bridge.spectra import ConditionNumber
-from icltheory.bridge.tasks.lint import Finding, check_overlap, enforce, gather
+from icltheory.bridge.tasks import Finding, check_overlap, enforce
 from icltheory.layered.matrices import in_module
 from icltheory.pruning import (
     Intervention,
@@ -301,4 +301,4 @@ def _check_searchable(evaluator: Evaluator) -> None:
                 f"test set, got {len(overlap)} of {len(overlap)} that are"
             )
         found += overlap
-    enforce(gather(found))
+    enforce(found)

@@ -2,14 +2,16 @@
 
 import functools
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from icltheory._files import refuse_pointer
 from icltheory.bridge._config import read_json
 
-__all__ = ["Tokenizer"]
+__all__ = ["Tokenizer", "read_rows"]
 
 _FILE = "tokenizer.json"
 # In this order transformers numbers special tokens that are new.
@@ -48,25 +50,13 @@ class Tokenizer:
     def encode(self, text: str, special: bool = True) -> list[int]:
         """Returns the tokens of a text.
 
-        Args:
-            text: The text.
-            special: Whether to add what the checkpoint says stands around a text: for
-                most a token for the beginning, for GPT-2 and GPT-J nothing.
-
-        Returns:
-            Their numbers.
+        With ``special`` they include what the checkpoint says stands around a text: for
+        most a token for the beginning, for GPT-2 and GPT-J nothing.
         """
         return self._backend.encode(text, add_special_tokens=special).ids
 
     def decode(self, ids: Iterable[Any]) -> str:
-        """Returns the text of tokens, without special ones.
-
-        Args:
-            ids: Their numbers.
-
-        Returns:
-            The text.
-        """
+        """Returns the text of tokens, without special ones."""
         return self._backend.decode([int(i) for i in ids])
 
     @property
@@ -188,3 +178,23 @@ def _token(value: Any) -> dict[str, Any]:
     if isinstance(value, str):
         return {"content": value}
     return {name: value[name] for name in (*_FLAGS, "content") if name in value}
+
+
+def read_rows(name: str, rows: Sequence[Any], size: int) -> list[np.ndarray]:
+    """Converts each row to an array of integers below ``size``; raises for others."""
+    read = []
+    for number, row in enumerate(rows):
+        array = np.asarray(row)
+        if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+            got = f"{array.dtype} of shape {array.shape}"
+            raise ValueError(
+                f"{name}: expected a sequence of whole numbers, got {got} in row "
+                f"{number}"
+            )
+        if array.size and not 0 <= array.min() <= array.max() < size:
+            wrong = array.min() if array.min() < 0 else array.max()
+            raise ValueError(
+                f"{name}: expected tokens 0 to {size - 1}, got {wrong} in row {number}"
+            )
+        read.append(array.astype(np.int32))
+    return read

@@ -4,8 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from icltheory.bridge._vocabulary import read_rows
 from icltheory.bridge.evaluation import likelihood, log_likelihoods
+from icltheory.bridge.tokenizer import read_rows
 from tests.bridge.evaluation_tasks import FAMILIES, tiny
 from tests.bridge.test_evaluation import with_nan, with_rows
 from tests.bridge.tiers import quick

@@ -15,9 +15,10 @@ from icltheory.bridge.tasks import (
     Split,
     TaskRecipe,
     TaskSpec,
+    load_table,
     load_task,
 )
-from icltheory.bridge.tasks.template import fill
+from icltheory.bridge.tasks.declare import fill
 from tests.bridge.tasks_data import jsonl, lines
 
 WEATHER = TaskSpec(
@@ -105,7 +106,7 @@ def test_templates_name_their_fields():
 @pytest.mark.parametrize(
     "broken",
     [
-        *("{text!z}", "{text", "text}", "{0}", "{text.x}"),
+        *("{text!z}", "{text", "text}", "{0}", "{}", "{text.x}"),
         *("{text.upper}", "{text[0]}", "{text:{text.upper}}"),
     ],
 )
@@ -224,13 +225,6 @@ def test_an_example_without_text_is_refused(folder):
         load_task(WEATHER, folder)
 
 
-@pytest.mark.parametrize("template", ["{text!z}", "a {text", "a } b", "{text.x}", "{}"])
-def test_a_template_that_cannot_be_filled_is_named(template):
-    with pytest.raises(ValueError, match="^template: expected") as caught:
-        fill(template, {"text": "a"})
-    assert repr(template) in str(caught.value)
-
-
 def test_too_few_rows(folder):
     jsonl(folder / "train.jsonl", reports(["dry", "wet", "dry"]))
     with pytest.raises(
@@ -259,7 +253,10 @@ def test_too_few_rows(folder):
         ),
         ({"split": Split(order=(0, 0))}, "order: expected each class"),
         ({"merge": (0,)}, "labels: expected"),
-        ({"merge": (0, 5)}, "merge: expected labels from 0 to 1 for weather, got 5"),
+        (
+            {"merge": (0, 5)},
+            r"labels: expected values for 2 .* weather, got .* merged to \(0, 5\)",
+        ),
         (
             {"prompt": PromptTemplate("{label}", "{label}", ("a", "b"))},
             "template: expected fields among text, got 'label'",
@@ -349,3 +346,49 @@ def test_the_hub_needs_a_name_and_its_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(ImportError, match=r"pip install icltheory\[llm\]"):
         load_task("sst2")
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl"])
+def test_a_table_with_two_named_columns_is_a_task(tmp_path, ending):
+    path = tmp_path / f"reports.{ending}"
+    rows = [(f"Day {i}.", ("wet", "dry", "no")[i % 3], i) for i in range(31)]
+    if ending == "jsonl":
+        jsonl(path, [dict(zip(("said", "sky", "n"), row, strict=True)) for row in rows])
+    else:
+        mark = "," if ending == "csv" else "\t"
+        cells = [("said", "sky", "n"), *rows]
+        lines(path, [mark.join(map(str, row)) for row in cells])
+    task = load_table(path, text="said", label="sky", per_class=2, seed=3)
+    assert (task.name, task.labels) == ("reports", ("dry", "no", "wet"))
+    assert [e.label for e in task.demonstrations] == [0, 1, 2, 0, 1, 2]
+    # The smallest class has 10 rows: 2, 4 and 4; the class "wet" has one more.
+    assert task.class_counts("validation") == (4, 4, 4)
+    assert task.class_counts("test") == (4, 4, 5)
+    parts = (*task.demonstrations, *task.validation, *task.test)
+    assert sorted(example.index for example in parts) == list(range(31))
+    for example in parts:
+        assert example.fields == {"text": f"Day {example.index}."}
+        assert task.labels[example.label] == rows[example.index][1]
+    first = task.demonstrations[0].index
+    assert task.prefix(1) == f"Day {first}. : dry\n"
+    assert task.query(task.test[0]) == f"Day {task.test[0].index}. :"
+    again, other = (
+        load_table(path, text="said", label="sky", per_class=2, seed=seed)
+        for seed in (3, 4)
+    )
+    assert again == task
+    assert other.test != task.test
+
+
+def test_a_table_that_is_no_task(tmp_path):
+    path = tmp_path / "reports.csv"
+    lines(path, ["text,label", *["a,wet"] * 9])
+    with pytest.raises(ValueError, match="expected two label words or more .* got wet"):
+        load_table(path)
+    lines(path, ["text,label", *["a,wet"] * 9, *["b,dry"] * 4])
+    with pytest.raises(ValueError, match="reports: .* at least 5 .* 'dry', got 4"):
+        load_table(path)
+    with pytest.raises(ValueError, match="reports.csv:1: expected a header with .*sky"):
+        load_table(path, label="sky")
+    with pytest.raises(ValueError, match="reports.csv:2: expected columns for 'text'"):
+        load_table(path, text="said", per_class=2)

@@ -7,11 +7,11 @@ import numpy as np
 
 from icltheory._checks import check_positive_int, check_sequence
 from icltheory.bridge._arrays import replicated
-from icltheory.bridge._vocabulary import read_rows
 from icltheory.bridge.evaluation import _programs as programs
 from icltheory.bridge.evaluation.batches import rounded_up
 from icltheory.bridge.model import check_weights
 from icltheory.bridge.streams import Tokens, padded_tokens
+from icltheory.bridge.tokenizer import read_rows
 
 __all__ = ["generate", "generate_text"]
 

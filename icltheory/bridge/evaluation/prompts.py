@@ -15,7 +15,6 @@ from icltheory.bridge.tasks import (
     enforce,
     label_tokens,
 )
-from icltheory.bridge.tasks.lint import gather, one_token
 
 __all__ = ["Prompts", "tokenize"]
 
@@ -143,7 +142,7 @@ def tokenize(
     lengths = None
     if scoring.length is not None:
         lengths = reader.lengths(examples, rows, starts, scoring.length)
-    enforce(gather(reader.findings))
+    enforce(reader.findings)
     if scoring.measure != "log_likelihood":
         starts = [len(row) for row in rows]
     # The token before an answer predicts the answer's first token.
@@ -282,9 +281,12 @@ class _PromptReader:
                 self.note(level, "boundary", example, message)
                 tokens = label_tokens(self.encode, (option,))[0]
             if len(tokens) != 1:
-                self.note(
-                    "error", "label-tokens", example, one_token(option, len(tokens))
+                message = (
+                    f"expected one token for the label {option!r}, got {len(tokens)}; "
+                    'dataclasses.replace(task, scoring="average_log_likelihood") '
+                    "compares labels of any length"
                 )
+                self.note("error", "label-tokens", example, message)
             ids.append(tokens[0] if tokens else -1)
         if len(set(ids)) < len(ids):
             labels = ", ".join(map(repr, self.task.options(example)))

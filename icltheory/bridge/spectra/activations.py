@@ -12,8 +12,8 @@ import numpy as np
 
 from icltheory._checks import check_positive_int, covariance, nonnegative, scalar
 from icltheory.bridge._arrays import replicated
-from icltheory.bridge._vocabulary import read_rows
 from icltheory.bridge.streams import padded_tokens
+from icltheory.bridge.tokenizer import read_rows
 from icltheory.linalg import svd
 from icltheory.pruning import Method, module_matrices
 

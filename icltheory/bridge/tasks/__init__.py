@@ -22,17 +22,13 @@ A task of one's own is a declaration of ten lines, and a folder with ``train.jso
 'Rain from noon on. It is wet.\nNot a cloud all day. It is'
 
 ``read_task_spec`` reads the same declaration from a YAML file, whose path ``load_task``
-takes where it takes a name.
-
-Before a model sees it, ``task.lint(encode, context_length=2048)`` says what is wrong
-with the prompts. ``denominator_of`` tells what a published accuracy was divided by.
+takes where it takes a name. ``load_table`` needs no declaration: a file with a column
+of texts and one of labels. ``possible_counts`` tells what a published accuracy
+was divided by.
 """
 
 from icltheory.bridge.tasks.catalogue import TASKS
-from icltheory.bridge.tasks.declaration_file import (
-    is_declaration_file,
-    read_task_spec,
-)
+from icltheory.bridge.tasks.declaration_file import is_declaration_file, read_task_spec
 from icltheory.bridge.tasks.declare import (
     PROFILES,
     File,
@@ -41,32 +37,39 @@ from icltheory.bridge.tasks.declare import (
     TaskRecipe,
     TaskSpec,
 )
-from icltheory.bridge.tasks.lint import Finding, check_prompt, enforce, label_tokens
-from icltheory.bridge.tasks.load import load_task, task_spec
-from icltheory.bridge.tasks.scores import Denominator, denominator_of
-from icltheory.bridge.tasks.scorings import SCORINGS, Scoring
-from icltheory.bridge.tasks.task import Example, LanguageTask
+from icltheory.bridge.tasks.load import load_table, load_task, task_spec
+from icltheory.bridge.tasks.scorings import SCORINGS, Scoring, possible_counts
+from icltheory.bridge.tasks.task import (
+    Example,
+    Finding,
+    LanguageTask,
+    check_overlap,
+    check_prompt,
+    enforce,
+    label_tokens,
+)
 
 __all__ = [
     "PROFILES",
     "SCORINGS",
     "TASKS",
-    "Denominator",
     "Example",
     "File",
     "Finding",
+    "LanguageTask",
     "PromptTemplate",
     "Scoring",
-    "TaskRecipe",
     "Split",
-    "LanguageTask",
+    "TaskRecipe",
     "TaskSpec",
+    "check_overlap",
     "check_prompt",
-    "denominator_of",
     "enforce",
     "is_declaration_file",
     "label_tokens",
+    "load_table",
     "load_task",
+    "possible_counts",
     "read_task_spec",
     "task_spec",
 ]

@@ -1,7 +1,7 @@
 """The seven tasks of Yao et al., by the paper and by the authors' scripts.
 
 Table 1 of the paper prints each prompt on one line. The profile ``"paper"`` takes it
-literally, with nothing behind the last colon, and ends a demonstration with a line
+literally, with nothing after the last colon, and ends a demonstration with a line
 feed. COPA's three fields stand in the table without anything between them; line feeds
 are put there, as the scripts do. Where the paper is silent, both profiles do what the
 scripts do: shuffle seeds, classes in turn, equal classes in validation, label words.
@@ -18,10 +18,6 @@ from icltheory.bridge.tasks.declare import (
 )
 
 __all__ = ["TASKS"]
-
-
-def _profiles(paper: TaskRecipe, code: TaskRecipe) -> dict[str, TaskRecipe]:
-    return {"paper": paper, "authors_code": code}
 
 
 def _text_prompts(
@@ -54,7 +50,10 @@ def _sst2() -> TaskSpec:
         name="sst2",
         fields={"text": "{sentence}"},
         labels=(("label", ("0", "1")), ("label", ("negative", "positive"))),
-        recipes=_profiles(TaskRecipe(paper, split), TaskRecipe(code, split)),
+        recipes={
+            "paper": TaskRecipe(paper, split),
+            "authors_code": TaskRecipe(code, split),
+        },
         hub=("stanfordnlp/sst2",),
     )
 
@@ -71,7 +70,10 @@ def _agnews() -> TaskSpec:
             ("label", ("0", "1", "2", "3")),
             ("label", ("World", "Sports", "Business", "Sci/Tech")),
         ),
-        recipes=_profiles(TaskRecipe(paper, split), TaskRecipe(code, split)),
+        recipes={
+            "paper": TaskRecipe(paper, split),
+            "authors_code": TaskRecipe(code, split),
+        },
         hub=("fancyzhx/ag_news",),
         headerless=(("class_index", "title", "description"), ("text", "label")),
     )
@@ -86,23 +88,18 @@ def _emoc() -> TaskSpec:
         # The hub stores the three turns as one text, cleaned and in lower case.
         fields={"text": ("{text}", "{turn1} {turn2} {turn3}")},
         labels=(("label", emotions), ("label", ("0", "1", "2", "3"))),
-        recipes=_profiles(
-            TaskRecipe(paper, split, merge=(0, 1, 0, 0)),
-            TaskRecipe(code, split, merge=(1, 0, 0, 0)),
-        ),
+        recipes={
+            "paper": TaskRecipe(paper, split, merge=(0, 1, 0, 0)),
+            "authors_code": TaskRecipe(code, split, merge=(1, 0, 0, 0)),
+        },
         hub=("SemEvalWorkshop/emo",),
     )
 
 
 def _mrpc() -> TaskSpec:
     words = ("false", "true")
-    paper = PromptTemplate(
-        demonstration=(
-            "sentence1: {sentence1!t} sentence2: {sentence2!t} label : {label}\n"
-        ),
-        query="sentence1: {sentence1!t} sentence2: {sentence2!t} label :",
-        words=words,
-    )
+    sentences = "sentence1: {sentence1!t} sentence2: {sentence2!t} label :"
+    paper = PromptTemplate(sentences + " {label}\n", sentences, words)
     pair = "sentence1: {sentence1} \n sentence2: {sentence2!e}"
     code = PromptTemplate(
         demonstration=(
@@ -127,9 +124,10 @@ def _mrpc() -> TaskSpec:
             ("label", ("0", "1")),
             ("label", ("not_equivalent", "equivalent")),
         ),
-        recipes=_profiles(
-            TaskRecipe(paper, split), TaskRecipe(code, split, denominator="n-1")
-        ),
+        recipes={
+            "paper": TaskRecipe(paper, split),
+            "authors_code": TaskRecipe(code, split, denominator="n-1"),
+        },
         hub=("nyu-mll/glue", "mrpc"),
         # GLUE's own test.tsv has no labels.
         files=(File("test", "msr_paraphrase_test.txt"),),
@@ -139,19 +137,17 @@ def _mrpc() -> TaskSpec:
 def _rte() -> TaskSpec:
     question = "{premise} Does this mean that {hypothesis} is true? select Yes or No?"
     paper = PromptTemplate(question + " {label}\n", question, ("Yes", "No"))
+    code = replace(paper, query=question + " ")
     split = Split(seed=66, per_class=5, skip=200, validation="rest", test="validation")
+    fewer = replace(split, keep=5, validation=200)
     return TaskSpec(
         name="rte",
         fields={"premise": "{premise}", "hypothesis": "{hypothesis}"},
         labels=(("label", ("entailment", "not_entailment")), ("label", ("0", "1"))),
-        recipes=_profiles(
-            TaskRecipe(paper, split),
-            TaskRecipe(
-                replace(paper, query=question + " "),
-                replace(split, keep=5, validation=200),
-                denominator="n-1",
-            ),
-        ),
+        recipes={
+            "paper": TaskRecipe(paper, split),
+            "authors_code": TaskRecipe(code, fewer, denominator="n-1"),
+        },
         hub=("aps/super_glue", "rte"),
     )
 
@@ -159,33 +155,27 @@ def _rte() -> TaskSpec:
 def _cb() -> TaskSpec:
     question = "Suppose {premise} Can we infer that {hypothesis}? Yes, No, or Maybe?"
     answers = ("Yes", "No", "Maybe")
+    paper = PromptTemplate(question + " {label}\n", question, answers, scored=answers)
     quoted = "Suppose {premise} Can we infer that '{hypothesis}'? "
+    code = PromptTemplate(
+        demonstration=quoted + "Yes, No, or Maybe? {label}\n",
+        query=quoted + "Yes, or No, or Mi? ",
+        words=("Yes", "No", "Mi"),
+        scored=answers,
+    )
     split = Split(
         seed=66, per_class=5, order=(0, 2, 1), validation="rest", test="validation"
     )
+    fewer = replace(split, keep=5)
     relations = ("entailment", "contradiction", "neutral")
     return TaskSpec(
         name="cb",
         fields={"premise": "{premise}", "hypothesis": "{hypothesis}"},
         labels=(("label", relations), ("label", ("0", "1", "2"))),
-        recipes=_profiles(
-            TaskRecipe(
-                PromptTemplate(
-                    question + " {label}\n", question, answers, scored=answers
-                ),
-                split,
-            ),
-            TaskRecipe(
-                PromptTemplate(
-                    demonstration=quoted + "Yes, No, or Maybe? {label}\n",
-                    query=quoted + "Yes, or No, or Mi? ",
-                    words=("Yes", "No", "Mi"),
-                    scored=answers,
-                ),
-                replace(split, keep=5),
-                denominator="n-1",
-            ),
-        ),
+        recipes={
+            "paper": TaskRecipe(paper, split),
+            "authors_code": TaskRecipe(code, fewer, denominator="n-1"),
+        },
         hub=("aps/super_glue", "cb"),
     )
 
@@ -198,14 +188,8 @@ def _copa() -> TaskSpec:
     )
     # The scripts score the whole text, with the line feed after the answer.
     code = replace(paper, options=("{choice1}\n", "{choice2}\n"))
-    split = Split(
-        seed=66,
-        per_class=5,
-        skip=100,
-        order=(1, 0),
-        validation=100,
-        test="validation",
-    )
+    split = Split(66, 5, skip=100, order=(1, 0), validation=100, test="validation")
+    fewer = replace(split, keep=5)
     return TaskSpec(
         name="copa",
         kind="choice",
@@ -216,10 +200,10 @@ def _copa() -> TaskSpec:
             "choice2": ("{choice2}", "{a2}"),
         },
         labels=(("label", ("0", "1")), ("most-plausible-alternative", ("1", "2"))),
-        recipes=_profiles(
-            TaskRecipe(paper, split, scoring="average_log_likelihood"),
-            TaskRecipe(code, replace(split, keep=5), scoring="mean_logit"),
-        ),
+        recipes={
+            "paper": TaskRecipe(paper, split, scoring="average_log_likelihood"),
+            "authors_code": TaskRecipe(code, fewer, scoring="mean_logit"),
+        },
         hub=("aps/super_glue", "copa"),
         files=(
             File("train", "train.*"),

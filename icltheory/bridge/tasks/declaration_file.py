@@ -1,7 +1,6 @@
 """Reads task declarations from YAML files."""
 
-import dataclasses
-from collections.abc import Mapping
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,7 @@ SUFFIXES = (".yaml", ".yml")
 
 
 def is_declaration_file(name: Any) -> bool:
-    """Whether a name is that of a declaration file.
-
-    Args:
-        name: Name of a task, or a path.
-
-    Returns:
-        True for a path that ends in ``.yaml`` or ``.yml``.
+    """Whether a name is that of a declaration file, ``.yaml`` or ``.yml``.
 
     Example:
         >>> is_declaration_file("tasks/weather.yaml"), is_declaration_file("sst2")
@@ -39,58 +32,103 @@ def read_task_spec(path: Any) -> TaskSpec:
     ``hub`` is given.
 
     A text is what stands in the file: ``no`` and ``01`` are label words like others.
-    The file is parsed and nothing in it is run: tags are refused.
-
-    Args:
-        path: A file that ends in ``.yaml`` or ``.yml``.
-
-    Returns:
-        The declaration.
+    The file is parsed and nothing in it is run: tags have no effect.
     """
-    document = document_of(path)
-    spec, path = _spec(document), document.path
-    folder = "" if spec.hub and not spec.folder else str(path.parent / spec.folder)
-    return dataclasses.replace(spec, folder=folder)
-
-
-def document_of(path: Any) -> Any:
-    """Parses the single YAML document of a file."""
     path = Path(path)
     if path.suffix not in SUFFIXES:
-        raise ValueError(
-            f"path: expected a file of {' or '.join(SUFFIXES)}, got {path}"
-        )
+        expected = f"expected a file of {' or '.join(SUFFIXES)}"
+        raise ValueError(f"path: {expected}, got {path}")
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such declaration file")
+    tree = _parse(path)
+    own = [each.name for each in fields(TaskRecipe)]
     try:
-        from icltheory.bridge.tasks._yaml import Document
+        _check_names(tree, [*(each.name for each in fields(TaskSpec)), *own])
+        beside = {name: tree.pop(name) for name in own if name in tree}
+        given = tree.pop("recipes", beside)
+        if given is not beside and beside:
+            raise ValueError(f"{min(beside)}: expected inside recipes, got it outside")
+        if isinstance(given, dict) and set(PROFILES) & given.keys():
+            recipes = {name: _convert(one, TaskRecipe) for name, one in given.items()}
+        else:
+            recipes = _convert(given, TaskRecipe)
+        if isinstance(tree.get("labels"), dict):
+            tree["labels"] = list(tree["labels"].items())
+        name, folder = tree.get("name") or path.stem, tree.get("folder", "")
+        if folder or "hub" not in tree:
+            folder = str(path.parent / folder)
+        tree |= {"name": name, "folder": folder, "recipes": recipes}
+        return TaskSpec(**vars(_convert(tree, _Written)))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+class _Written(TaskSpec):
+    """A declaration whose recipes have been read, so that errors name their fields."""
+
+    recipes: Any
+
+
+def _parse(path: Path) -> Any:
+    """Reads YAML with texts for all scalars; a name may not be given twice."""
+    try:
+        import msgspec  # noqa: F401 - used once the file is parsed
+        import yaml
     except ImportError as error:
         raise ImportError(
-            "reading a declaration file needs the package pyyaml: "
+            "reading a declaration file needs the packages pyyaml and msgspec: "
             "pip install icltheory[llm]"
         ) from error
-    return Document(path)
+
+    class Loader(yaml.BaseLoader):
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict:
+            found = super().construct_mapping(node, deep)
+            if len(found) < len(node.value):
+                said = f"two entries of a name among {', '.join(map(str, found))}"
+                raise yaml.MarkedYAMLError(None, None, said, node.start_mark)
+            return found
+
+    try:
+        return yaml.load(path.read_text("utf-8-sig"), Loader)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: expected UTF-8, got {error.reason}") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        said = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise ValueError(f"{path}{line}: expected YAML, got {said}") from None
 
 
-def _spec(document: Any) -> TaskSpec:
-    given = document.items(document.root)
-    own = _names(TaskRecipe)
-    document.check_names(given, (*_names(TaskSpec), *own))
-    beside = {name: given.pop(name) for name in own if name in given}
-    node = given.pop("recipes", None)
-    ready: dict[str, Any] = {}
-    if node is None:
-        ready["recipes"] = document.record(document.root, beside, TaskRecipe)
-    else:
-        for name, other in beside.items():
-            document.refuse(other, f"{name}: expected inside recipes, got it outside")
-        several = set(PROFILES) & document.items(node, "recipes").keys()
-        form: Any = Mapping[str, TaskRecipe] if several else TaskRecipe
-        ready["recipes"] = document.read(node, form, "recipes")
-    if "name" not in given:
-        ready["name"] = document.path.stem
-    return document.record(document.root, given, TaskSpec, ready=ready)
+def _convert(tree: Any, kind: Any) -> Any:
+    """Builds a record from a mapping of texts; errors name the field."""
+    import msgspec
+
+    try:
+        made = msgspec.convert(tree, kind, strict=False)
+    except msgspec.ValidationError as error:
+        said, _, place = str(error).partition(" - at `$")
+        place = place.strip(".`")
+        said = said[0].lower() + said[1:]
+        raise ValueError(f"{place}: {said}" if place else said) from None
+    _check_unknown(tree, asdict(made))
+    return made
 
 
-def _names(kind: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(kind))
+def _check_unknown(given: Any, made: Any, front: str = "") -> None:
+    """Raises for names of a tree that the record made of it does not have."""
+    if isinstance(given, dict):
+        _check_names(given, made, front)
+        for name, value in given.items():
+            _check_unknown(value, made[name], f"{front}{name}.")
+    elif isinstance(given, list):
+        for value, other in zip(given, made, strict=True):
+            _check_unknown(value, other, front)
+
+
+def _check_names(given: Any, known: Any, front: str = "") -> None:
+    if not isinstance(given, dict):
+        raise ValueError(f"expected a mapping of fields, got {given!r:.60}")
+    for name in given:
+        if name not in known:
+            listed = ", ".join(known)
+            raise ValueError(f"{front}{name}: expected a field among {listed}")

@@ -5,25 +5,27 @@ profile, says how examples become prompts, how the training rows are split, and 
 answer is scored.
 """
 
+import functools
+import string
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import PurePath
+from typing import Any
 
 from icltheory._checks import check_choice, check_nonnegative_int
 from icltheory.bridge.tasks.scorings import SCORINGS
-from icltheory.bridge.tasks.template import check_name, fill, names_of
 
 __all__ = [
     "PROFILES",
     "File",
     "PromptTemplate",
-    "TaskRecipe",
     "Split",
+    "TaskRecipe",
     "TaskSpec",
+    "fill",
 ]
 
 PROFILES = ("paper", "authors_code")
-KINDS = ("classification", "choice")
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,8 @@ class PromptTemplate:
         words: Label word of each class, as demonstrations show it; none for a choice.
         scored: Label words that are compared, if they are not those shown.
         options: Templates of the texts to choose from; empty for a classification,
-            where they are the label words behind a space.
-        zero_shot: Question asked when there are no demonstrations; empty if it is the
-            same.
+            where they are the label words after a space.
+        zero_shot: Question without demonstrations; empty if it is the same.
 
     Source: Yao et al. (2024), Table 1.
     """
@@ -91,22 +92,24 @@ class Split:
     test: str = "test"
 
     def __post_init__(self):
-        check_nonnegative_int("per_class", self.per_class)
-        check_nonnegative_int("seed", self.seed)
-        check_nonnegative_int("skip", self.skip)
+        counts = {name: getattr(self, name) for name in ("per_class", "seed", "skip")}
         if self.keep is not None:
-            check_nonnegative_int("keep", self.keep)
-        if isinstance(self.validation, str):
-            check_choice("validation", self.validation, ("rest", "validation"))
+            counts["keep"] = self.keep
+        if not isinstance(self.validation, str):
+            counts["validation"] = self.validation
+        elif self.validation.isdecimal():  # as a YAML file has it
+            object.__setattr__(self, "validation", int(self.validation))
         else:
-            check_nonnegative_int("validation", self.validation)
+            check_choice("validation", self.validation, ("rest", "validation"))
+        for name, number in counts.items():
+            check_nonnegative_int(name, number)
         check_choice("test", self.test, ("rest", "test", "validation"))
 
     @property
     def uses_training_rows(self) -> bool:
         """Whether any part of the split uses training rows."""
-        counted = 0 if isinstance(self.validation, str) else self.validation
-        return bool(self.per_class or counted) or "rest" in (self.validation, self.test)
+        in_files = self.validation in (0, "validation") and self.test != "rest"
+        return self.per_class > 0 or not in_files
 
 
 @dataclass(frozen=True)
@@ -142,7 +145,7 @@ class File:
         split: ``"train"``, ``"validation"`` or ``"test"``.
         pattern: Name, or a pattern such as ``"train*.tsv"``.
         start: First row of the split in the file.
-        stop: First row behind it; the end if ``None``.
+        stop: First row after it; the end if ``None``.
     """
 
     split: str
@@ -152,11 +155,6 @@ class File:
 
     def __post_init__(self):
         check_choice("split", self.split, ("train", "validation", "test"))
-        if PurePath(self.pattern).is_absolute():
-            raise ValueError(
-                "pattern: expected a path within the folder of the task, got "
-                f"{self.pattern}"
-            )
 
 
 @dataclass(frozen=True)
@@ -188,51 +186,41 @@ class TaskSpec:
     folder: str = ""
 
     def __post_init__(self):
-        check_choice("kind", self.kind, KINDS)
-        for name, templates in self.fields.items():
-            for template in (templates,) if isinstance(templates, str) else templates:
-                _check_columns(self, name, template)
+        check_choice("kind", self.kind, ("classification", "choice"))
+        for name in self.fields:
+            for template in self.templates(name):
+                self._check_columns(name, template)
         given = self.recipes
-        for recipe in (given,) if isinstance(given, TaskRecipe) else given.values():
+        for recipe in [given] if isinstance(given, TaskRecipe) else given.values():
             _check_recipe(self, recipe)
 
+    def templates(self, field: str) -> tuple[str, ...]:
+        """The templates of a field over the columns, in the order of trying."""
+        given = self.fields[field]
+        return (given,) if isinstance(given, str) else given
+
     def recipe(self, profile: str) -> TaskRecipe:
-        """Returns the recipe of a profile.
+        """The recipe of a profile, ``"paper"`` or ``"authors_code"``."""
+        recipes = self.recipes
+        if isinstance(recipes, TaskRecipe):
+            recipes = dict.fromkeys(PROFILES, recipes)
+        check_choice("profile", profile, tuple(recipes))
+        return recipes[profile]
 
-        Args:
-            profile: ``"paper"`` or ``"authors_code"``.
-
-        Returns:
-            Its prompts, split and scoring.
-        """
-        if isinstance(self.recipes, TaskRecipe):
-            check_choice("profile", profile, PROFILES)
-            return self.recipes
-        check_choice("profile", profile, tuple(self.recipes))
-        return self.recipes[profile]
-
-
-class _AnyColumn(dict):
-    def __missing__(self, column: str) -> str:
-        return ""
-
-
-def _check_columns(spec: TaskSpec, name: str, template: str) -> None:
-    """Raises unless a template can be filled from columns."""
-    try:
-        for field in names_of(template):
-            check_name(field)
-        template.format_map(_AnyColumn())
-    except (ValueError, IndexError, AttributeError) as error:
-        raise ValueError(
-            f"fields: expected a format string for {name!r} of {spec.name}, "
-            f"got {template!r} ({error})"
-        ) from None
+    def _check_columns(self, name: str, template: str) -> None:
+        try:
+            names_of(template)
+            template.format_map(defaultdict(str))
+        except ValueError as error:
+            raise ValueError(
+                f"fields: expected a format string for {name!r} of {self.name}, "
+                f"got {template!r} ({error})"
+            ) from None
 
 
 def _check_recipe(spec: TaskSpec, recipe: TaskRecipe) -> None:
     """Raises unless prompts, labels and the order of classes are consistent."""
-    prompt = recipe.prompt
+    prompt, merge = recipe.prompt, recipe.merge
     wanted = "words" if spec.kind == "classification" else "options"
     if not getattr(prompt, wanted):
         raise ValueError(f"{wanted}: expected one per class of {spec.name}, got none")
@@ -241,33 +229,76 @@ def _check_recipe(spec: TaskSpec, recipe: TaskRecipe) -> None:
             f"scored: expected {len(prompt.words)} words for {spec.name}, "
             f"got {prompt.scored}"
         )
-    labels = set(range(prompt.num_labels))
-    for label in recipe.merge:
-        if label not in labels:
-            raise ValueError(
-                f"merge: expected labels from 0 to {len(labels) - 1} for {spec.name}, "
-                f"got {label!r}"
-            )
+    labels = list(range(prompt.num_labels))
     for column, values in spec.labels:
-        merged = set(recipe.merge or range(len(values)))
-        if merged != labels or len(values) != len(recipe.merge or values):
+        merged = merge or range(len(values))
+        if sorted(set(merged)) != labels or len(values) != len(merged):
+            shown = ", ".join(values) + (f", merged to {merge}" if merge else "")
             raise ValueError(
                 f"labels: expected values for {len(labels)} classes in column "
-                f"{column!r} of {spec.name}, got {', '.join(values)}"
+                f"{column!r} of {spec.name}, got {shown}"
             )
     order = recipe.split.order
-    if order and sorted(order) != sorted(labels):
+    if order and sorted(order) != labels:
         raise ValueError(f"order: expected each class of {spec.name} once, got {order}")
-    _check_templates(prompt, dict.fromkeys(spec.fields, ""))
-    if spec.kind != "choice" and "{label" not in prompt.demonstration:
+    blanks = dict.fromkeys(spec.fields, "")
+    fill(prompt.demonstration, blanks | {"label": ""})
+    for template in (prompt.query, prompt.zero_shot, *prompt.options):
+        fill(template, blanks)
+    if spec.kind != "choice" and "label" not in names_of(prompt.demonstration):
         raise ValueError(
             f"demonstration: expected a template with {{label}} for {spec.name}, "
             f"got {prompt.demonstration!r}"
         )
 
 
-def _check_templates(prompt: PromptTemplate, fields: dict[str, str]) -> None:
-    """Raises unless every string of a prompt can be filled from the fields."""
-    fill(prompt.demonstration, fields | {"label": ""})
-    for template in (prompt.query, prompt.zero_shot, *prompt.options):
-        fill(template, fields)
+@functools.cache
+def names_of(template: str) -> frozenset[str]:
+    """Names of a template's fields; raises for attributes and items of fields."""
+    names = set()
+    for _, name, inside, _ in string.Formatter().parse(template):
+        if name is not None:
+            if "." in name or "[" in name:
+                raise ValueError(f"a field's name has no '.' or '[', got {name!r}")
+            names |= {name} | names_of(inside or "")
+    return frozenset(names)
+
+
+class _Formatter(string.Formatter):
+    def convert_field(self, value: Any, conversion: Any) -> Any:
+        if conversion == "t":
+            return str(value).strip()
+        if conversion == "e":
+            return str(value).rstrip()
+        return super().convert_field(value, conversion)
+
+
+_FORMATTER = _Formatter()
+
+
+def fill(template: str, fields: Mapping[str, str]) -> str:
+    """Fills a template from the fields of an example.
+
+    ``{text}`` is the field as it stands, ``{text!t}`` without white space at both ends,
+    ``{text!e}`` without it at the end. Braces inside a field stay what they are.
+
+    Example:
+        >>> fill("text: {text!t}", {"text": " a fine {film} "})
+        'text: a fine {film}'
+    """
+    for name, value in fields.items():
+        if not isinstance(value, str):
+            raise ValueError(f"fields: expected a text for {name!r}, got {value!r}")
+    try:
+        names_of(template)
+        return _FORMATTER.vformat(template, (), fields)
+    except KeyError as error:
+        raise ValueError(
+            f"template: expected fields among {', '.join(fields)}, "
+            f"got {error.args[0]!r} in {template!r}"
+        ) from None
+    except (ValueError, IndexError) as error:
+        raise ValueError(
+            f"template: expected a format string with the conversions !t and !e, got "
+            f"{template!r} ({error})"
+        ) from None

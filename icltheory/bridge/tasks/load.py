@@ -1,8 +1,13 @@
-"""Loads a task: rows become examples, and examples become splits."""
+"""Loads a task: finds its declaration, reads its rows and splits them."""
 
+import functools
 import os
-from collections.abc import Callable
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from icltheory._checks import check_nonnegative_int
 from icltheory.bridge.tasks.catalogue import TASKS
@@ -11,13 +16,26 @@ from icltheory.bridge.tasks.declaration_file import (
     is_declaration_file,
     read_task_spec,
 )
-from icltheory.bridge.tasks.declare import TaskRecipe, TaskSpec
-from icltheory.bridge.tasks.rows import SourceRow, SourceTable
-from icltheory.bridge.tasks.sources import hub_source, local_source
-from icltheory.bridge.tasks.splits import draw
+from icltheory.bridge.tasks.declare import (
+    PromptTemplate,
+    Split,
+    TaskRecipe,
+    TaskSpec,
+)
+from icltheory.bridge.tasks.files import (
+    SourceRow,
+    hub_source,
+    local_source,
+    read_table,
+)
 from icltheory.bridge.tasks.task import Example, LanguageTask
 
-__all__ = ["load_task", "task_spec"]
+__all__ = [
+    "draw",
+    "load_table",
+    "load_task",
+    "task_spec",
+]
 
 
 def load_task(
@@ -49,51 +67,103 @@ def load_task(
             take their demonstrations from these and the published ones, where every
             other row is a question: validation of RTE and CB, test of SST-2.
 
-    Returns:
-        The task.
-
     Source: Yao et al. (2024), sections C.1 to C.3.
     """
     spec = task_spec(name)
     recipe = spec.recipe(profile)
-    check_nonnegative_int("question_seed", question_seed)
-    check_nonnegative_int("demonstration_seed", demonstration_seed)
-    check_nonnegative_int("reserved", reserved)
+    prompt, split = recipe.prompt, recipe.split
+    seeds = {
+        "question_seed": question_seed,
+        "demonstration_seed": demonstration_seed,
+        "reserved": reserved,
+    }
+    for argument, value in seeds.items():
+        check_nonnegative_int(argument, value)
     path = (spec.folder or None) if path is None else path
     read = hub_source(spec) if path is None else local_source(spec, path)
-    examples = _Splits(spec, recipe, read)
-    words = recipe.prompt.words or _numbered(recipe.prompt.num_labels)
-    seeds = (question_seed, demonstration_seed, reserved)
-    rows = examples("train") if recipe.split.uses_training_rows else ()
-    parts = draw(spec.name, rows, recipe.split, words, *seeds)
-    validation, test = parts.validation, parts.rest
-    if recipe.split.validation == "validation":
-        validation = examples("validation")
-    if recipe.split.test != "rest":
-        test = examples(recipe.split.test)
+    sources: list[str] = []
+
+    @functools.cache
+    def examples(part: str) -> tuple[Example, ...]:
+        origin, rows = read(part)
+        sources.append(f"{part}: {origin} ({len(rows)} rows)")
+        return tuple(
+            Example(
+                _fields(spec, origin, row), _label(spec, recipe, origin, row), index
+            )
+            for index, row in enumerate(rows)
+        )
+
+    words = prompt.words or tuple(str(i + 1) for i in range(prompt.num_labels))
+    rows = examples("train") if split.uses_training_rows else ()
+    demonstrations, validation, rest = draw(spec.name, rows, split, words, **seeds)
+    from_file = split.validation == "validation"
     return LanguageTask(
         name=spec.name,
         profile=profile,
         kind=spec.kind,
-        labels=recipe.prompt.scored or words,
-        demonstrations=parts.demonstrations,
-        validation=validation,
-        test=test,
-        template=recipe.prompt,
+        labels=prompt.scored or words,
+        demonstrations=demonstrations,
+        validation=examples("validation") if from_file else validation,
+        test=rest if split.test == "rest" else examples(split.test),
+        template=prompt,
         scoring=recipe.scoring,
         denominator=recipe.denominator,
-        sources=tuple(examples.sources),
+        sources=tuple(sources),
+    )
+
+
+def load_table(
+    path: Any,
+    *,
+    text: str = "text",
+    label: str = "label",
+    per_class: int = 4,
+    seed: int = 0,
+) -> LanguageTask:
+    """Makes a task of one table with a column of texts and a column of label words.
+
+    A prompt is ``"{text} : {label}"``, a line for each demonstration. Of each class
+    ``per_class`` rows are demonstrations, half of what these leave of the smallest
+    class are validation, and all other rows are the test set.
+
+    Args:
+        path: A csv, tsv or JSON-lines file, or one in another format of
+            :func:`load_task`.
+        text: Name of the column of texts.
+        label: Name of the column of label words.
+        per_class: Demonstrations of each class.
+        seed: Seed of the shuffle; the same one gives the same task.
+    """
+    rows = read_table(path, keys=(label,)).rows
+    labels = [row.columns[label] for row in rows if label in row.columns]
+    words = tuple(sorted(set(labels)))
+    if len(words) < 2:
+        raise ValueError(
+            f"{path}: expected two label words or more in column {label!r}, got "
+            f"{', '.join(words) or 'none'}"
+        )
+    fewest = min(labels.count(word) for word in words)
+    split = Split(
+        seed=seed,
+        per_class=per_class,
+        validation=max(1, (fewest - per_class) // 2),
+        test="rest",
+    )
+    prompt = PromptTemplate("{text!t} : {label}\n", "{text!t} :", words)
+    return load_task(
+        TaskSpec(
+            name=Path(path).stem,
+            fields={"text": f"{{{text}}}"},
+            labels=((label, words),),
+            recipes=TaskRecipe(prompt, split, scoring="average_log_likelihood"),
+        ),
+        path,
     )
 
 
 def task_spec(name: str | os.PathLike | TaskSpec) -> TaskSpec:
-    """Returns the declaration of a task, by name or by file.
-
-    Args:
-        name: Name of a task of the library, a declaration, or the path of its file.
-
-    Returns:
-        The declaration.
+    """The declaration of a task, by name or by file.
 
     Example:
         >>> task_spec("rte").hub
@@ -111,59 +181,25 @@ def task_spec(name: str | os.PathLike | TaskSpec) -> TaskSpec:
     return TASKS[str(name)]
 
 
-def _numbered(count: int) -> tuple[str, ...]:
-    return tuple(str(number) for number in range(1, count + 1))
-
-
-class _Splits:
-    """Reads each split once and returns labelled examples."""
-
-    def __init__(
-        self, spec: TaskSpec, recipe: TaskRecipe, read: Callable[[str], SourceTable]
-    ):
-        self.spec, self.recipe, self.read = spec, recipe, read
-        self.loaded: dict[str, tuple[Example, ...]] = {}
-        self.sources: list[str] = []
-
-    def __call__(self, split: str) -> tuple[Example, ...]:
-        if split not in self.loaded:
-            origin, rows = self.read(split)
-            self.sources.append(f"{split}: {origin} ({len(rows)} rows)")
-            self.loaded[split] = tuple(
-                Example(
-                    _fields(self.spec, origin, row),
-                    _label(self.spec, self.recipe, origin, row),
-                    index,
-                )
-                for index, row in enumerate(rows)
-            )
-        return self.loaded[split]
-
-
 def _fields(spec: TaskSpec, origin: str, row: SourceRow) -> dict[str, str]:
-    fields = {}
-    for name, templates in spec.fields.items():
-        for template in (templates,) if isinstance(templates, str) else templates:
+    found = {}
+    for name in spec.fields:
+        for template in spec.templates(name):
             try:
-                fields[name] = template.format_map(row.columns)
+                found[name] = template.format_map(row.columns)
                 break
             except KeyError:
                 continue
         else:
             raise ValueError(
-                f"{origin}:{row.line}: expected columns for {name!r} ({templates}), "
-                f"got {', '.join(row.columns)}{_no_text(row)}"
+                f"{origin}:{row.line}: expected columns for {name!r} "
+                f"({spec.fields[name]}), got {', '.join(row.columns)}{_no_text(row)}"
             )
-    if not any(text.strip() for text in fields.values()):
+    if not any(text.strip() for text in found.values()):
         raise ValueError(
-            f"{origin}:{row.line}: expected a text in {', '.join(fields)}, got blanks"
+            f"{origin}:{row.line}: expected a text in {', '.join(found)}, got blanks"
         )
-    return fields
-
-
-def _no_text(row: SourceRow) -> str:
-    """Describes the columns that hold no text, for error messages."""
-    return "".join(f"; {name} is {text[:40]}" for name, text in row.no_text.items())
+    return found
 
 
 def _label(spec: TaskSpec, recipe: TaskRecipe, origin: str, row: SourceRow) -> int:
@@ -177,3 +213,86 @@ def _label(spec: TaskSpec, recipe: TaskRecipe, origin: str, row: SourceRow) -> i
         f"{origin}:{row.line}: expected a label ({'; or '.join(known)}), "
         f"got {got or 'none'}{_no_text(row)}"
     )
+
+
+def _no_text(row: SourceRow) -> str:
+    """Describes the columns that hold no text, for error messages."""
+    return "".join(f"; {name} is {text[:40]}" for name, text in row.no_text.items())
+
+
+def draw(
+    name: str,
+    examples: Sequence[Example],
+    split: Split,
+    words: Sequence[str],
+    question_seed: int = 0,
+    demonstration_seed: int = 0,
+    reserved: int = 0,
+) -> tuple[tuple[Example, ...], tuple[Example, ...], tuple[Example, ...]]:
+    """Splits training rows into demonstrations, validation and rest.
+
+    The shuffle is ``numpy.random.default_rng(seed).permutation(n)``, which is also what
+    ``Dataset.shuffle`` of Hugging Face does; its seed is that of the split for 0, else
+    ``[split.seed, number]``. The questions, validation and rest, depend
+    on ``question_seed`` and ``reserved`` alone. Another draw of the demonstrations
+    shuffles all rows once more and takes the first of each class that are no question.
+
+    Args:
+        name: Name of the task, for messages.
+        examples: The training rows in file order.
+        split: The rule.
+        words: Names of the classes, for messages.
+        question_seed: 0 for the published shuffle, another number for another.
+        demonstration_seed: 0 for the demonstrations of that shuffle, another number for
+            others before the same questions.
+        reserved: Rows of each class, the last of the shuffle, that are no questions and
+            may become demonstrations, where all that is left would be asked.
+
+    Source: Yao et al. (2024), section C.3.
+    """
+    everything = "rest" in (split.validation, split.test)
+    count = 0 if isinstance(split.validation, str) else split.validation
+    taken = len(examples) if split.validation == "rest" else count
+    kept = reserved if everything or count else 0
+    first, last = split.skip, split.skip + split.per_class
+    needed = max(last, split.per_class + count) + kept
+    shown: list[list[Example]] = []
+    validation: list[Example] = []
+    rest: list[Example] = []
+    for label, rows in _shuffled(examples, split, len(words), question_seed).items():
+        if len(rows) < needed:
+            raise ValueError(
+                f"{name}: expected at least {needed} training rows of class "
+                f"{words[label]!r}, got {len(rows)}"
+            )
+        left = rows[:first] + rows[last : len(rows) - kept]
+        shown.append(rows[first:last])
+        validation += left[:taken]
+        rest += left[taken:]
+    if demonstration_seed and split.per_class:
+        questions = [*validation, *rest] if everything else validation
+        asked = {example.index for example in questions}
+        others = _shuffled(examples, split, len(words), demonstration_seed).values()
+        shown = [[each for each in rows if each.index not in asked] for rows in others]
+        fewest = min(map(len, shown))
+        if fewest <= split.per_class:
+            raise ValueError(
+                f"demonstration_seed: expected more than {split.per_class} training "
+                f"rows of each class of {name} that are not used as questions, got "
+                f"{fewest}; set reserved= to keep some for other demonstrations"
+            )
+        shown = [rows[: split.per_class] for rows in shown]
+    turns = tuple(chain.from_iterable(zip(*shown, strict=True)))
+    return turns[: split.keep], tuple(validation), tuple(rest)
+
+
+def _shuffled(
+    examples: Sequence[Example], split: Split, num_labels: int, seed: int
+) -> dict[int, list[Example]]:
+    """The shuffled rows of each class."""
+    by_class = {label: [] for label in split.order or range(num_labels)}
+    rng = np.random.default_rng([split.seed, seed] if seed else split.seed)
+    for position in rng.permutation(len(examples)).tolist():
+        example = examples[position]
+        by_class[example.label].append(example)
+    return by_class

@@ -1,4 +1,4 @@
-r"""The ways to score the options of an example, in one table.
+r"""The ways to score the options of an example, in one table; printed scores as counts.
 
 A device computes one of three measures: the logits of label tokens, the sum of the
 log-likelihoods of an option's tokens, or the mean of all logits. A scoring divides the
@@ -10,10 +10,13 @@ import dataclasses
 import math
 import string
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp
+
+from icltheory._checks import check_integer, check_nonnegative_int
 
 __all__ = [
     "CONTENT_FREE",
@@ -22,6 +25,7 @@ __all__ = [
     "answer_prefix",
     "calibrated",
     "pointwise_mutual_information",
+    "possible_counts",
     "without_content",
 ]
 
@@ -37,8 +41,8 @@ class Scoring(NamedTuple):
             ``"mean_logit"``.
         length: What the measure is divided by, from an option and the number of its
             tokens; ``None`` for nothing.
-        references: Tasks that ask the reference prompts of a task, given the number of
-            demonstrations; each has one example for each example of the task's split.
+        references: Tasks that ask the reference prompts of a task, given the split and
+            the number of demonstrations; each has one example for each of the split.
         combine: From the measures of an example, ``(..., K)``, and those of its
             reference prompts, ``(..., R, K)``, to scores.
     """
@@ -49,18 +53,6 @@ class Scoring(NamedTuple):
     combine: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
 
 
-def _tokens(option: str, tokens: int) -> int:
-    return tokens
-
-
-def _characters(option: str, tokens: int) -> int:
-    return len(option.lstrip())
-
-
-def _bytes(option: str, tokens: int) -> int:
-    return len(option.lstrip().encode())
-
-
 def pointwise_mutual_information(
     measures: np.ndarray, references: np.ndarray
 ) -> np.ndarray:
@@ -69,8 +61,8 @@ def pointwise_mutual_information(
     .. math:: s_k = \log p(o_k \mid \text{prompt}) - \log p(o_k \mid \text{neutral})
 
     Args:
-        measures: Log-likelihoods of the options behind the prompt, ``(..., K)``.
-        references: Those behind the neutral prompt, ``(..., 1, K)``.
+        measures: Log-likelihoods of the options after the prompt, ``(..., K)``.
+        references: Those after the neutral prompt, ``(..., 1, K)``.
 
     Returns:
         The scores, ``(..., K)``.
@@ -91,13 +83,13 @@ def calibrated(measures: np.ndarray, references: np.ndarray) -> np.ndarray:
     .. math:: s_k = \log \frac{p_k / \bar p_k}{\sum_j p_j / \bar p_j} , \qquad
         \bar p_k = \frac1R \sum_{r=1}^R p_{rk}
 
-    with :math:`p_k = p(o_k \mid \text{prompt})` and :math:`p_{rk}` the same behind the
+    with :math:`p_k = p(o_k \mid \text{prompt})` and :math:`p_{rk}` the same after the
     prompt whose question has the r-th input. A factor that all :math:`p_k` or all
     :math:`\bar p_k` share cancels.
 
     Args:
-        measures: Log-likelihoods of the options behind the prompt, ``(..., K)``.
-        references: Those behind the prompts without content, ``(..., R, K)``.
+        measures: Log-likelihoods of the options after the prompt, ``(..., K)``.
+        references: Those after the prompts without content, ``(..., R, K)``.
 
     Returns:
         The scores, ``(..., K)``; their exponentials sum to 1.
@@ -115,14 +107,11 @@ def calibrated(measures: np.ndarray, references: np.ndarray) -> np.ndarray:
 
 
 def answer_prefix(task: Any, shots: int | None = None) -> str:
-    """Text between the last field of a question and the answer.
+    """Text between the last field of a question and the answer, without spaces before.
 
     Args:
         task: The task.
-        shots: Demonstrations in front; without any, some tasks ask in other words.
-
-    Returns:
-        The end of the template of the question, without spaces in front.
+        shots: Demonstrations before it; without any, some tasks ask in other words.
 
     Example:
         >>> from icltheory.bridge.tasks import LanguageTask, PromptTemplate
@@ -147,21 +136,21 @@ def _neutral(task: Any, split: str, shots: int | None) -> list[Any]:
         )
     text = prefix.replace("{", "{{").replace("}", "}}")
     template = dataclasses.replace(task.template, query=text, zero_shot="")
-    return [_reference(task, split, task.examples(split), (), template)]
+    changes = {"demonstrations": (), "template": template}
+    return [_reference(task, split, task.examples(split), changes)]
 
 
 def without_content(task: Any, content: str, split: str, shots: int | None) -> Any:
     """Returns the task with a content-free input in place of every question.
 
+    Its ``validation`` has an example for each of the split, and its scoring is the sum
+    of log-likelihoods. Fields that the options use keep their texts.
+
     Args:
         task: The task.
-        content: The input. Every field of the question has it that no option has.
+        content: The input.
         split: The split whose questions are replaced.
-        shots: Demonstrations in front; all if ``None``.
-
-    Returns:
-        A task whose ``validation`` has an example for each of the split, and whose
-        scoring is the sum of log-likelihoods.
+        shots: Demonstrations before them; all if ``None``.
 
     Source: Zhao et al. (2021).
     """
@@ -172,22 +161,21 @@ def without_content(task: Any, content: str, split: str, shots: int | None) -> A
         for example in task.examples(split)
     )
     demonstrations = task.demonstrations[:shots]
-    return _reference(task, split, examples, demonstrations, task.template)
+    return _reference(task, split, examples, {"demonstrations": demonstrations})
 
 
 def _without_content(task: Any, split: str, shots: int | None) -> list[Any]:
     return [without_content(task, content, split, shots) for content in CONTENT_FREE]
 
 
-def _reference(task, split, examples, demonstrations, template):
+def _reference(task: Any, split: str, examples: Any, changes: dict[str, Any]) -> Any:
     return dataclasses.replace(
         task,
         name=f"{task.name} {split}, reference prompt",
         scoring="log_likelihood",
-        demonstrations=demonstrations,
         validation=examples,
         test=(),
-        template=template,
+        **changes,
     )
 
 
@@ -207,10 +195,54 @@ _SUM = "log_likelihood"
 SCORINGS: dict[str, Scoring] = {
     "label_token": Scoring("label_token"),
     "log_likelihood": Scoring(_SUM),
-    "average_log_likelihood": Scoring(_SUM, _tokens),
-    "log_likelihood_per_character": Scoring(_SUM, _characters),
-    "log_likelihood_per_byte": Scoring(_SUM, _bytes),
+    "average_log_likelihood": Scoring(_SUM, lambda option, tokens: tokens),
+    "log_likelihood_per_character": Scoring(
+        _SUM, lambda option, tokens: len(option.lstrip())
+    ),
+    "log_likelihood_per_byte": Scoring(
+        _SUM, lambda option, tokens: len(option.lstrip().encode())
+    ),
     "pmi": Scoring(_SUM, None, _neutral, pointwise_mutual_information),
     "contextual_calibration": Scoring(_SUM, None, _without_content, calibrated),
     "mean_logit": Scoring("mean_logit"),
 }
+
+
+def possible_counts(score: Any, n: int, digits: int) -> dict[str, tuple[int, ...]]:
+    r"""Finds the counts of right answers, over n or n - 1, that print as a score.
+
+    .. math::
+        -\tfrac12 10^{-d} \le \frac{k}{m} - s < 10^{-d} , \qquad m \in \{ n, n - 1 \}
+
+    which takes in both rounding and cutting off after d digits. Published tables do
+    both. All arithmetic is exact. If many examples meet few digits, both fit.
+
+    Args:
+        score: The printed score s, in [0, 1].
+        n: Number of examples, at least 2.
+        digits: Number d of digits after the point that were printed.
+
+    Returns:
+        The counts k for each denominator, ``"n"`` and ``"n-1"``, for which there are
+        any.
+
+    Example:
+        >>> possible_counts(0.56884, 277, 5), possible_counts(0.76434, 7600, 5)
+        ({'n-1': (157,)}, {'n': (5809,)})
+
+    Source: Yao et al. (2024), Tables 2 to 8.
+    """
+    check_integer("n", n, 2)
+    check_nonnegative_int("digits", digits)
+    exact, unit = Fraction(str(score)), Fraction(1, 10**digits)
+    if not 0 <= exact <= 1:
+        raise ValueError(f"score: expected a number in [0, 1], got {score}")
+    if (exact / unit).denominator != 1:
+        raise ValueError(f"score: expected at most {digits} digits, got {score}")
+    found = {}
+    for name, total in (("n", n), ("n-1", n - 1)):
+        lowest = max(0, math.ceil((exact - unit / 2) * total))
+        highest = min(total, math.ceil((exact + unit) * total) - 1)
+        if lowest <= highest:
+            found[name] = tuple(range(lowest, highest + 1))
+    return found

@@ -1,25 +1,27 @@
-"""A task ready for evaluation: demonstrations, questions, options and labels."""
+"""A task ready for evaluation: demonstrations, questions, options, and its problems."""
 
+import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from os.path import commonprefix
+from typing import NamedTuple
 
 import numpy as np
 
 from icltheory._checks import check_choice, check_nonnegative_int
-from icltheory.bridge.tasks.declare import PromptTemplate
-from icltheory.bridge.tasks.lint import (
-    Finding,
-    check_labels,
-    check_overlap,
-    check_prompt,
-    gather,
-)
+from icltheory.bridge.tasks.declare import PromptTemplate, fill
 from icltheory.bridge.tasks.scorings import SCORINGS
-from icltheory.bridge.tasks.template import fill
 
-__all__ = ["Example", "LanguageTask"]
+__all__ = [
+    "Example",
+    "Finding",
+    "LanguageTask",
+    "check_overlap",
+    "check_prompt",
+    "enforce",
+    "label_tokens",
+]
 
 
 class Example(NamedTuple):
@@ -41,7 +43,9 @@ class LanguageTask:
     """Demonstrations, validation and test examples, with their prompts.
 
     A prompt is ``prefix(shots) + query(example)``; its answer is one of
-    ``options(example)``, and ``example.label`` says which.
+    ``options(example)``, and ``example.label`` says which. ``shots`` are the first
+    demonstrations, all if ``None``; splits are ``"demonstrations"``, ``"validation"``
+    and ``"test"``.
 
     Args:
         name: Name of the task.
@@ -95,66 +99,34 @@ class LanguageTask:
             )
 
     def prefix(self, shots: int | None = None) -> str:
-        """The demonstrations as text.
-
-        Args:
-            shots: How many of them, the first ones; all if ``None``.
-
-        Returns:
-            The text in front of every question; empty for 0 shots.
-        """
+        """The demonstrations as text, before every question; empty for 0 shots."""
         chosen = self.demonstrations[: self._shots(shots)]
         return "".join(self._demonstration(example) for example in chosen)
 
     def query(self, example: Example, shots: int | None = None) -> str:
-        """Returns the question's text up to the answer.
+        """The question's text after the prefix, up to the answer.
 
-        Args:
-            example: The example.
-            shots: Demonstrations in front of it. Without any, some tasks ask in other
-                words.
-
-        Returns:
-            The text behind the prefix.
+        Without demonstrations some tasks ask in other words.
         """
         if self._shots(shots) == 0 and self.template.zero_shot:
             return fill(self.template.zero_shot, example.fields)
         return fill(self.template.query, example.fields)
 
     def options(self, example: Example) -> tuple[str, ...]:
-        """Returns the answers that are compared.
-
-        Args:
-            example: The example.
-
-        Returns:
-            Texts that follow the question: the label words, each behind a space, or
-            the example's own options.
-        """
+        """The answers that are compared: label words after a space, or texts."""
         if self.kind == "choice":
             return tuple(fill(t, example.fields) for t in self.template.options)
         return tuple(f" {word}" for word in self.labels)
 
     def examples(self, split: str) -> tuple[Example, ...]:
-        """Returns the examples of a split.
-
-        Args:
-            split: ``"demonstrations"``, ``"validation"`` or ``"test"``.
-
-        Returns:
-            Its examples.
-        """
+        """The examples of a split."""
         check_choice("split", split, ("demonstrations", "validation", "test"))
         return getattr(self, split)
 
     def class_counts(self, split: str) -> tuple[int, ...]:
         """Number of examples with each label; the largest gives the majority baseline.
 
-        Args:
-            split: ``"demonstrations"``, ``"validation"`` or ``"test"``.
-
-        Returns:
-            One count a label.
+        The counts are in the order of the labels.
         """
         counts = Counter(example.label for example in self.examples(split))
         return tuple(counts[label] for label in range(len(self.labels)))
@@ -170,58 +142,12 @@ class LanguageTask:
         Args:
             demonstrations: New demonstrations; the task's own if ``None``.
             order_seed: Seed of a random order; the order given if ``None``.
-
-        Returns:
-            A new task.
         """
         chosen = self.demonstrations if demonstrations is None else demonstrations
         if order_seed is not None:
             order = np.random.default_rng(order_seed).permutation(len(chosen))
-            chosen = [chosen[int(position)] for position in order]
+            chosen = [chosen[place] for place in order.tolist()]
         return replace(self, demonstrations=tuple(chosen))
-
-    def lint(
-        self,
-        encode: Callable[[str], Sequence[int]] | None = None,
-        *,
-        context_length: int | None = None,
-        split: str = "validation",
-        shots: int | None = None,
-    ) -> tuple[Finding, ...]:
-        """Finds prompts that a model cannot answer correctly.
-
-        Args:
-            encode: Tokenizer; token counts are not checked without it.
-            context_length: Longest prompt of the model; not checked if ``None``.
-            split: The split whose examples are looked at.
-            shots: Demonstrations; all if ``None``.
-
-        Returns:
-            What was found: a space in front of the label, a label of several tokens, a
-            prompt longer than the context, examples that stand in the test set too.
-            Each says which examples. ``enforce`` raises and warns.
-        """
-        examples, prefix = self.examples(split), self.prefix(shots)
-        found: list[Finding] = []
-        by_token = SCORINGS[self.scoring].measure == "label_token"
-        if encode is not None and examples and by_token:
-            found += check_labels(encode, self.options(examples[0]), self.name)
-        prefix_tokens = None if encode is None else len(encode(prefix))
-        for example in examples:
-            found += check_prompt(
-                self.query(example, shots),
-                self.options(example),
-                prefix=prefix,
-                encode=encode,
-                context_length=context_length,
-                prefix_tokens=prefix_tokens,
-                example=(f"{self.name} {split}", example.index),
-            )
-        if split != "test":
-            found += check_overlap(f"{self.name} {split}", examples, self.test)
-        shown = self.demonstrations[: self._shots(shots)]
-        found += check_overlap(f"{self.name} demonstrations", shown, self.test)
-        return gather(found)
 
     def _shots(self, shots: int | None) -> int:
         if shots is None:
@@ -235,9 +161,109 @@ class LanguageTask:
         return shots
 
     def _demonstration(self, example: Example) -> str:
-        fields: dict[str, Any] = dict(example.fields)
-        if self.kind != "classification":
-            fields["label"] = self.options(example)[example.label]
-        else:
-            fields["label"] = self.template.words[example.label]
+        choice = self.kind == "choice"
+        words = self.options(example) if choice else self.template.words
+        fields = {**example.fields, "label": words[example.label]}
         return fill(self.template.demonstration, fields)
+
+
+class Finding(NamedTuple):
+    """One problem found in one or several examples.
+
+    Args:
+        level: ``"error"`` or ``"warning"``.
+        code: ``"trailing-space"``, ``"label-tokens"``, ``"too-long"``,
+            ``"vocabulary"``, ``"boundary"`` or ``"overlap"``.
+        where: Task and split.
+        message: What was found and in which example.
+        examples: Rows of all examples it was found in.
+    """
+
+    level: str
+    code: str
+    where: str
+    message: str
+    examples: tuple[int, ...] = ()
+
+
+def check_prompt(
+    query: str, options: Sequence[str], *, example: tuple[str, int] = ("prompt", 0)
+) -> tuple[Finding, ...]:
+    """Finds two spaces at the beginning of an answer.
+
+    A question that ends in a space is followed by a label whose token begins with one:
+    the model sees two spaces, which are rare in the texts it learned from.
+
+    Args:
+        query: The question.
+        options: The answers.
+        example: Split and row, for the message.
+
+    Example:
+        >>> check_prompt("Is it true? ", [" Yes", " No"])[0].message
+        "prompt example 0: a space stands before the space of the answer ' Yes'"
+    """
+    where, row = example
+    begins = " " if query.endswith((" ", "\t")) else "  "
+    for option in options:
+        if option.startswith(begins):
+            said = f"a space stands before the space of the answer {option!r}"
+            message = f"{where} example {row}: {said}"
+            return (Finding("warning", "trailing-space", where, message, (row,)),)
+    return ()
+
+
+def check_overlap(
+    where: str, examples: Iterable[Example], test: Iterable[Example]
+) -> tuple[Finding, ...]:
+    """Finds examples whose texts also occur in the test set, a warning for each."""
+    known = {tuple(example.fields.values()) for example in test}
+    return tuple(
+        Finding(
+            "warning",
+            "overlap",
+            where,
+            f"{where} example {example.index}: the same text is in the test set",
+            (example.index,),
+        )
+        for example in examples
+        if tuple(example.fields.values()) in known
+    )
+
+
+def enforce(findings: Iterable[Finding]) -> None:
+    """Raises the first error, or issues the warnings, one for each kind and split.
+
+    The message is that of the first example, with the number of the others.
+    """
+    groups: dict[tuple[str, str, str], list[Finding]] = {}
+    for finding in findings:
+        key = finding.level, finding.code, finding.where
+        groups.setdefault(key, []).append(finding)
+    for (level, *_), group in sorted(groups.items(), key=lambda item: item[0][0]):
+        others = len({row for one in group for row in one.examples}) - 1
+        message = group[0].message + (f" (and {others} more)" if others > 0 else "")
+        if level == "error":
+            raise ValueError(message)
+        warnings.warn(message, UserWarning, stacklevel=2)
+
+
+def label_tokens(
+    encode: Callable[[str], Sequence[int]], options: Sequence[str]
+) -> tuple[tuple[int, ...], ...]:
+    """Tokens of each label word when it follows another word.
+
+    The word is encoded after a letter and the letter's tokens are taken away, so that
+    tokenizers that mark spaces at the front, and those that add a first token, agree.
+
+    Args:
+        encode: The tokenizer.
+        options: Label words with the space in front of them.
+
+    Example:
+        >>> label_tokens(lambda text: [len(word) for word in text.split(" ")], [" yes"])
+        ((3,),)
+    """
+    before = list(encode("a"))
+    rows = [list(encode("a" + option)) for option in options]
+    return tuple(tuple(row[len(commonprefix([before, row])) :]) for row in rows)
