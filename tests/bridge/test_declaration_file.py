@@ -127,6 +127,8 @@ recipes:
         ("per_class: 2", "per_clas: 2", " split.per_clas: expected a field among seed"),
         ('fields:\n  text: "{report}"\n', "", " .*missing required field `fields`"),
         ("name: weather", "name: [a]", " name: expected `str`, got `array`"),
+        ("name: weather", "folder: [a]", " folder: expected `str`, got `array`"),
+        ("name: weather", "hub: a", " hub: expected `array`, got `str`"),
         ("name: weather", "name: a\nname: b", "1: expected YAML, got two entries of"),
         ("words: [dry, wet]", "words: dry", " prompt.words: .* `array`, got `str`"),
         ("per_class: 2", "per_class: two", " split.per_class: .* `int`, got `str`"),
@@ -178,6 +180,9 @@ def test_a_recipe_stands_in_one_place(folder):
     both = TEXT + "recipes: {prompt: {demonstration: a, query: b}}\n"
     with pytest.raises(ValueError, match="expected inside recipes"):
         read_task_spec(written(folder, both))
+    text = "fields: {text: a}\nlabels: {label: [a]}\nrecipes: "
+    with pytest.raises(ValueError, match="recipes: expected a mapping, got .paper"):
+        read_task_spec(written(folder, text + "paper"))
 
 
 def test_files_that_are_not_there_or_of_another_kind(folder):

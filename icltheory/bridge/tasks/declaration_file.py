@@ -48,17 +48,18 @@ def read_task_spec(path: Any) -> TaskSpec:
         given = tree.pop("recipes", beside)
         if given is not beside and beside:
             raise ValueError(f"{min(beside)}: expected inside recipes, got it outside")
-        if isinstance(given, dict) and set(PROFILES) & given.keys():
+        if not isinstance(given, dict):
+            raise ValueError(f"recipes: expected a mapping, got {given!r:.60}")
+        if set(PROFILES) & given.keys():
             recipes = {name: _convert(one, TaskRecipe) for name, one in given.items()}
         else:
             recipes = _convert(given, TaskRecipe)
         if isinstance(tree.get("labels"), dict):
             tree["labels"] = list(tree["labels"].items())
-        name, folder = tree.get("name") or path.stem, tree.get("folder", "")
-        if folder or "hub" not in tree:
-            folder = str(path.parent / folder)
-        tree |= {"name": name, "folder": folder, "recipes": recipes}
-        return TaskSpec(**vars(_convert(tree, _Written)))
+        tree |= {"name": tree.get("name") or path.stem, "recipes": recipes}
+        made = _convert(tree, _Written)
+        folder = "" if made.hub and not made.folder else str(path.parent / made.folder)
+        return TaskSpec(**vars(made) | {"folder": folder})
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
