@@ -20,13 +20,13 @@ from icltheory.bridge.tasks.declare import (
 __all__ = ["TASKS"]
 
 
-def _text_prompts(
-    words: tuple[str, ...], paper_word: str, choices: str, end: str
-) -> tuple[PromptTemplate, PromptTemplate]:
-    """Prompts of the tasks with one text, by the paper and by the scripts."""
+def _text_recipes(
+    words: tuple[str, ...], word: str, choices: str, split: Split
+) -> dict[str, TaskRecipe]:
+    """Recipes of the tasks with one text."""
     paper = PromptTemplate(
-        demonstration=f"text: {{text!t}} {paper_word}: {{label}}\n",
-        query=f"text: {{text!t}} {paper_word}:",
+        demonstration=f"text: {{text!t}} {word}: {{label}}\n",
+        query=f"text: {{text!t}} {word}:",
         words=words,
     )
     code = PromptTemplate(
@@ -35,14 +35,16 @@ def _text_prompts(
         words=words,
         zero_shot=(
             "Consider the following text: {text!t}. "
-            f"Is this text sentiment {choices}{end} The sentiment is"
+            f"Is this text sentiment {choices} The sentiment is"
         ),
     )
-    return paper, code
+    return {
+        "paper": TaskRecipe(paper, split),
+        "authors_code": TaskRecipe(code, split),
+    }
 
 
 def _sst2() -> TaskSpec:
-    paper, code = _text_prompts(("neg", "pos"), "sentiment", "pos or neg", ".")
     split = Split(
         seed=49, per_class=5, skip=4000, order=(1, 0), validation=4000, test="rest"
     )
@@ -50,17 +52,14 @@ def _sst2() -> TaskSpec:
         name="sst2",
         fields={"text": "{sentence}"},
         labels=(("label", ("0", "1")), ("label", ("negative", "positive"))),
-        recipes={
-            "paper": TaskRecipe(paper, split),
-            "authors_code": TaskRecipe(code, split),
-        },
+        recipes=_text_recipes(("neg", "pos"), "sentiment", "pos or neg.", split),
         hub=("stanfordnlp/sst2",),
     )
 
 
 def _agnews() -> TaskSpec:
     words = ("world", "sports", "business", "science")
-    paper, code = _text_prompts(words, "classification", " or ".join(words), "?")
+    choices = " or ".join(words) + "?"
     split = Split(seed=42, per_class=2, skip=2000, validation=2000)
     return TaskSpec(
         name="agnews",
@@ -70,18 +69,15 @@ def _agnews() -> TaskSpec:
             ("label", ("0", "1", "2", "3")),
             ("label", ("World", "Sports", "Business", "Sci/Tech")),
         ),
-        recipes={
-            "paper": TaskRecipe(paper, split),
-            "authors_code": TaskRecipe(code, split),
-        },
+        recipes=_text_recipes(words, "classification", choices, split),
         hub=("fancyzhx/ag_news",),
         headerless=(("class_index", "title", "description"), ("text", "label")),
     )
 
 
 def _emoc() -> TaskSpec:
-    paper, code = _text_prompts(("neg", "pos"), "sentiment", "pos or neg", ".")
     split = Split(seed=72, per_class=5, skip=2500, order=(1, 0), validation=2500)
+    same = _text_recipes(("neg", "pos"), "sentiment", "pos or neg.", split)
     emotions = ("others", "happy", "sad", "angry")
     return TaskSpec(
         name="emoc",
@@ -89,8 +85,8 @@ def _emoc() -> TaskSpec:
         fields={"text": ("{text}", "{turn1} {turn2} {turn3}")},
         labels=(("label", emotions), ("label", ("0", "1", "2", "3"))),
         recipes={
-            "paper": TaskRecipe(paper, split, merge=(0, 1, 0, 0)),
-            "authors_code": TaskRecipe(code, split, merge=(1, 0, 0, 0)),
+            "paper": replace(same["paper"], merge=(0, 1, 0, 0)),
+            "authors_code": replace(same["authors_code"], merge=(1, 0, 0, 0)),
         },
         hub=("SemEvalWorkshop/emo",),
     )

@@ -105,12 +105,6 @@ class Split:
             check_nonnegative_int(name, number)
         check_choice("test", self.test, ("rest", "test", "validation"))
 
-    @property
-    def uses_training_rows(self) -> bool:
-        """Whether any part of the split uses training rows."""
-        in_files = self.validation in (0, "validation") and self.test != "rest"
-        return self.per_class > 0 or not in_files
-
 
 @dataclass(frozen=True)
 class TaskRecipe:

@@ -95,7 +95,8 @@ def load_task(
         )
 
     words = prompt.words or tuple(str(i + 1) for i in range(prompt.num_labels))
-    rows = examples("train") if split.uses_training_rows else ()
+    in_files = split.validation in (0, "validation") and split.test != "rest"
+    rows = () if in_files and not split.per_class else examples("train")
     demonstrations, validation, rest = draw(spec.name, rows, split, words, **seeds)
     from_file = split.validation == "validation"
     return LanguageTask(

@@ -83,20 +83,16 @@ class LanguageTask:
             raise ValueError(
                 f"labels: expected different words, got {twice[0]!r} for two classes"
             )
+        classes = self.template.options if self.kind == "choice" else self.labels
         for split in ("demonstrations", "validation", "test"):
             for example in getattr(self, split):
-                self._check_label(split, example)
-
-    def _check_label(self, split: str, example: Example) -> None:
-        choice = self.kind == "choice"
-        most = len(self.template.options if choice else self.labels) - 1
-        label = example.label
-        whole = isinstance(label, (int, np.integer)) and not isinstance(label, bool)
-        if not (whole and 0 <= label <= most):
-            raise ValueError(
-                f"{split} example {example.index}: expected a label from 0 to {most}, "
-                f"got {label!r}"
-            )
+                label = example.label
+                whole = isinstance(label, (int, np.integer))
+                if isinstance(label, bool) or not (whole and 0 <= label < len(classes)):
+                    raise ValueError(
+                        f"{split} example {example.index}: expected a label from 0 to "
+                        f"{len(classes) - 1}, got {label!r}"
+                    )
 
     def prefix(self, shots: int | None = None) -> str:
         """The demonstrations as text, before every question; empty for 0 shots."""
