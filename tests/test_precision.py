@@ -31,7 +31,7 @@ OTHERS = {
         *("all_tasks", "circulant_tasks", "covers", "error", "prune_neurons"),
         *("scores", "task_ratio", "train"),
     },
-    "induction": {"head_scores"},
+    "induction": {"find_heads", "head_scores"},
     "chain_of_thought": {"prompt_loss", "train_attention"},
     "regression.shifts": {"garg_shifts"},
 }

@@ -40,7 +40,7 @@ class Intervention:
     Source: Sharma et al. (2023), "LASER", section 4: layer, matrix and rank.
     """
 
-    layer: int | str | None
+    layer: Any  # a number, None outside of the layers, or the whole text
     matrices: tuple[str, ...] | str = ()
     strength: Any = None
 
