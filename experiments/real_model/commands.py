@@ -54,6 +54,7 @@ from icltheory.bridge.tasks import (
     TASKS,
     LanguageTask,
     is_declaration_file,
+    load_table,
     task_spec,
 )
 from icltheory.pruning import Intervention, LowRank, Rank
@@ -107,6 +108,10 @@ class TaskOptions(ModelOptions):
     # declares one
     task: str = ""
     task_folder: str = ""  # folder with one of the task's name; "" for the hub
+    # table of one's own in place of a task: a csv, tsv or JSON-lines file
+    csv: str = ""
+    text: str = "text"  # its column of texts
+    label: str = "label"  # its column of label words
     # what the paper says of the task, or what the authors' scripts do
     profile: Literal["paper", "authors_code"] = "paper"
     scoring: str = ""  # how the options of an example are compared; "" as the task says
@@ -118,7 +123,9 @@ class TaskOptions(ModelOptions):
 
     def _check(self) -> None:
         super()._check()
-        expect(self.task != "", "task", "the name of a task", "none; pass --task")
+        one = (self.task != "") != (self.csv != "")
+        got = "both" if self.task else "none; pass --task or --csv"
+        expect(one, "task", "the name of a task, or a table by --csv", got)
         check_at_least(self, -1, "shots")
         check_at_least(self, 0, "seed", "examples")
         check_at_least(self, 1, "batch_size")
@@ -128,6 +135,11 @@ class TaskOptions(ModelOptions):
 
     def load_task(self) -> LanguageTask:
         """Loads the task with the demonstrations of the selected draw."""
+        if self.csv:
+            columns = {"text": self.text, "label": self.label}
+            return self._changed(
+                _loaded(load_table, Path(self.csv), seed=self.seed, **columns)
+            )
         folder = _near(self.task_folder) / self.task if self.task_folder else None
         if is_declaration_file(self.task):
             spec, folder = task_spec(_near(self.task)), None
@@ -141,6 +153,10 @@ class TaskOptions(ModelOptions):
         task = _loaded(
             load_task, spec, folder, self.profile, demonstration_seed=self.seed
         )
+        return self._changed(task)
+
+    def _changed(self, task: LanguageTask) -> LanguageTask:
+        """The task with the scoring and the examples of the command line."""
         return dataclasses.replace(
             task,
             scoring=self.scoring or task.scoring,

@@ -127,7 +127,10 @@ def test_what_is_exported_is_what_was_clipped(tmp_path):
     [
         (["exprt"], "command: expected one of evaluate, search, export, cost"),
         (["evaluate"], "model: expected the folder of a checkpoint or a name on the"),
-        (["evaluate", "--model", MODEL], "task: expected the name of a task, got none"),
+        (
+            ["evaluate", "--model", MODEL],
+            "task: expected the name of a task, or a table by --csv, got none",
+        ),
         (["evaluate", *ASKED, "--scoring", "guess"], "scoring: expected one of label"),
         (["evaluate", *ASKED, "--shots", "-2"], "shots: expected at least -1, got -2"),
         (["evaluate", *ASKED, "--shots", "99"], "shots: expected at most 16 for nonce"),
@@ -222,3 +225,18 @@ def test_the_revision_reaches_the_loader(monkeypatch):
         with pytest.raises(ValueError, match="^no hub here"):
             real_model.main([*words, *more])
     assert asked == [("some/name", "bfloat16", "v1"), ("some/name", None, None)]
+
+
+@pytest.mark.slow
+def test_a_table_of_ones_own_is_a_task(tmp_path):
+    """The one command that prunes a model and tests it on a user's own examples."""
+    rows = ["review,mood"]
+    rows += [f"{'good' if i % 2 else 'bad'} film {i},{'fine' if i % 2 else 'poor'}"
+             for i in range(40)]  # fmt: skip
+    (tmp_path / "reviews.csv").write_text("\n".join(rows) + "\n")
+    words = ["evaluate", "--model", MODEL, "--csv", tmp_path / "reviews.csv"]
+    words += ["--text", "review", "--label", "mood", "--prune", "3:mlp:0.5"]
+    text = run(*words)
+    assert "reviews by average_log_likelihood, 8 demonstrations (seed 0), test" in text
+    assert " of 16 " in text
+    assert "difference, paired: " in text
