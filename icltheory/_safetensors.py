@@ -1,21 +1,24 @@
 """Reads and writes safetensors files, which are memory-mapped for reading.
 
-A file is a length in 8 bytes, a JSON header of names, dtypes, shapes and offsets, and
-the numbers themselves. Everything is checked before the first tensor is read, so that a
-file cut short or damaged is reported and not read wrongly.
+The package ``safetensors`` checks the header before the first tensor is read, so that a
+file that is cut short or damaged is reported and not read wrongly. It copies what it
+reads and writes whole files; here a tensor is a view of the mapped file, and is written
+as soon as it is computed.
 """
 
+import dataclasses
 import json
 import math
 import mmap
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import ml_dtypes
 import numpy as np
+from safetensors import SafetensorError, safe_open
 
 from icltheory._files import named_file, refuse_pointer
 
@@ -32,7 +35,6 @@ _DTYPES = {
     "BOOL": np.dtype(np.bool_),
 }
 _CODES = {dtype: code for code, dtype in _DTYPES.items()}
-_LONGEST_HEADER = 100 * 2**20
 # What training programs put before every name.
 _WRAPPED = re.compile(r"^((base_model\.model|language_model|module|_orig_mod)\.)+")
 
@@ -43,133 +45,104 @@ def unwrapped(names: Iterable[str]) -> dict[str, str]:
     return stored if len(stored) == len(set(names)) else {name: name for name in names}
 
 
-class Where(NamedTuple):
-    """Dtype, shape and offset of one tensor in a file."""
+@dataclasses.dataclass(frozen=True)
+class Tensor:
+    """An array of a file or of a program, which is read or computed on demand.
 
-    dtype: np.dtype
+    Attributes:
+        shape: Its shape.
+        dtype: Its dtype.
+        read: Returns the array.
+        release: Frees the memory that it takes, such as pages of its file.
+        file: The file, for messages.
+    """
+
     shape: tuple[int, ...]
-    start: int
+    dtype: np.dtype
+    read: Callable[[], np.ndarray]
+    release: Callable[[], Any] = lambda: None
+    file: Path | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the array."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        return np.asarray(self.read())
 
 
-class SafetensorsFile:
-    """One safetensors file, with its tensors by name."""
+def open_safetensors(path: Path) -> dict[str, Tensor]:
+    """Returns the tensors of a file by name; each is read as a view of the file."""
+    refuse_pointer(path)
+    try:
+        with safe_open(path, framework="numpy") as opened:
+            # Tensors lie in this order, without gaps.
+            parts = [(name, opened.get_slice(name)) for name in opened.offset_keys()]
+            found = [(name, p.get_dtype(), tuple(p.get_shape())) for name, p in parts]
+    except SafetensorError as error:
+        said = str(error).splitlines()[0][:120]
+        raise ValueError(
+            f"{path}: expected a whole safetensors file, got {said}"
+        ) from None
+    with path.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    start, tensors = 8 + int.from_bytes(mapped[:8], "little"), {}
+    for name, code, shape in found:
+        if code not in _DTYPES:
+            kind = " (quantised weights are not supported)" * code.startswith("F8")
+            raise ValueError(
+                f"{path}: expected a dtype of {', '.join(_DTYPES)} for {name}, "
+                f"got {code!r}{kind}"
+            )
+        tensors[name] = _view(path, mapped, start, shape, _DTYPES[code])
+        start += tensors[name].nbytes
+    return tensors
 
-    def __init__(self, path: Path):
-        self.path = path
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size < 8:
-                raise self._broken(f"at least 8 bytes, got {size}")
-            refuse_pointer(path)
-            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self.tensors = dict(self._read_header(size))
 
-    def read(self, name: str) -> np.ndarray:
-        """Returns a view of a tensor in the file."""
-        dtype, shape, start = self.tensors[name]
-        count = math.prod(shape)
-        return np.frombuffer(self._map, dtype, count, start).reshape(shape)
+def _view(path, mapped, start, shape, dtype) -> Tensor:
+    """Returns the tensor of a mapped file that begins at a byte."""
+    count = math.prod(shape)
 
-    def release(self, name: str) -> None:
-        """Releases the memory pages of a tensor; its views stay valid.
+    def read():
+        return np.frombuffer(mapped, dtype, count, start).reshape(shape)
 
-        A view that is used again reads its part of the file again.
-        """
-        if not hasattr(self._map, "madvise"):
-            return
-        dtype, shape, start = self.tensors[name]
+    def release():
+        """Releases the pages in memory; a view that is used again reads them again."""
         first = start - start % mmap.PAGESIZE
-        length = start + math.prod(shape) * dtype.itemsize - first
-        if length:
-            self._map.madvise(mmap.MADV_DONTNEED, first, length)
+        length = start + count * dtype.itemsize - first
+        if count and hasattr(mapped, "madvise"):
+            mapped.madvise(mmap.MADV_DONTNEED, first, length)
 
-    def _read_header(self, size: int) -> Iterator[tuple[str, Where]]:
-        length = int.from_bytes(self._map[:8], "little")
-        if length > min(size - 8, _LONGEST_HEADER):
-            raise self._broken(f"a header of {length} bytes, got a file of {size}")
-        try:
-            header = json.loads(self._map[8 : 8 + length])
-            entries = sorted(
-                ((name, *_entry(value)) for name, value in header.items()
-                 if name != "__metadata__"),
-                key=lambda entry: entry[3:],
-            )  # fmt: skip
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise self._broken(f"a header of tensors, got {_short(error)}") from None
-        end = 0
-        for name, code, shape, first, last in entries:
-            if code not in _DTYPES:
-                known = ", ".join(_DTYPES)
-                kind = " (quantised weights are not supported)" * code.startswith("F8")
-                raise self._broken(
-                    f"a dtype of {known} for {name[:80]}, got {code[:20]!r}{kind}"
-                )
-            bytes_ = math.prod(shape) * _DTYPES[code].itemsize
-            if first != end or last - first != bytes_:
-                raise self._broken(
-                    f"{name} of shape {shape} at bytes {end} to {end + bytes_}, "
-                    f"got {first} to {last}"
-                )
-            end = last
-            yield name, Where(_DTYPES[code], shape, 8 + length + first)
-        if 8 + length + end != size:
-            raise self._broken(f"{8 + length + end} bytes, got {size}")
-
-    def _broken(self, what: str) -> ValueError:
-        return ValueError(f"{self.path}: expected {what}")
+    return Tensor(shape, dtype, read, release, path)
 
 
-def _short(error: Exception) -> str:
-    """Shortens an error message, without the bytes of a decoding error."""
-    if isinstance(error, UnicodeDecodeError):
-        return f"no UTF-8 at byte {8 + error.start}"
-    text = f"{type(error).__name__}: {error}"
-    return text if len(text) <= 120 else f"{text[:117]}..."
-
-
-def _entry(value: Mapping[str, Any]) -> tuple[str, tuple[int, ...], int, int]:
-    shape, (first, last) = tuple(value["shape"]), value["data_offsets"]
-    if not all(type(n) is int and n >= 0 for n in (*shape, first, last)):
-        raise ValueError(f"sizes {shape}, {(first, last)}")
-    return str(value["dtype"]), shape, first, last
-
-
-def write_safetensors(
-    path: Path,
-    tensors: Iterable[tuple[str, tuple[int, ...], Any]],
-    read: Any,
-) -> None:
+def write_safetensors(path: Path, tensors: Mapping[str, Any]) -> None:
     """Writes a file atomically, tensor by tensor.
 
-    ``tensors`` are name, shape and dtype of each, in the order of writing; ``read``
-    returns the array of a name, and is called once for each in that order.
+    A tensor is an array or a :class:`Tensor`, which is read once, when it is written.
     """
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    end, names = 0, []
-    for name, shape, dtype in tensors:
-        start, kind = end, np.dtype(dtype)
-        end += math.prod(shape) * kind.itemsize
-        code = _CODES[kind]
+    end = 0
+    for name, tensor in tensors.items():
+        start, end = end, end + tensor.nbytes
         header[name] = {
-            "dtype": code,
-            "shape": list(shape),
+            "dtype": _CODES[np.dtype(tensor.dtype)],
+            "shape": tensor.shape,
             "data_offsets": [start, end],
         }
-        names.append(name)
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with named_file(path), aside.open("wb") as file:
             file.write(len(text).to_bytes(8, "little") + text)
-            for name in names:
-                array = np.asarray(read(name), order="C")  # a scalar keeps shape ()
-                stated = header[name]
-                kind, shape = stated["dtype"], stated["shape"]
-                if (_CODES[array.dtype], list(array.shape)) != (kind, shape):
+            for name, tensor in tensors.items():
+                array = np.asarray(tensor, order="C")  # a scalar keeps shape ()
+                if (array.dtype, array.shape) != (tensor.dtype, tensor.shape):
                     raise ValueError(
-                        f"{name}: expected {kind} {shape}, "
-                        f"got {array.dtype} {list(array.shape)}"
+                        f"{name}: expected {tensor.dtype} {tensor.shape}, "
+                        f"got {array.dtype} {array.shape}"
                     )
                 file.write(array.reshape(-1).view(np.uint8).data)
         aside.replace(path)

@@ -46,7 +46,7 @@ from icltheory.bridge import (
     size_report,
 )
 from icltheory.bridge.evaluator import digest_of
-from icltheory.bridge.export import take_factors
+from icltheory.bridge.factors import take_factors
 from icltheory.bridge.model import weights_digest
 from icltheory.bridge.spectra import SingularSystems
 from icltheory.bridge.tasks import (

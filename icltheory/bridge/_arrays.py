@@ -1,5 +1,7 @@
 """Moves arrays between files, host memory and devices with few copies."""
 
+import functools
+import operator
 from typing import Any
 
 import jax
@@ -9,18 +11,20 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 # Alignment of arrays on a CPU; JAX adopts memory with this alignment without a copy.
 _ALIGNMENT = 64
-
-
 # Bits of the exponent, which are all 1 only for NaN and infinity.
 _EXPONENTS = {"bfloat16": 0x7F80, "float16": 0x7C00}
 # Number of values checked together, few enough to stay in the cache.
 _STRETCH = 2**18
 
 
+def leaf_at(tree: Any, path: tuple[str | int, ...]) -> Any:
+    """Returns what lies on a path of keys."""
+    return functools.reduce(operator.getitem, path, tree)
+
+
 def check_finite_leaf(leaf: np.ndarray) -> None:
     """Raises if a number is NaN or infinite; half precision is checked by its bits."""
-    count = _count_wrong(leaf)
-    if count:
+    if count := _count_wrong(leaf):
         raise ValueError(f"expected finite numbers, got {count} NaN or infinite ones")
 
 
@@ -62,29 +66,22 @@ def cast(leaf: np.ndarray, dtype: np.dtype) -> np.ndarray:
         return out
     with np.errstate(over="ignore"):
         out[...] = leaf
-    if _largest(dtype) < _largest(leaf.dtype):
-        _check_range(leaf, out)
+    narrower = float(jnp.finfo(dtype).max) < float(jnp.finfo(leaf.dtype).max)
+    if narrower and _count_wrong(out) and not _count_wrong(leaf):
+        got, name = float(np.abs(leaf).max()), dtype.name
+        raise ValueError(f"expected values that {name} can hold, got {got:.4g}")
     return out
 
 
-def _largest(dtype) -> float:
-    return float(jnp.finfo(dtype).max)
-
-
-def _check_range(leaf, out):
-    if _count_wrong(out) and not _count_wrong(leaf):
-        got, name = float(np.abs(leaf).max()), out.dtype.name
-        raise ValueError(f"expected values that {name} can hold, got {got:.4g}")
-
-
-def _sharding(leaf: Any) -> Any:
-    """Returns the sharding of an array, or ``None`` for a NumPy array."""
-    return getattr(leaf, "sharding", None)
+def _named_sharding(leaf: Any) -> NamedSharding | None:
+    """Returns the sharding of an array over a mesh, if it has one."""
+    sharding = getattr(leaf, "sharding", None)
+    return sharding if isinstance(sharding, NamedSharding) else None
 
 
 def by_rows(batch: Any, like: Any) -> Any:
     """Splits the rows of a batch over the axis "batch" of the mesh of ``like``."""
-    mesh = getattr(_sharding(like), "mesh", None)
+    mesh = getattr(getattr(like, "sharding", None), "mesh", None)
     if mesh is None or len(batch[0]) % mesh.shape["batch"]:
         return batch
     sharding = NamedSharding(mesh, PartitionSpec("batch"))
@@ -110,12 +107,10 @@ def on_host(leaf: Any) -> np.ndarray:
 def gathered(leaf: Any, place: int) -> Any:
     """Returns a whole matrix on one device of this process.
 
-    Args:
-        leaf: The matrix.
-        place: Which device; numbers beyond the last begin anew, so that work on the
-            matrices of a module can be dealt out by their number.
+    ``place`` says which device, modulo their number, so that work on the matrices of a
+    module can be dealt out.
     """
-    if not isinstance(_sharding(leaf), NamedSharding):
+    if _named_sharding(leaf) is None:
         return leaf
     if spans_processes(leaf):
         leaf = replicated(leaf).addressable_data(0)
@@ -128,11 +123,11 @@ def gathered(leaf: Any, place: int) -> Any:
 
 def spread_like(leaf: Any, old: Any) -> Any:
     """Distributes a stack of matrices over devices as ``old`` is distributed."""
-    if not isinstance(_sharding(old), NamedSharding):
+    known = _named_sharding(old)
+    if known is None:
         return leaf
-    further = [None] * (leaf.ndim - old.ndim)
-    spec = PartitionSpec(*further, *old.sharding.spec)
-    sharding = NamedSharding(old.sharding.mesh, spec)
+    spec = PartitionSpec(*[None] * (leaf.ndim - old.ndim), *known.spec)
+    sharding = NamedSharding(known.mesh, spec)
     if old.is_fully_addressable:
         return jax.device_put(leaf, sharding)
     host = np.asarray(leaf)
@@ -141,7 +136,8 @@ def spread_like(leaf: Any, old: Any) -> Any:
 
 def replicated(leaf: Any) -> Any:
     """Returns the whole array on every device that holds a part of it."""
-    if not isinstance(_sharding(leaf), NamedSharding) or leaf.is_fully_replicated:
+    sharding = _named_sharding(leaf)
+    if sharding is None or leaf.is_fully_replicated:
         return leaf
-    whole = NamedSharding(leaf.sharding.mesh, PartitionSpec())
+    whole = NamedSharding(sharding.mesh, PartitionSpec())
     return jax.jit(lambda x: x, out_shardings=whole)(leaf)

@@ -7,8 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from icltheory.bridge.architecture import Architecture
-from icltheory.bridge.rope import rotate
-from icltheory.bridge.streams import KV, Stream
+from icltheory.bridge.streams import KV, Stream, of_sequence, positions_of, rotate
 
 _ACTIVATIONS = {
     "gelu": lambda x: nn.gelu(x, approximate=False),
@@ -17,6 +16,7 @@ _ACTIVATIONS = {
     "silu": nn.silu,
 }
 _SMALL = nn.initializers.normal(0.02)
+_ZEROS, _ONES = nn.initializers.zeros, nn.initializers.ones
 
 
 def at_least_float32(dtype: Any) -> Any:
@@ -56,7 +56,7 @@ class Linear(nn.Module):
         y = product("...i,oi->...o", x, W)
         if not self.bias:
             return y
-        b = self.param("bias", nn.initializers.zeros, (self.features,))
+        b = self.param("bias", _ZEROS, (self.features,))
         return y + b.reshape((1,) * (y.ndim - 1) + (-1,))
 
 
@@ -69,7 +69,7 @@ class Norm(nn.Module):
     @nn.compact
     def __call__(self, x):
         """Normalises the last axis."""
-        ones = nn.initializers.zeros if self.kind == "rms_plus_one" else _ONES
+        ones = _ZEROS if self.kind == "rms_plus_one" else _ONES
         shape = (1,) * (x.ndim - 1) + (-1,)
         scale = self.param("scale", ones, x.shape[-1:]).reshape(shape)
         y = x.astype(at_least_float32(x.dtype))
@@ -80,11 +80,8 @@ class Norm(nn.Module):
             return y.astype(x.dtype) * scale
         if self.kind == "rms_plus_one":
             return (y * (1 + scale.astype(y.dtype))).astype(x.dtype)
-        bias = self.param("bias", nn.initializers.zeros, x.shape[-1:]).reshape(shape)
+        bias = self.param("bias", _ZEROS, x.shape[-1:]).reshape(shape)
         return (y * scale.astype(y.dtype) + bias.astype(y.dtype)).astype(x.dtype)
-
-
-_ONES = nn.initializers.ones
 
 
 class Attention(nn.Module):
@@ -106,7 +103,7 @@ class Attention(nn.Module):
         order = jnp.arange(k.shape[1])[None, None] <= at[:, :, None]
         seen = [order & stream.mask[:, None]]
         if stream.ends is not None:
-            seen = [seen[0] & _of_sequence(stream, at)]
+            seen = [seen[0] & of_sequence(stream, at)]
         places, keys = [stream.positions], [own]
         if prefix is not None:
             seen.insert(0, prefix.mask[:, None])
@@ -131,40 +128,6 @@ class Attention(nn.Module):
         return Norm(a.norm, a.norm_eps, name=norm)(y) if over == "head" else y
 
 
-def positions_of(mask, ends=None, stems=None):
-    """Returns the position of every token within its sequence."""
-    in_row = jnp.cumsum(mask, axis=1, dtype=jnp.int32) - 1
-    if ends is not None:
-        behind = jnp.take_along_axis(in_row, ends, axis=1) + 1
-        begins = jnp.pad(behind, ((0, 0), (1, 0)))
-        if stems is not None:
-            lengths = behind - begins[:, :-1]
-            has_one = stems != jnp.arange(stems.shape[1])[None]
-            before = jnp.take_along_axis(lengths, stems, axis=1) * has_one
-            begins = begins - jnp.pad(before, ((0, 0), (0, 1)))
-        number = _segments(ends, mask.shape[1])
-        in_row = in_row - jnp.take_along_axis(begins, number, axis=1)
-    return jnp.clip(in_row, 0)
-
-
-def _segments(ends, length):
-    """Returns the segment number of each position in a row, in increasing order."""
-    behind = jnp.arange(length)[None, :, None] > ends[:, None]
-    return jnp.sum(behind, axis=-1, dtype=jnp.int32)
-
-
-def _of_sequence(stream, at):
-    """Whether a position of the row is in the token's segment or its shared stem."""
-    number = _segments(stream.ends, stream.mask.shape[1])
-    own = jnp.take_along_axis(number, at, axis=1)
-    found = own[:, :, None] == number[:, None]
-    if stream.stems is not None:
-        # Padding after the last segment has a number of its own.
-        stem = jnp.take_along_axis(stream.stems, own, axis=1, mode="clip")
-        found = found | (stem[:, :, None] == number[:, None])
-    return found
-
-
 def soft_cap(x, cap):
     """``cap * tanh(x / cap)``, or x itself without a cap."""
     return x if cap is None else cap * jnp.tanh(x / cap)
@@ -174,11 +137,12 @@ def _weights(q, keys, seen, arch):
     """Softmax weights over one or two groups of keys, each (B or 1, S)."""
     B, T, _, size = q.shape
     grouped = q.reshape(B, T, keys[0].k.shape[2], -1, size)
+    # The value is finite, so that a row without visible keys gives a mean and not NaN.
+    wide = at_least_float32(q.dtype)
+    lowest = jnp.asarray(jnp.finfo(wide).min, wide)
     scores = jnp.concatenate(
         [
-            jnp.where(
-                s[:, None, None], _scores(grouped, part.k, arch), _lowest(q.dtype)
-            )
+            jnp.where(s[:, None, None], _scores(grouped, part.k, arch), lowest)
             for part, s in zip(keys, seen, strict=True)
         ],
         axis=-1,
@@ -192,12 +156,6 @@ def _attend(weights, keys):
         return _mix(weights, keys[0].v)
     behind, own = jnp.split(weights, [keys[0].k.shape[1]], axis=-1)
     return _mix(behind, keys[0].v) + _mix(own, keys[1].v)
-
-
-def _lowest(dtype):
-    # The value is finite, so that a row without visible keys gives a mean and not NaN.
-    dtype = at_least_float32(dtype)
-    return jnp.asarray(jnp.finfo(dtype).min, dtype)
 
 
 def _scores(q, k, arch):

@@ -8,8 +8,9 @@ import ml_dtypes
 import numpy as np
 
 from icltheory._files import refuse_pointer
-from icltheory.bridge._config import is_number
+from icltheory._safetensors import Tensor
 from icltheory.bridge.families import entries_of, read_architecture
+from icltheory.bridge.families.config import is_number
 from icltheory.bridge.tokenizer import Tokenizer
 
 # Architectures of GGUF, and what Hugging Face calls them.
@@ -70,8 +71,8 @@ class GGUFFile:
             table.get_name(entry.name, (".weight", ".bias")): entry.name
             for entry in entries_of(self.arch)
         }
-        self._stored = {known.get(n, n): t for n, t in self._tensors.items()}
-        self.names = frozenset(self._stored)
+        stored = ((known.get(name, name), t) for name, t in self._tensors.items())
+        self.found = {name: self._tensor(name, tensor) for name, tensor in stored}
 
     def field(self, name: str) -> Any:
         """Returns a value of the metadata, or ``None``."""
@@ -149,21 +150,14 @@ class GGUFFile:
         numbers = {"factor": self.field(f"{where}.factor"), _ORIGINAL: original}
         return None if kind in (None, "none") else {"rope_type": kind, **numbers}
 
-    def file(self, name: str) -> Path:
-        """Returns the file that holds a tensor."""
-        return self.where
+    def _tensor(self, name: str, stored: Any) -> Tensor:
+        shape = tuple(reversed(stored.shape.tolist()))
+        dtype = np.dtype(_FLOATS.get(stored.tensor_type.name, np.float32))
+        return Tensor(shape, dtype, lambda: self._read(name, stored), file=self.where)
 
-    def shape(self, name: str) -> tuple[int, ...]:
-        """Returns the shape of a tensor."""
-        return tuple(reversed(self._stored[name].shape.tolist()))
-
-    def dtype(self, name: str) -> np.dtype:
-        """Returns the dtype of a tensor; float32 if it is quantised."""
-        return np.dtype(_FLOATS.get(self._stored[name].tensor_type.name, np.float32))
-
-    def read(self, name: str) -> np.ndarray:
+    def _read(self, name: str, stored: Any) -> np.ndarray:
         """Returns a tensor, dequantised."""
-        data, kind = self._stored[name].data, self._stored[name].tensor_type
+        data, kind = stored.data, stored.tensor_type
         known = _FLOATS.get(kind.name)
         try:
             value = data.view(known) if known else self._library.dequantize(data, kind)
@@ -176,11 +170,6 @@ class GGUFFile:
             pairs = value.reshape(heads[part], -1, 2, *value.shape[1:])
             return pairs.swapaxes(1, 2).reshape(value.shape)
         return value
-
-    peek = read
-
-    def release(self, name: str) -> None:
-        """Does nothing: ``read`` keeps no tensor."""
 
 
 class GGUFTokenizer(Tokenizer):

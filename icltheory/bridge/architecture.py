@@ -3,6 +3,8 @@
 import dataclasses
 import math
 
+import numpy as np
+
 from icltheory._checks import (
     check_choice,
     check_nonnegative_int,
@@ -12,10 +14,15 @@ from icltheory._checks import (
 
 __all__ = ["Architecture", "Experts", "Rotary"]
 
-_NORMS = ("layer", "rms", "rms_plus_one")
-_ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu")
-_QK_NORMS = ("head", "projection")
-_SIZES = ("vocab_size", "width", "num_layers", "num_heads", "num_kv_heads", "head_dim")
+_CHOICES = {
+    "norm": ("layer", "rms", "rms_plus_one"),
+    "activation": ("gelu", "gelu_tanh", "relu", "silu"),
+    "qk_norm": ("head", "projection", None),
+}
+_SIZES = (
+    *("vocab_size", "width", "num_layers", "num_heads", "num_kv_heads", "head_dim"),
+    *("mlp_width", "max_positions"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,13 +34,13 @@ class Rotary:
         x_b \cos p\theta_i + x_a \sin p\theta_i)
 
     Args:
-        frequencies: :math:`\theta_i`, one for each pair; what the head has beyond two
-            times their number stays as it is.
+        frequencies: :math:`\theta_i`, one for each pair; further dimensions of a head
+            are not rotated.
         interleaved: Whether pair i is (2 i, 2 i + 1), as in GPT-J, and not
             (i, i + number of pairs), as everywhere else.
         scale: :math:`s`, which multiplies sine and cosine.
-        switch: Sequences longer than this turn with other frequencies; ``None`` if
-            there are no others. The longest row of a batch decides for all its rows.
+        switch: Sequences longer than this have other frequencies; ``None`` if there are
+            no others. The longest row of a batch decides for all its rows.
         long_frequencies: Those, where they are fixed.
         ntk: Base and factor of the frequencies that grow with the sequence.
 
@@ -53,6 +60,11 @@ class Rotary:
         return 2 * len(self.frequencies)
 
 
+def exponents(dim: int) -> np.ndarray:
+    """Returns 2 i / dim for each pair i of rotated dimensions."""
+    return np.arange(0, dim, 2, dtype=np.float32) / np.float32(dim)
+
+
 @dataclasses.dataclass(frozen=True)
 class Experts:
     r"""Mixture of experts: each token uses the few MLPs that a router selects.
@@ -64,8 +76,8 @@ class Experts:
 
     Args:
         num: Number of experts.
-        per_token: k, how many of them a token takes.
-        normalised: Whether the shares of those sum to 1; else c is 1.
+        per_token: k, how many of them a token uses.
+        normalised: Whether the weights of those sum to 1; else c is 1.
 
     Source: Shazeer et al. (2017), section 2.1; Jiang et al. (2024), section 2.1.
     """
@@ -118,8 +130,7 @@ class Architecture:
         qk_norm: What a norm of queries and keys runs over: ``"head"`` for each head,
             ``"projection"`` for all of them at once; ``None`` for no norm.
         query_scalar: Scores are divided by its square root; ``None`` for ``head_dim``.
-        score_cap: c of the soft cap :math:`c \tanh(s / c)` of scores; ``None`` for
-            none.
+        score_cap: c of the soft cap :math:`c \tanh(s / c)` of scores.
         logit_cap: The same of the logits.
         sliding_window: Tokens, itself included, that a token attends to; ``None`` for
             all; a tuple has one entry for each layer.
@@ -168,13 +179,11 @@ class Architecture:
     experts: Experts | None = None
 
     def __post_init__(self):
-        for name in (*_SIZES, "mlp_width", "max_positions"):
+        for name in _SIZES:
             check_positive_int(name, getattr(self, name))
         check_nonnegative_int("position_offset", self.position_offset)
-        check_choice("norm", self.norm, _NORMS)
-        check_choice("activation", self.activation, _ACTIVATIONS)
-        if self.qk_norm is not None:
-            check_choice("qk_norm", self.qk_norm, _QK_NORMS)
+        for name, choices in _CHOICES.items():
+            check_choice(name, getattr(self, name), choices)
         for name in ("query_scalar", "score_cap", "logit_cap"):
             if getattr(self, name) is not None:
                 positive(name, getattr(self, name))
@@ -188,10 +197,6 @@ class Architecture:
                 "shared_norm: expected False in a block that is sequential or has no "
                 "norm before attention, got True"
             )
-        self._check_windows()
-        self._check_rotary()
-
-    def _check_windows(self):
         for window in self.windows:
             if window is not None:
                 check_positive_int("sliding_window", window)
@@ -200,28 +205,26 @@ class Architecture:
                 f"sliding_window: expected one for each of {self.num_layers} layers, "
                 f"got {len(self.windows)}"
             )
+        self._check_rotary()
 
     def _check_rotary(self):
         for name in ("rotary", "local_rotary"):
-            turns = getattr(self, name)
-            if turns is not None and not 0 < turns.dim <= self.head_dim:
+            rotary = getattr(self, name)
+            if rotary is not None and not 0 < rotary.dim <= self.head_dim:
                 raise ValueError(
                     f"{name}: expected 1 to {self.head_dim // 2} frequencies, "
-                    f"got {len(turns.frequencies)}"
+                    f"got {len(rotary.frequencies)}"
                 )
-        if self.local_rotary is None:
-            return
-        if self.rotary is None or not any(self.windows):
+        local = self.local_rotary
+        if local is not None and (self.rotary is None or not any(self.windows)):
             raise ValueError(
                 "local_rotary: expected None where no layer has both rotary positions "
-                f"and a sliding window, got a Rotary of {self.local_rotary.dim} "
-                "dimensions"
+                f"and a sliding window, got a Rotary of {local.dim} dimensions"
             )
-        if self.local_rotary.switch is not None:
+        if local is not None and local.switch is not None:
             raise ValueError(
                 "local_rotary: expected frequencies that do not change with the "
-                "length, got frequencies that change beyond "
-                f"{self.local_rotary.switch} tokens"
+                f"length, got a change beyond {local.switch} tokens"
             )
 
     @property
@@ -237,15 +240,9 @@ class Architecture:
         return self.local_rotary is None and not isinstance(self.sliding_window, tuple)
 
     def of_layer(self, layer: int) -> "Architecture":
-        """Returns the uniform architecture whose blocks equal one layer's block.
+        """Returns the uniform architecture whose blocks equal the block of one layer.
 
         Layers of the same kind have equal ones, and so share compiled programs.
-
-        Args:
-            layer: Number of the layer, from 0.
-
-        Returns:
-            The architecture; itself where all layers are of one kind.
         """
         if self.uniform:
             return self

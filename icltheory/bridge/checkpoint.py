@@ -10,20 +10,27 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import traverse_util
 from numpy.typing import NDArray
 
 from icltheory._checks import check_choice
 from icltheory._safetensors import unwrapped
 from icltheory._typing import PyTree
-from icltheory.bridge import _msgpack, _safetensors
 from icltheory.bridge._arrays import check_finite_leaf, to_device
-from icltheory.bridge._config import read_json
 from icltheory.bridge._gguf import GGUFFile, GGUFTokenizer, find_gguf
-from icltheory.bridge._hub import locate
-from icltheory.bridge._paths import set_leaf
+from icltheory.bridge._tensors import (
+    FLAX_INDEX,
+    FLAX_SINGLE,
+    INDEX,
+    SINGLE,
+    Tensors,
+    flax_of,
+    read_json,
+    safetensors_of,
+)
 from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.decoder import Decoder
-from icltheory.bridge.export.factors import FactoredFolder, take_factors
+from icltheory.bridge.factors import join_factors, take_factors
 from icltheory.bridge.families import FAMILIES, Entry, entries_of, read_architecture
 from icltheory.bridge.model import LanguageModel, trust_weights
 from icltheory.bridge.sharding import Placement
@@ -33,6 +40,9 @@ __all__ = ["load_checkpoint"]
 
 DTYPES = ("float32", "bfloat16", "float16")
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_HUB = ["*.json", "model.safetensors", "model-*.safetensors"]
+_HUB_FLAX = ["flax_model.msgpack", "flax_model-*.msgpack"]
 
 
 def load_checkpoint(
@@ -49,14 +59,14 @@ def load_checkpoint(
     and ``tokenizer.json``, if there is one. Families: GPT-J, GPT-2, OPT, LLaMA 1 to 3,
     Mistral, Ministral, Mixtral, Qwen 2 and 3, Qwen 3 MoE, Phi, Phi 3, GPT-NeoX, Gemma 1
     to 3 (text), OLMo 2, StableLM, StarCoder 2. Files of other formats, which would have
-    to be unpickled, are refused. What a training program puts before all
-    names (``module.``, ``_orig_mod.``, ``base_model.model.``, ``language_model.``) is
-    passed over.
+    to be unpickled, are refused. What a training program puts before all names
+    (``module.``, ``_orig_mod.``, ``base_model.model.``, ``language_model.``) is
+    ignored.
 
     A path that ends in ``.gguf``, or a folder with one such file and no other weights,
     is read by the package ``gguf``, config and tokenizer from its metadata:
     architectures llama, qwen2, qwen3 and gemma3. Quantised weights are dequantised;
-    this does not give back what rounding took.
+    this does not restore what rounding lost.
 
     Weights are read one by one into the default device's memory, so that the process
     holds little more than the model. A tied head is kept once.
@@ -74,9 +84,6 @@ def load_checkpoint(
             ``jax.distributed``, as of :class:`~icltheory.bridge.sharding.Placement`;
             each reads its own part from the file. The default device unless given.
 
-    Returns:
-        The model.
-
     Example:
         >>> import tempfile
         >>> load_checkpoint(tempfile.mkdtemp())  # doctest: +ELLIPSIS
@@ -89,15 +96,16 @@ def load_checkpoint(
         check_choice("dtype", dtype, DTYPES)
     kind = None if dtype is None else jnp.dtype(dtype)
     if (file := find_gguf(Path(path_or_name))) is not None:
-        tensors, source = GGUFFile(file), str(path_or_name)
-        config, arch = tensors.config, tensors.arch
-        tokenizer = tensors.field("tokenizer.ggml.tokens") and GGUFTokenizer(tensors)
+        gguf, source = GGUFFile(file), str(path_or_name)
+        config, arch, tensors = gguf.config, gguf.arch, Tensors(file, gguf.found)
+        tokenizer = gguf.field("tokenizer.ggml.tokens") and GGUFTokenizer(gguf)
     else:
-        folder, source = locate(path_or_name, revision)
+        folder, source = _locate(path_or_name, revision)
         path = folder / "config.json"
         config, ranks = take_factors(read_json(path), path)
         arch = read_architecture(config, path)
-        tensors = FactoredFolder(folder, arch, ranks) if ranks else _open(folder, kind)
+        tensors = _open(folder, kind)
+        tensors = join_factors(tensors, arch, ranks) if ranks else tensors
         known = (folder / "tokenizer.json").is_file()
         tokenizer = Tokenizer(folder, config) if known else None
     params = _read_params(arch, tensors, devices, kind, config)
@@ -106,18 +114,46 @@ def load_checkpoint(
     return model
 
 
-# Tensors of a checkpoint in PyTorch's names and layout.
-_Tensors = (
-    _safetensors.SafetensorsFolder | _msgpack.FlaxTree | FactoredFolder | GGUFFile
-)
+def _locate(path_or_name: str | os.PathLike, revision: str | None) -> tuple[Path, str]:
+    """Returns the folder of a checkpoint and its name.
+
+    Anything but a folder that looks like a name is downloaded, or found in the hub's
+    cache, and called by its name and the commit.
+    """
+    path, name = Path(path_or_name), str(path_or_name)
+    if path.is_dir():
+        return path, str(path)
+    if path.exists() or not _HUB_NAME.fullmatch(name) or name.startswith("."):
+        raise FileNotFoundError(
+            f"{name}: expected the folder of a checkpoint or a name on the hub"
+        )
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        raise ImportError(
+            f"{name}: no such folder, and names on the hub need "
+            "`pip install icltheory[llm]`"
+        ) from None
+    try:
+        folder = Path(snapshot_download(name, revision=revision, allow_patterns=_HUB))
+        if not list(folder.glob("model*.safetensors")):
+            folder = Path(
+                snapshot_download(name, revision=revision, allow_patterns=_HUB_FLAX)
+            )
+    except Exception as error:  # any error of the hub means that it is not available
+        said = (str(error).splitlines() or [type(error).__name__])[0]
+        raise FileNotFoundError(
+            f"{name}: expected a folder or a name on the hub, got {said}"
+        ) from error
+    return folder, f"{name}@{folder.name}"
 
 
-def _open(folder: Path, dtype: np.dtype | None) -> _Tensors:
-    if any((folder / f).is_file() for f in (_safetensors.SINGLE, _safetensors.INDEX)):
-        return _safetensors.SafetensorsFolder(folder)
-    if any((folder / f).is_file() for f in (_msgpack.SINGLE, _msgpack.INDEX)):
-        return _msgpack.FlaxTree(folder, dtype)
-    wanted = f"{_safetensors.SINGLE}, {_safetensors.INDEX} or {_msgpack.SINGLE}"
+def _open(folder: Path, dtype: np.dtype | None) -> Tensors:
+    if any((folder / f).is_file() for f in (SINGLE, INDEX)):
+        return safetensors_of(folder)
+    if any((folder / f).is_file() for f in (FLAX_SINGLE, FLAX_INDEX)):
+        return flax_of(folder, dtype)
+    wanted = f"{SINGLE}, {INDEX} or {FLAX_SINGLE}"
     for pattern in _PICKLED:
         for path in sorted(folder.glob(pattern)):
             raise ValueError(
@@ -149,28 +185,26 @@ def own_dtype(config: Mapping[str, Any], stored: Iterable[np.dtype]) -> np.dtype
 
 
 def _read_params(
-    arch: Architecture, tensors: _Tensors, devices, dtype, config
+    arch: Architecture, tensors: Tensors, devices, dtype, config
 ) -> PyTree:
     """Reads the parameter tree leaf by leaf."""
     found = matched(arch, tensors)
     for _, names in found:
         _check_same(names, tensors)
-    stored = (tensors.dtype(names[0]) for _, names in found)
+    stored = (tensors.found[names[0]].dtype for _, names in found)
     kind, kinds = dtype or own_dtype(config, stored), set()
-    put = _putter(devices, kind)
-    params: dict[str, Any] = {"embed": {}, "final_norm": {}, "head": {}, "layers": {}}
+    put, leaves = _putter(devices, kind), {}
     for entry, (name, *others) in found:
-        check_shape_of(tensors, name, entry)
-        tensor = tensors.read(name)
-        kinds.add(tensor.dtype.name)
-        leaves = entry.split(tensor)
+        tensor = tensors.found[name]
+        array = tensor.read()
+        kinds.add(array.dtype.name)
+        parts = zip(entry.paths, entry.split(array), strict=True)
         try:
-            for path, leaf in zip(entry.paths, leaves, strict=True):
-                set_leaf(params, path, put(path, leaf))
+            leaves |= {path: put(path, leaf) for path, leaf in parts}
         except ValueError as error:
-            raise ValueError(f"{tensors.file(name)}: {name}: {error}") from None
+            raise ValueError(f"{tensor.file}: {name}: {error}") from None
         for each in (name, *others):
-            tensors.release(each)
+            tensors.found[each].release()
     if dtype is None and kinds != {kind.name}:
         cast = ", ".join(sorted(kinds - {kind.name}))
         warnings.warn(
@@ -179,28 +213,21 @@ def _read_params(
             UserWarning,
             stacklevel=4,
         )
-    layers = tuple(params["layers"][layer] for layer in range(arch.num_layers))
-    return {**params, "layers": layers}
-
-
-def check_shape_of(tensors: _Tensors, name: str, entry: Entry) -> None:
-    """Raises unless a stored tensor has the architecture's shape."""
-    if tensors.shape(name) != entry.shape:
-        raise ValueError(
-            f"{tensors.file(name)}: {name}: expected shape {entry.shape}, "
-            f"got {tensors.shape(name)}"
-        )
+    tree = {"head": {}, **traverse_util.unflatten_dict(leaves)}
+    layers = tuple(tree["layers"][layer] for layer in range(arch.num_layers))
+    return {**tree, "layers": layers}
 
 
 def matched(
-    arch: Architecture, tensors: _Tensors
+    arch: Architecture, tensors: Tensors
 ) -> list[tuple[Entry, tuple[str, ...]]]:
-    """Matches every entry with its stored names; raises if a tensor is left over.
+    """Matches every entry with its stored names, without reading a tensor.
 
-    No tensor is read. Only a tied matrix may have several names.
+    Only a tied matrix may have several names. A tensor that is missing, unknown or of
+    another shape raises.
     """
     family = FAMILIES[arch.family]
-    stored = unwrapped(tensors.names)
+    stored = unwrapped(tensors.found)
     left = set(stored)
     bare = not any(name.startswith(family.prefix) for name in stored)
     prefix = "" if bare else family.prefix
@@ -231,6 +258,13 @@ def matched(
         raise ValueError(
             f"{tensors.where}: did not expect tensor {_listed(sorted(extra))}"
         )
+    for entry, (name, *_) in found:
+        tensor = tensors.found[name]
+        if tensor.shape != entry.shape:
+            raise ValueError(
+                f"{tensor.file}: {name}: expected shape {entry.shape}, "
+                f"got {tensor.shape}"
+            )
     return found
 
 
@@ -245,7 +279,8 @@ def _listed(names: Sequence[str]) -> str:
 def _check_same(names, tensors):
     """Raises if copies of a tied matrix have different values."""
     for other in names[1:]:
-        if not np.array_equal(tensors.peek(names[0]), tensors.peek(other)):
+        first, second = (tensors.found[name].read() for name in (names[0], other))
+        if not np.array_equal(first, second):
             raise ValueError(
                 f"{tensors.where}: expected {other} to equal {names[0]}, since "
                 "tie_word_embeddings is true, got different values"

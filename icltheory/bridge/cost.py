@@ -9,11 +9,10 @@ import jax
 import jax.numpy as jnp
 
 from icltheory._checks import check_choice, check_nonnegative_int, check_positive_int
-from icltheory.bridge._config import read_json
-from icltheory.bridge._safetensors import INDEX, SINGLE, SafetensorsFolder
+from icltheory.bridge._tensors import INDEX, SINGLE, Tensors, read_json, safetensors_of
 from icltheory.bridge.architecture import Architecture
-from icltheory.bridge.checkpoint import DTYPES, check_shape_of, matched, own_dtype
-from icltheory.bridge.export.factors import FactoredFolder, take_factors
+from icltheory.bridge.checkpoint import DTYPES, matched, own_dtype
+from icltheory.bridge.factors import join_factors, take_factors
 from icltheory.bridge.families import entries_of, read_architecture
 from icltheory.bridge.sharding import split_axis
 
@@ -218,9 +217,7 @@ def checkpoint_cost(
     check_positive_int("devices", devices)
     config, arch, tensors = _headers(Path(folder))
     found = matched(arch, tensors)
-    for entry, (name, *_) in found:
-        check_shape_of(tensors, name, entry)
-    stored = {tensors.dtype(name) for _, (name, *_) in found}
+    stored = {tensors.found[name].dtype for _, (name, *_) in found}
     kind = own_dtype(config, stored).name if dtype is None else dtype
     own = device_bytes(arch, kind, devices)
     cost = model_cost(arch, kind)
@@ -260,7 +257,7 @@ def free_memory() -> int | None:
     return 1024 * int(kilobytes[0]) if kilobytes else None
 
 
-def _headers(folder: Path) -> tuple[dict[str, Any], Architecture, SafetensorsFolder]:
+def _headers(folder: Path) -> tuple[dict[str, Any], Architecture, Tensors]:
     """Reads the config, the architecture and the tensors' names, shapes and dtypes."""
     path = folder / "config.json"
     config, ranks = take_factors(read_json(path), path)
@@ -270,8 +267,5 @@ def _headers(folder: Path) -> tuple[dict[str, Any], Architecture, SafetensorsFol
             f"{folder}: expected {SINGLE} or {INDEX}, to read the headers of the "
             "tensors, found neither"
         )
-    return (
-        config,
-        arch,
-        (FactoredFolder(folder, arch, ranks) if ranks else SafetensorsFolder(folder)),
-    )
+    tensors = safetensors_of(folder)
+    return config, arch, join_factors(tensors, arch, ranks) if ranks else tensors

@@ -11,15 +11,9 @@ from jax.typing import ArrayLike
 
 from icltheory._checks import check_key, concrete
 from icltheory._typing import Array, Float, Int, PRNGKey, PyTree
-from icltheory.bridge._blocks import (
-    DecoderBlock,
-    Norm,
-    at_least_float32,
-    positions_of,
-    soft_cap,
-)
+from icltheory.bridge._blocks import DecoderBlock, Norm, at_least_float32, soft_cap
 from icltheory.bridge.architecture import Architecture
-from icltheory.bridge.streams import KV, Stream, Tokens
+from icltheory.bridge.streams import KV, Stream, Tokens, positions_of
 from icltheory.layered import MatrixSpec, OVFactors, get_matrix
 
 __all__ = ["KV", "Decoder", "Stream", "Tokens"]
@@ -50,11 +44,7 @@ class Decoder:
                  "mlp": {"W_in"[, "W_gate"], "W_out"}}
         with experts "mlp": {"router", "expert_0": {"W_in"[, "W_gate"], "W_out"}, ...}
 
-    Args:
-        arch: What the model looks like.
-
-    Returns:
-        A hashable object that keeps the protocol of :mod:`icltheory.layered`.
+    It is hashable and follows the protocol of :mod:`icltheory.layered`.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -81,13 +71,7 @@ class Decoder:
         """Returns the decoder that runs the block of one layer.
 
         It is the decoder itself where all layers are of one kind; else layers of the
-        same kind have equal ones.
-
-        Args:
-            layer: Number of the layer, from 0.
-
-        Returns:
-            The decoder.
+        same kind share one.
         """
         return self if self.arch.uniform else self._of_layers[layer]
 
@@ -108,13 +92,7 @@ class Decoder:
     ) -> Stream:
         """Returns the stream of tokens that continue a prefix.
 
-        Args:
-            params: Parameters of the model.
-            inputs: The tokens behind the prefix.
-            prefix_length: Tokens of the prefix, one number or one for each row.
-
-        Returns:
-            The stream that enters block 0.
+        ``prefix_length`` is one number or one for each row.
         """
         ids, mask = jnp.asarray(inputs.ids), jnp.asarray(inputs.mask)
         ends, stems = (
@@ -159,8 +137,8 @@ class Decoder:
                 still attends to all of them.
 
         Returns:
-            The stream that leaves the block, of one token a sequence with
-            ``last_only``; and the block's own keys and values, without the prefix.
+            The stream that leaves the block, and the block's own keys and values,
+            without the prefix.
         """
         block = DecoderBlock(self.arch)
         return block.apply({"params": layer_params}, stream, prefix, last_only)  # pyrefly: ignore
@@ -170,13 +148,7 @@ class Decoder:
     ) -> tuple[Stream, dict[tuple[str, ...], Float[Array, "B T in"]]]:
         """Applies a block and returns the inputs of each of its matrices.
 
-        Args:
-            layer_params: One entry of ``params["layers"]``.
-            stream: The stream that enters the block.
-
-        Returns:
-            The stream that leaves the block; and the inputs by the path of the matrix,
-            such as ``("attn", "W_Q")``.
+        The inputs are named by the path of the matrix, such as ``("attn", "W_Q")``.
         """
         kept: Any
         (after, _), kept = DecoderBlock(self.arch).apply(  # pyrefly: ignore
@@ -184,24 +156,6 @@ class Decoder:
         )
         inputs: dict[Any, Any] = traverse_util.flatten_dict(kept["inputs"])
         return after, {path[:-1]: read[0] for path, read in inputs.items()}
-
-    def read_in(
-        self, layer_params: PyTree, stream: Stream
-    ) -> Float[Array, "B T width"]:
-        """Input of a block's attention: the stream after the block's first norm.
-
-        Args:
-            layer_params: One entry of ``params["layers"]``.
-            stream: The stream that enters the block.
-
-        Returns:
-            The normed tokens, in the dtype of the stream; the stream itself where a
-            block has no norm in front.
-        """
-        if not self.arch.pre_norm:
-            return stream.h
-        norm = Norm(self.arch.norm, self.arch.norm_eps)
-        return norm.apply({"params": layer_params["norm_1"]}, stream.h)  # pyrefly: ignore
 
     def read_out(self, params: PyTree, hidden: Stream) -> Float[Array, "B T vocab"]:
         """Logits over the vocabulary, in float32."""
@@ -211,15 +165,9 @@ class Decoder:
     def label_logits(
         self, params: PyTree, stream: Stream, rows: Int[ArrayLike, "K"]
     ) -> Float[Array, "B T K"]:
-        """Logits of selected vocabulary entries, from float32 products.
+        """Logits of the vocabulary entries ``rows``, from float32 products.
 
-        Args:
-            params: Parameters of the model.
-            stream: The stream after the last block.
-            rows: Numbers of the entries.
-
-        Returns:
-            The columns ``rows`` of what :meth:`read_out` returns.
+        They are the columns ``rows`` of what :meth:`read_out` returns.
         """
         rows = jnp.asarray(rows)
         weight, bias = self._head(params)
@@ -287,14 +235,7 @@ class Decoder:
     def token_maps(
         self, params: PyTree
     ) -> tuple[Float[Array, "vocab n"], Float[Array, "vocab n"]]:
-        """Embedding, and unembedding with the last norm's linear part folded in.
-
-        Args:
-            params: Parameters of the model.
-
-        Returns:
-            Tokens to residual stream and residual stream to logits.
-        """
+        """Embedding, and unembedding with the last norm's linear part folded in."""
         weight, _ = self._head(params)
         embedding = params["embed"]["tokens"] * self.arch.embed_scale
         return embedding, self._behind_norm(weight, params["final_norm"])
@@ -316,15 +257,7 @@ class Decoder:
         return norm["scale"] + (self.arch.norm == "rms_plus_one")
 
     def init(self, key: PRNGKey, dtype: Any = jnp.float32) -> PyTree:
-        """Draws parameters from N(0, 0.02^2), with identity norms and zero biases.
-
-        Args:
-            key: Random key.
-            dtype: Dtype of the parameters.
-
-        Returns:
-            The parameters.
-        """
+        """Draws parameters from N(0, 0.02^2), with identity norms and zero biases."""
         check_key("key", key)
         a, keys = self.arch, jax.random.split(key, self.num_layers + 3)
         block = jax.jit(functools.partial(_init_block, a.of_layer(0), dtype))

@@ -27,7 +27,7 @@ class LanguageModel:
     """A decoder, its parameters, its tokenizer and its config.
 
     It keeps the protocol of :mod:`icltheory.layered` by way of its decoder, and is
-    never edited in place. Compare and hash by identity; inside ``jit`` pass
+    never edited in place. It is compared and hashed by identity; inside ``jit`` pass
     :attr:`decoder` as the static argument and :attr:`params` as the arrays.
 
     Args:
@@ -47,8 +47,6 @@ class LanguageModel:
         (1, 3, 50)
     """
 
-    __slots__ = ("__weakref__", "_tokenizer", "config", "decoder", "params", "source")
-
     _tokenizer: Any
     decoder: Decoder
     params: PyTree
@@ -63,9 +61,8 @@ class LanguageModel:
         config: Mapping[str, Any] | None = None,
         source: str = "",
     ):
-        values = (tokenizer, dict(config or {}), decoder, params, str(source))
-        for name, value in zip(self.__slots__[1:], values, strict=True):
-            object.__setattr__(self, name, value)
+        own = {"decoder": decoder, "params": params, "_tokenizer": tokenizer}
+        vars(self).update(own, config=dict(config or {}), source=str(source))
 
     def __setattr__(self, name: str, value: Any):
         raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
@@ -76,9 +73,7 @@ class LanguageModel:
 
     def replace(self, **changes: Any) -> "LanguageModel":
         """Returns the model with some parts replaced, such as ``params``."""
-        old = {
-            name.removeprefix("_"): getattr(self, name) for name in self.__slots__[1:]
-        }
+        old = {name.removeprefix("_"): value for name, value in vars(self).items()}
         return LanguageModel(**(old | changes))
 
     @property
@@ -154,10 +149,7 @@ class LanguageModel:
 
         Args:
             token_ids: Numbers of the tokens ``(B, T)``, padded on either side.
-            mask: Where there is a token; everywhere when left out. Zeros and ones do.
-
-        Returns:
-            The logits.
+            mask: Where there is a token, as booleans or 0 and 1; everywhere by default.
         """
         inputs = _tokens(self.arch, token_ids, mask)
         stream = _embed(self.decoder, self.params["embed"], inputs)
@@ -237,11 +229,7 @@ def _tokens(arch, token_ids, mask):
     mask = np.ones(np.shape(token_ids), bool) if mask is None else mask
     check_shape("mask", mask, np.shape(token_ids))
     ids, known = concrete(token_ids), concrete(mask)
-    if (
-        ids is not None
-        and ids.size
-        and not 0 <= ids.min() <= ids.max() < arch.vocab_size
-    ):
+    if ids is not None and not 0 <= ids.min() <= ids.max() < arch.vocab_size:
         wrong = ids.min() if ids.min() < 0 else ids.max()
         raise ValueError(f"token_ids: expected 0 to {arch.vocab_size - 1}, got {wrong}")
     longest = 0 if known is None else int(known.astype(bool).sum(1).max(initial=0))

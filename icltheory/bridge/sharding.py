@@ -51,10 +51,11 @@ class Placement:
                 f"{grid.shape}"
             )
         grid = np.atleast_2d(grid)
-        if len(set(grid.flat)) < grid.size:
-            devices = list(grid.flat)
-            twice = next(one for one in devices if devices.count(one) > 1)
-            raise ValueError(f"devices: expected distinct devices, got {twice} twice")
+        listed = list(grid.flat)
+        if twice := [one for one in listed if listed.count(one) > 1]:
+            raise ValueError(
+                f"devices: expected distinct devices, got {twice[0]} twice"
+            )
         auto = (AxisType.Auto, AxisType.Auto)
         self.mesh = Mesh(grid, (_BATCH, _WEIGHTS), axis_types=auto)
 
@@ -64,15 +65,7 @@ class Placement:
         return self.mesh.shape[_WEIGHTS]
 
     def of(self, path: Sequence[str | int], shape: Sequence[int]) -> NamedSharding:
-        """Returns the sharding of a parameter leaf.
-
-        Args:
-            path: Its path in the tree of parameters.
-            shape: Its shape.
-
-        Returns:
-            Its sharding.
-        """
+        """Returns the sharding of the parameter leaf at a path of the tree."""
         spec: list[str | None] = [None] * len(shape)
         axis = split_axis(path, shape, self.parts)
         if axis is not None:
@@ -80,16 +73,7 @@ class Placement:
         return NamedSharding(self.mesh, PartitionSpec(*spec))
 
     def put(self, path: Sequence[str | int], leaf: np.ndarray, dtype: Any) -> Array:
-        """Puts a leaf on its devices; each device reads its own part of a file.
-
-        Args:
-            path: Its path in the tree of parameters.
-            leaf: The array.
-            dtype: What it becomes.
-
-        Returns:
-            The array on the devices.
-        """
+        """Casts a leaf onto its devices, each of which reads its own part of a file."""
 
         def part(index):
             check_finite_leaf(leaf[index])
@@ -113,14 +97,11 @@ def split_axis(
 def shard_model(
     model: LanguageModel, devices: Sequence[jax.Device] | NDArray[np.object_]
 ) -> LanguageModel:
-    """Distributes a model's weights over devices.
+    """Returns the model with its weights distributed over devices.
 
     Args:
-        model: The model; left as it is.
+        model: The model.
         devices: As of :class:`Placement`.
-
-    Returns:
-        The same model on these devices.
 
     Example:
         >>> import jax

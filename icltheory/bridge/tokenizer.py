@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from icltheory._files import refuse_pointer
-from icltheory.bridge._config import read_json
+from icltheory.bridge._tensors import read_json
 
 __all__ = ["Tokenizer", "read_rows"]
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from icltheory._checks import check_choice, check_positive_int
 from icltheory._core import Record
-from icltheory._safetensors import SafetensorsFile, unwrapped
+from icltheory._safetensors import open_safetensors, unwrapped
 from icltheory._typing import PyTree
 from icltheory.models._torch_file import read_state_dict
 from icltheory.models.gpt2 import GPT2
@@ -119,10 +119,10 @@ def _open_safetensors(file: Path) -> _Tensors:
             f"{file}: expected a safetensors file, got one that looks like PyTorch's: "
             'pass format="torch" to read it with torch.load(weights_only=True)'
         )
-    opened = SafetensorsFile(file)
-    names = unwrapped(opened.tensors)
-    shapes = {name: opened.tensors[own].shape for name, own in names.items()}
-    return _Tensors(file, shapes, lambda name: opened.read(names[name]))
+    opened = open_safetensors(file)
+    tensors = {name: opened[own] for name, own in unwrapped(opened).items()}
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    return _Tensors(file, shapes, lambda name: tensors[name].read())
 
 
 def _open_torch(file: Path) -> _Tensors:

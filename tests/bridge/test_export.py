@@ -9,16 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.bridge._safetensors import SafetensorsFolder
+from icltheory.bridge._tensors import safetensors_of
 from icltheory.bridge.checkpoint import load_checkpoint
 from icltheory.bridge.decoder import Decoder
-from icltheory.bridge.export import (
-    FactoredFolder,
-    save_checkpoint,
-    size_report,
-    take_factors,
-)
-from icltheory.bridge.export.factors import factorise
+from icltheory.bridge.export import save_checkpoint, size_report
+from icltheory.bridge.factors import factorise, join_factors, take_factors
 from icltheory.bridge.families import FAMILIES, read_architecture
 from icltheory.bridge.model import LanguageModel
 from icltheory.bridge.pruning import prune_model
@@ -107,7 +102,7 @@ def test_the_files_are_what_the_library_of_the_format_reads(tmp_path):
 def test_a_tied_head_is_stored_once(tmp_path):
     model = model_of("llama", tie_word_embeddings=True)
     folder = save_checkpoint(model, tmp_path / "out")
-    names = SafetensorsFolder(folder).names
+    names = safetensors_of(folder).found
     assert not [name for name in names if "lm_head" in name]
     same_bits(load_checkpoint(folder), model)
 
@@ -196,7 +191,7 @@ def test_a_failed_write_leaves_the_old_folder(tmp_path, monkeypatch):
     def full(*_):
         raise OSError("no space left")
 
-    monkeypatch.setattr("icltheory.bridge.export.save.write_safetensors", full)
+    monkeypatch.setattr("icltheory.bridge.export.write_safetensors", full)
     with pytest.raises(OSError, match="no space left"):
         save_checkpoint(model_of("gpt2"), folder, overwrite=True)
     assert (folder / "model.safetensors").read_bytes() == before
@@ -265,7 +260,7 @@ def test_ranks_are_listed_and_only_paying_ones(tmp_path):
     config = json.loads((folder / "config.json").read_text())
     name = "transformer.h.0.attn.c_attn.weight"
     assert config["icltheory"]["factors"] == {name: [6, None, None]}
-    names = SafetensorsFolder(folder).names
+    names = safetensors_of(folder).found
     pieces = {f"{name}.0.A", f"{name}.0.B", f"{name}.1", f"{name}.2"}
     assert {n for n in names if n.startswith(name)} == pieces
     W, again = (
@@ -300,16 +295,16 @@ def test_other_programs_and_damage_find_out(tmp_path):
     config = json.loads((folder / "config.json").read_text())
     assert config["model_type"] == "icltheory_factorised"
     dense, ranks = take_factors(config)
-    tensors = SafetensorsFolder(folder)
+    tensors = safetensors_of(folder)
     name = "model.layers.0.mlp.up_proj.weight"
-    with raises(f"{tensors.file(f'{name}.A')}: {name}.A: expected shape (40, 7)"):
-        FactoredFolder(folder, model.arch, {**ranks, name: [7]})
+    with raises(f"{tensors.where}: {name}.A: expected shape (40, 7)"):
+        join_factors(tensors, model.arch, {**ranks, name: [7]})
     gone = "model.layers.1.mlp.up_proj.weight"
     with raises(f"{tensors.where}: expected tensor {gone}.A, found none"):
-        FactoredFolder(folder, model.arch, {**ranks, gone: [6]})
+        join_factors(tensors, model.arch, {**ranks, gone: [6]})
     for wrong in ("lm_head", "model.layers.0.mlp.up_proj.weight.A"):
         with raises(f"{tensors.where}: expected no factors of {wrong}"):
-            FactoredFolder(folder, model.arch, {wrong: [6]})
+            join_factors(tensors, model.arch, {wrong: [6]})
     for table in (None, {}, {"model_type": "llama", "factors": {name: [0]}}):
         with raises("config.json: icltheory: expected a model_type and lists"):
             take_factors({**config, "icltheory": table})
@@ -361,8 +356,7 @@ def test_modules_in_factors_are_pairs(tmp_path):
 
 
 def stored_sizes(folder):
-    tensors = SafetensorsFolder(folder)
-    return [tensors.read(name).nbytes for name in tensors.names]
+    return [tensor.nbytes for tensor in safetensors_of(folder).found.values()]
 
 
 def test_the_break_even_rate_is_where_factors_begin_to_save():

@@ -99,8 +99,7 @@ def write(folder, config, tensors, file="model.safetensors"):
     """A checkpoint folder."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config))
-    listed = [(name, array.shape, array.dtype) for name, array in tensors.items()]
-    write_safetensors(folder / file, listed, tensors.get)
+    write_safetensors(folder / file, tensors)
     return folder
 
 

@@ -282,10 +282,8 @@ def a_checkpoint(path, **sizes):
 
     rng = np.random.default_rng(0)
     shapes = _stored(_parameters(GPT2(**sizes)))
-    listed = [(name, shape, np.float32) for name, shape in shapes.items()]
-    write_safetensors(
-        path, listed, lambda name: np.float32(0.3 * rng.standard_normal(shapes[name]))
-    )
+    drawn = {n: np.float32(0.3 * rng.standard_normal(s)) for n, s in shapes.items()}
+    write_safetensors(path, drawn)
     return path
 
 

@@ -21,7 +21,7 @@ from tokenizers import (
 )
 
 from experiments.real_model.published import CONFIGS
-from icltheory._safetensors import write_safetensors
+from icltheory._safetensors import Tensor, write_safetensors
 from icltheory.bridge.families import entries_of, read_architecture
 
 SHARDS = 3
@@ -122,16 +122,16 @@ def write_shards(folder, tensors):
 
     Args:
         folder: Where they are written.
-        tensors: By name a shape, a dtype, and what makes the array when it is written.
+        tensors: By name an array, or what makes it when it is written.
     """
     names, table, size = list(tensors), {}, 0
     ends = [len(names) * number // SHARDS for number in range(SHARDS + 1)]
     for number, (start, stop) in enumerate(itertools.pairwise(ends), start=1):
         file = f"model-{number:05d}-of-{SHARDS:05d}.safetensors"
-        part = [(name, *tensors[name][:2]) for name in names[start:stop]]
-        write_safetensors(folder / file, part, lambda name: tensors[name][2]())
-        table.update(dict.fromkeys(names[start:stop], file))
-        size += sum(int(np.prod(s)) * np.dtype(d).itemsize for _, s, d in part)
+        part = {name: tensors[name] for name in names[start:stop]}
+        write_safetensors(folder / file, part)
+        table.update(dict.fromkeys(part, file))
+        size += sum(tensor.nbytes for tensor in part.values())
     index = {"metadata": {"total_size": size}, "weight_map": table}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
 
@@ -146,7 +146,7 @@ def random_tensor(rng, entry, dtype):
         values = rng.standard_normal(entry.shape, np.float32)
         return (wide * values + scale).astype(dtype)
 
-    return entry.shape, dtype, make
+    return Tensor(entry.shape, np.dtype(dtype), make)
 
 
 def write_true_checkpoint(preset, folder, texts, **changes):
@@ -171,8 +171,7 @@ def write_true_checkpoint(preset, folder, texts, **changes):
         entry.name: random_tensor(rng, entry, dtype)
         for entry in entries_of(read_architecture(config))
     }
-    for name, kept in old_tables(preset, config).items():
-        tensors[name] = (kept.shape, kept.dtype, lambda kept=kept: kept)
+    tensors |= old_tables(preset, config)
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config))
     write_shards(folder, tensors)

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 import pytest
 
-from icltheory._safetensors import SafetensorsFile, write_safetensors
+from icltheory._safetensors import open_safetensors, write_safetensors
 from icltheory.models import GPT2, load_garg_checkpoint
 
 FOLDER = Path(__file__).parent / "fixtures"
@@ -26,16 +26,14 @@ TOLERANCE = 1e-5
 
 @functools.cache
 def tensors():
-    file = SafetensorsFile(FIXTURE)
-    return {name: file.read(name) for name in file.tensors}
+    return {name: one.read() for name, one in open_safetensors(FIXTURE).items()}
 
 
 def written(path, **changes):
     """The fixture's tensors with changes; ``None`` leaves one out."""
     found = {**tensors(), **changes}
     found = {name: value for name, value in found.items() if value is not None}
-    listed = [(name, value.shape, value.dtype) for name, value in found.items()]
-    write_safetensors(path, listed, found.get)
+    write_safetensors(path, found)
     return path
 
 
@@ -117,8 +115,7 @@ def test_what_is_missing_or_misshapen_is_named(changes, message, tmp_path):
 @pytest.mark.parametrize("front", ["module.", "_orig_mod.module."])
 def test_what_training_puts_before_every_name_is_passed_over(front, tmp_path):
     wrapped = {front + name: value for name, value in tensors().items()}
-    listed = [(name, value.shape, value.dtype) for name, value in wrapped.items()]
-    write_safetensors(tmp_path / "a", listed, wrapped.get)
+    write_safetensors(tmp_path / "a", wrapped)
     found = load_garg_checkpoint(tmp_path / "a", num_heads=2)
     expected = load_garg_checkpoint(FIXTURE, num_heads=2)
     jax.tree.map(np.testing.assert_array_equal, found.params, expected.params)

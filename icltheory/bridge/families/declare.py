@@ -1,32 +1,13 @@
 """Declarations of families, and how their checkpoints store matrices."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from icltheory.bridge._config import Config
 from icltheory.bridge.architecture import Architecture
+from icltheory.bridge.families.config import Config
 
-__all__ = ["Entry", "Family", "Stored"]
-
-
-@dataclasses.dataclass(frozen=True)
-class Stored:
-    """A module of a checkpoint, and the parameters that it holds.
-
-    Attributes:
-        name: Its name within the layer, such as ``"attn.c_attn"``; with ``{expert}`` in
-            it and in the parts, one module for each expert.
-        parts: Where its matrices belong in the layer, such as ``"attn.W_Q"``; several
-            stand one under another in (out, in) form.
-        transposed: Whether matrices are stored (in, out).
-        by_head: Whether the parts alternate head by head.
-    """
-
-    name: str
-    parts: tuple[str, ...]
-    transposed: bool = False
-    by_head: bool = False
+__all__ = ["Entry", "Family"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,31 +16,57 @@ class Family:
 
     Attributes:
         name: ``model_type`` in the config.
-        architecture: Reads the config.
-        prefix: What stands before every name but the head's; absent in checkpoints of
-            the bare decoder.
+        fields: Reads the fields of the architecture that have numbers in the config.
+        modules: The modules of a layer by their names in a checkpoint, such as
+            ``"attn.c_attn"``, with the parameters that each holds, such as
+            ``"attn.W_Q attn.W_K attn.W_V"``, stacked in (out, in) form. With
+            ``{expert}`` in both, one module for each expert.
         embed: Name of the token table.
         final_norm: Name of the last norm.
-        head: Name of the head.
         layer: Name of a layer, with ``{}`` for its number.
-        modules: The modules of a layer.
-        positions: Name of the position table, if there is one.
+        prefix: What stands before every name but the head's; absent in checkpoints of
+            the bare decoder.
+        head: Name of the head.
         other_heads: Names that other versions gave the head.
+        positions: Name of the position table, if there is one.
         skipped: Patterns of names, behind the prefix, that hold no weights: tables
             that old versions saved and that are computed here.
+        transposed: Whether matrices of layers are stored (in, out).
+        by_head: Whether matrices in one module alternate head by head.
+        defaults: What an absent entry of the config means.
+        fixed: Fields of the architecture that no config changes.
+        flags: Fields of the architecture and the entry of the config that sets each.
+        refused: Entries with the only value that is implemented.
     """
 
     name: str
-    architecture: Callable[[Config], Architecture]
-    prefix: str
+    fields: Callable[[Config], dict[str, Any]]
+    modules: Mapping[str, str]
     embed: str
     final_norm: str
-    head: str
     layer: str
-    modules: tuple[Stored, ...]
-    positions: str | None = None
+    prefix: str
+    head: str = "lm_head"
     other_heads: tuple[str, ...] = ()
+    positions: str | None = None
     skipped: tuple[str, ...] = ()
+    transposed: bool = False
+    by_head: bool = False
+    defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    flags: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    refused: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def architecture(self, values: Mapping[str, Any]) -> Architecture:
+        """Returns the architecture that a config of this family describes."""
+        config = Config(values, self.defaults)
+        for name, only in self.refused.items():
+            config.refuse(name, unless=only)
+        flags: dict[str, Any] = {
+            field: config.flag(name) for field, name in self.flags.items()
+        }
+        fields = self.fields(config)
+        return Architecture(family=self.name, **self.fixed, **flags, **fields)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,39 +95,20 @@ class Entry:
         return shape[::-1] if self.transposed else shape
 
     def split(self, tensor: Any) -> list[Any]:
-        """Splits a stored tensor into its leaves, (out, in), as views.
-
-        Args:
-            tensor: The stored tensor, a NumPy array.
-
-        Returns:
-            One array for each path.
-        """
+        """Splits a stored NumPy array into its leaves, (out, in), as views."""
         tensor = tensor.T if self.transposed else tensor
         if self.by_head:
             rest = tensor.shape[1:]
             heads = tensor.reshape(self.by_head, len(self.paths), -1, *rest)
-            return [
-                heads[:, part].reshape(shape) for part, shape in enumerate(self.shapes)
-            ]
-        ends = [
-            sum(s[0] for s in self.shapes[: i + 1]) for i in range(len(self.shapes))
-        ]
-        return [
-            tensor[end - shape[0] : end]
-            for end, shape in zip(ends, self.shapes, strict=True)
-        ]
+            return [heads[:, i].reshape(shape) for i, shape in enumerate(self.shapes)]
+        leaves, start = [], 0
+        for shape in self.shapes:
+            leaves.append(tensor[start : start + shape[0]])
+            start += shape[0]
+        return leaves
 
     def join(self, leaves: Sequence[Any], numpy: Any) -> Any:
-        """Joins leaves to the stored tensor, the inverse of :meth:`split`.
-
-        Args:
-            leaves: One array for each path.
-            numpy: ``numpy`` or ``jax.numpy``.
-
-        Returns:
-            The tensor as the checkpoint keeps it.
-        """
+        """Joins leaves to the stored tensor, by ``numpy`` or ``jax.numpy``."""
         if self.by_head:
             rest = self.shapes[0][1:]
             parts = [leaf.reshape(self.by_head, -1, *rest) for leaf in leaves]
