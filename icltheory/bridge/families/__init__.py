@@ -5,7 +5,6 @@ under which names a checkpoint stores which matrices, and in what layout. The sa
 declaration serves reading and writing.
 """
 
-import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -109,15 +108,15 @@ def _entries(family: Family, arch: Architecture, before: str) -> Iterator[Entry]
         start = f"{before}{family.layer.format(layer)}."
         for name, parts in modules.items():
             paths = [("layers", layer, *part.split(".")) for part in parts.split()]
-            heads = arch.num_heads if family.by_head and len(paths) > 1 else 0
-            for entry in _leaves(start + name, paths, shapes):
-                turned = family.transposed and len(entry.shapes[0]) == 2
-                yield dataclasses.replace(entry, transposed=turned, by_head=heads)
+            by_head = arch.num_heads if family.by_head and len(paths) > 1 else 0
+            yield from _leaves(start + name, paths, shapes, family.transposed, by_head)
     yield from _leaves(before + family.final_norm, [("final_norm",)], shapes)
     yield from _leaves(family.head, [("head",)], shapes)
 
 
-def _leaves(name: str, paths: Sequence[tuple], shapes: Any) -> Iterator[Entry]:
+def _leaves(
+    name: str, paths: Sequence[tuple], shapes: Any, transposed=False, by_head=0
+) -> Iterator[Entry]:
     """Yields the tensors of one module, which holds one or several of ours."""
     modules = [leaf_at(shapes, path) for path in paths]
     for leaf in modules[0]:
@@ -125,6 +124,8 @@ def _leaves(name: str, paths: Sequence[tuple], shapes: Any) -> Iterator[Entry]:
             f"{name}.{_LEAVES.get(leaf, leaf)}",
             tuple((*path, leaf) for path in paths),
             tuple(module[leaf] for module in modules),
+            transposed and len(modules[0][leaf]) == 2,
+            by_head,
         )
 
 
