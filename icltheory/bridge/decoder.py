@@ -13,7 +13,7 @@ from icltheory._checks import check_key, concrete
 from icltheory._typing import Array, Float, Int, PRNGKey, PyTree
 from icltheory.bridge._blocks import DecoderBlock, Norm, at_least_float32, soft_cap
 from icltheory.bridge.architecture import Architecture
-from icltheory.bridge.streams import KV, Stream, Tokens, positions_of
+from icltheory.bridge.streams import KV, Stream, Tokens, as_tokens, positions_of
 from icltheory.layered import MatrixSpec, OVFactors, get_matrix
 
 __all__ = ["KV", "Decoder", "Stream", "Tokens"]
@@ -83,9 +83,12 @@ class Decoder:
         archs = [self.arch.of_layer(layer) for layer in range(self.num_layers)]
         return tuple(kinds.setdefault(arch, Decoder(arch)) for arch in archs)
 
-    def embed(self, params: PyTree, inputs: Tokens) -> Stream:
-        """Returns the residual stream that enters block 0."""
-        return self.embed_after(params, inputs, 0)
+    def embed(self, params: PyTree, inputs: Any) -> Stream:
+        """Returns the residual stream that enters block 0.
+
+        ``inputs`` are :class:`Tokens`, or the numbers of the tokens alone, ``(B, T)``.
+        """
+        return self.embed_after(params, as_tokens(inputs), 0)
 
     def embed_after(
         self, params: PyTree, inputs: Tokens, prefix_length: int | Int[ArrayLike, "..."]

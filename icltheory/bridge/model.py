@@ -105,8 +105,8 @@ class LanguageModel:
         """Number of blocks."""
         return self.decoder.num_layers
 
-    def embed(self, params: PyTree, inputs: Tokens) -> Stream:
-        """Returns the residual stream that enters block 0."""
+    def embed(self, params: PyTree, inputs: Any) -> Stream:
+        """The residual stream after the embedding of tokens, or of numbers (B, T)."""
         return self.decoder.embed(params, inputs)
 
     def block(self, layer: int, params: PyTree, hidden: Stream) -> Stream:

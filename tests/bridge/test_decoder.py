@@ -12,6 +12,7 @@ from icltheory.bridge import model as model_module
 from icltheory.bridge.families import read_architecture
 from icltheory.bridge.families.config import read_rotary
 from icltheory.bridge.streams import rotate
+from icltheory.induction import find_heads
 from icltheory.layered import LayeredModel, forward, forward_from, hidden_before
 from tests.bridge.tiers import quick
 from tests.bridge.tiny import CONFIGS, config_of, model_of
@@ -400,3 +401,20 @@ def test_caches_are_pytrees():
     _, (cache, _) = through(model_of("gptj"), whole(IDS))
     assert isinstance(cache, KV)
     assert len(jax.tree.leaves(cache)) == 3
+
+
+def test_numbers_of_tokens_are_tokens_without_padding():
+    model, ids = model_of("llama"), np.array([[1, 5, 3], [2, 2, 4]])
+    both = [forward(model, model.params, one) for one in (ids, Tokens(ids, ids >= 0))]
+    np.testing.assert_array_equal(*both)
+    np.testing.assert_allclose(both[0], model.logits(ids), atol=1e-5)
+    for wrong in (ids[0], ids * 1.0):
+        with pytest.raises(ValueError, match=r"^inputs: expected Tokens or integers"):
+            forward(model, model.params, wrong)
+
+
+@pytest.mark.slow
+def test_heads_of_a_language_model_are_scored_on_numbers_of_tokens():
+    found = find_heads(model_of("llama"), length=8, sequences=2, threshold=0.0)
+    assert len(found) == model_of("llama").num_layers * model_of("llama").arch.num_heads
+    assert found[0].prefix_matching >= found[-1].prefix_matching > 0
