@@ -10,9 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rich.console import Console
-from rich.table import Table
-
 FOLDER = Path(__file__).parent
 README = FOLDER / "README.md"
 # The ledger has no preset and no page among the experiments: its time and its page.
@@ -99,14 +96,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     if parser.parse_args(argv).readme:
         _write_readme()
         return
-    table = Table(title="python -m experiments.NAME [--preset PRESET] [--help]")
-    for head in ("NAME", "what it shows", "PRESET", "time"):
-        table.add_column(head, no_wrap=head != "what it shows")
-    for one in experiments():
-        times = (time or "not measured" for time in one.presets.values())
-        table.add_row(one.name, one.summary, "\n".join(one.presets), "\n".join(times))
-        table.add_section()
-    Console().print(table)
+    listed = experiments()
+    width = max(len(one.name) for one in listed)
+    for one in listed:
+        time = next(iter(one.presets.values()), None) or "not measured"
+        print(f"  {one.name:{width}}  {one.summary} [{time}]")
+    print(
+        "python -m experiments.NAME [--preset PRESET]; --help has presets and options"
+    )
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ def test_all_are_printed(capsys):
     main([])
     printed = capsys.readouterr().out
     assert all(f" {one.name} " in printed for one in LISTED)
+    assert len(printed.splitlines()) == len(LISTED) + 1
 
 
 def test_the_readme_has_the_same_list():
