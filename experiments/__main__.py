@@ -101,9 +101,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     for one in listed:
         time = next(iter(one.presets.values()), None) or "not measured"
         print(f"  {one.name:{width}}  {one.summary} [{time}]")
-    print(
-        "python -m experiments.NAME [--preset PRESET]; --help has presets and options"
-    )
+    print("python -m experiments.NAME [--preset PRESET]; --help lists all options")
 
 
 if __name__ == "__main__":
