@@ -33,7 +33,6 @@ MODULES = [
     tier(module.name)
     for module in pkgutil.walk_packages(icltheory.__path__, "icltheory.")
     if not module.ispkg or module.name.count(".") == 1
-    if module.name != "icltheory.bridge._harness"  # which imports an extra
 ]
 
 

@@ -1,8 +1,8 @@
 """Computes the memory and time of a run in advance, without reading a weight.
 
 ``python -m experiments.real_model cost --preset gptj`` counts bytes on each of
---devices and operations from the configs of the model and of the preset. Lengths of
-prompts are estimates.
+--devices and operations from the configs of the model and of the preset, and prints one
+table. Lengths of prompts are estimates.
 """
 
 import dataclasses
@@ -11,14 +11,13 @@ import math
 from pathlib import Path
 from typing import Any, Literal
 
-import jax
 from rich.console import Console
 
 from experiments.frame import check_at_least, expect, read_line, table
 from experiments.real_model.config import PRESETS, PROMPTS, SCORINGS, Config, arms_of
 from experiments.real_model.published import CONFIGS
 from icltheory.bridge.architecture import Architecture
-from icltheory.bridge.cost import device_bytes, free_memory, model_cost
+from icltheory.bridge.cost import fits, free_memory, model_cost
 from icltheory.bridge.families import read_architecture
 from icltheory.bridge.tasks import TASKS
 
@@ -59,7 +58,7 @@ def work(config: Config, arch: Architecture, task: str) -> dict[str, float]:
     def flops(questions: int, passes: float, shots: int = shown) -> float:
         prefix = demonstration * shots
         context = round(prefix + question / 2)
-        each = model_cost(arch, config.dtype, context).layer_flops
+        each = model_cost(arch, config.dtype, context=context).layer_flops
         return (prefix + questions * question) * passes * each
 
     prompts = len(SCORINGS[TASKS[task].kind]) * (4 if PROMPTS[task][1] else 2)
@@ -89,22 +88,22 @@ def memory(config: Config, arch: Architecture, devices: int = 1) -> dict[str, fl
     """Counts the bytes that a device holds at the same time, and those on disk.
 
     Devices share weights and pruned matrices. What depends on the prompts is counted
-    whole on each of them, which is more than it takes.
+    whole on each of them, which is an upper bound.
     """
-    cost = model_cost(arch, config.dtype)
+    cost = model_cost(arch, config.dtype, devices=devices)
     rates = max(len(config.rates), len(config.grid_rates))
     byte, shapes = cost.num_bytes // cost.parameters, cost.matrices.values()
     longest = max(SIZES[task][0] * SIZES[task][1] for task in config.tasks)
     tokens = config.batch_size * max(SIZES[task][2] for task in config.tasks)
     wide = arch.mlp_width * (1 + arch.gated) + 4 * arch.width
-    weights = device_bytes(arch, config.dtype, devices)
-    pruned = rates * sum(m * n for m, n in shapes) * byte * weights / cost.num_bytes
+    share = cost.device_bytes / cost.num_bytes
+    numbers = sum(m * n for m, n in shapes)
     systems = 4 * arch.num_layers * sum((m + n + 1) * min(m, n) for m, n in shapes)
     # All layers are above the first one, for every rate of both modules.
     caches = longest * cost.cache_bytes * (1 + rates * len(config.modules))
     held = {
-        "weights": weights,
-        "pruned matrices of a layer": pruned,
+        "weights": cost.device_bytes,
+        "pruned matrices of a layer": share * rates * numbers * byte,
         "keys and values of the demonstrations": caches,
         f"activations of a batch of {config.batch_size}": rates * tokens * wide * byte,
     }
@@ -112,12 +111,11 @@ def memory(config: Config, arch: Architecture, devices: int = 1) -> dict[str, fl
     return {**held, "together": sum(held.values()), **on_disk}
 
 
-def plan(options: Options) -> list[Any]:
-    """Builds the tables that a command line requests."""
+def plan(options: Options) -> Any:
+    """Builds the table that a command line requests."""
     config, speed = PRESETS[options.preset], options.flops_per_second
     check_at_least(options, 1, "devices")
-    fits = 0 < speed < math.inf
-    expect(fits, "flops_per_second", "a number above 0", speed)
+    expect(0 < speed < math.inf, "flops_per_second", "a number above 0", speed)
     read, path = CONFIGS[options.preset], Path(options.checkpoint, "config.json")
     if options.checkpoint:
         if not path.is_file():
@@ -126,41 +124,31 @@ def plan(options: Options) -> list[Any]:
             )
         read = json.loads(path.read_text())
     arch = read_architecture(read)
-    cost = model_cost(arch, config.dtype)
     counts = memory(config, arch, options.devices)
-    needed, free = counts["together"], free_memory()
-    if free is not None:
-        on_cpu = jax.default_backend() == "cpu"
-        where = "this machine" if on_cpu else "the first device"
-        fits = needed * (options.devices if on_cpu else 1) <= free
-        answer = "fits" if fits else "does not fit"
-        counts[f"free on {where}: the run {answer}"] = free
+    if (free := free_memory()) is not None:
+        answer = "fits" if fits(counts["together"], options.devices) else "does not fit"
+        counts[f"free here: the run {answer}"] = free
     works = {task: work(config, arch, task) for task in config.tasks}
-    parts = list(works["sst2"])
-    works["all"] = {part: sum(own[part] for own in works.values()) for part in parts}
-    times = [
-        {"task": task, **own, "hours": sum(own.values()) / speed / 3600}
-        for task, own in works.items()
+    times = {task: sum(parts.values()) for task, parts in works.items()}
+    total = sum(times.values())
+    for part in next(iter(works.values())):
+        times[f"all tasks: {part}"] = sum(parts[part] for parts in works.values())
+    times["all tasks"] = total
+    heads = "what", f"GB on each of {options.devices}", "operations", "hours"
+    rows = [(name, f"{size / GB:.1f}", "", "") for name, size in counts.items()]
+    rows += [
+        (name, "", f"{count:.2e}", f"{count / speed / 3600:.2f}")
+        for name, count in times.items()
     ]
-    return [
-        table(
-            ({"what": name, "size": value / GB} for name, value in counts.items()),
-            {"what": "{what}", f"GB on each of {options.devices}": "{size:.1f}"},
-            f"Memory: {cost.parameters:,} parameters in {config.dtype}",
-        ),
-        table(
-            times,
-            {"task": "{task}"}
-            | {part: f"{{{part}:.2e}}" for part in parts}
-            | {"hours": "{hours:.2f}"},
-            f"Operations, and time at {speed:.3g} of them per second",
-        ),
-    ]
+    parameters = model_cost(arch, config.dtype).parameters
+    return table(
+        [dict(zip(heads, row, strict=True)) for row in rows],
+        title=f"{parameters:,} parameters in {config.dtype}, {speed:.3g} operations/s",
+    )
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Parses the command line and prints the tables."""
+    """Parses the command line and prints the table."""
     about = (__doc__ or "").partition("\n")[0]
     given = read_line(Options(), argv, name="real_model cost", about=about)
-    for one in plan(given):
-        Console().print(one)
+    Console().print(plan(given))

@@ -28,22 +28,20 @@ from icltheory.bridge import (
     prune_model,
 )
 from icltheory.bridge.evaluation import tokenize
-from icltheory.bridge.implicit_update import (
+from icltheory.bridge.inputs import (
     implicit_updates,
+    input_moments,
     layer_streams,
     mlp_input,
     readers,
     update_sizes,
 )
+from icltheory.bridge.methods import ActivationAware, LargestEntries, RandomVectors
 from icltheory.bridge.model import weights_digest
 from icltheory.bridge.spectra import (
-    ActivationAware,
     ConditionNumber,
-    LargestEntries,
-    RandomVectors,
     SingularSystems,
     condition_numbers,
-    input_moments,
 )
 from icltheory.bridge.tasks import TASKS, LanguageTask
 from icltheory.pruning import Intervention, LowRank, Method, module_matrices

@@ -17,8 +17,9 @@ disk to the choice::
 
 The layered protocol (:mod:`icltheory.layered`) and pruning (:mod:`icltheory.pruning`)
 know nothing of language models and can be read without this package. Further names are
-in ``bridge.tasks``, ``bridge.evaluation``, ``bridge.spectra`` and ``bridge.export``;
-comparisons of two models are in ``icltheory.statistics``.
+in ``bridge.tasks``, ``bridge.evaluation``, ``bridge.spectra``, ``bridge.methods``,
+``bridge.inputs`` and ``bridge.export``; comparisons of two models are in
+``icltheory.statistics``.
 
 Stability: provisional.
 """

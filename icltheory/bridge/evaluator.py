@@ -47,7 +47,7 @@ class Evaluator:
     below a pruned layer is shared, and all strengths of one module are one program.
 
     A method that goes on from rate to rate
-    (:class:`~icltheory.bridge.spectra.Cumulative`) does so on the validation split
+    (:class:`~icltheory.bridge.methods.Cumulative`) does so on the validation split
     alone: on the test set, as in the published code, each rate prunes the original
     weights, once and with another draw.
 
@@ -317,7 +317,7 @@ def method_name(method: Method, systems: Any = None) -> str:
     Where the singular systems of a store are not exact, their name follows a slash.
 
     Example:
-        >>> from icltheory.bridge.spectra import Cumulative
+        >>> from icltheory.bridge.methods import Cumulative
         >>> method_name(LowRank()), method_name(Cumulative([0, 0.5]))
         ('svd', 'cumulative-i2-s0-[0.5]')
     """

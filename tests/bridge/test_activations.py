@@ -8,8 +8,9 @@ import pytest
 
 from icltheory.bridge import Decoder, Tokens
 from icltheory.bridge.evaluator import method_name
+from icltheory.bridge.inputs import input_moments
+from icltheory.bridge.methods import ActivationAware
 from icltheory.bridge.pruning import prune_model
-from icltheory.bridge.spectra import ActivationAware, input_moments
 from icltheory.layered import get_matrix, replace_matrix
 from icltheory.pruning import LowRank, Rank, module_matrices
 from tests.bridge.evaluation_tasks import at_rates, classification, tiny
@@ -159,7 +160,7 @@ def test_what_is_missing_or_singular_is_named():
         input_moments(tiny("llama", num_layers=1), ROWS, batch_size=0)
     for row, said in (
         ([1, 128], "tokens 0 to 127, got 128"),
-        ([1] * 161, "at most 160"),
+        ([1] * 161, "rows of 1 to 160 tokens, got 161"),
     ):
         with pytest.raises(ValueError, match=f"rows: expected {said}"):
             input_moments(tiny("llama", num_layers=1), [row])

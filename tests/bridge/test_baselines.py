@@ -7,7 +7,7 @@ import pytest
 from icltheory.bridge import AnswerFile, Evaluator, algorithm1
 from icltheory.bridge.evaluation import evaluate_naive
 from icltheory.bridge.evaluator import method_name
-from icltheory.bridge.spectra import (
+from icltheory.bridge.methods import (
     ActivationAware,
     Cumulative,
     LargestEntries,

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from icltheory.bridge import checkpoint, load_checkpoint
-from icltheory.bridge.cost import checkpoint_cost
+from icltheory.bridge.cost import model_cost
 from icltheory.bridge.families import FAMILIES, read_architecture
 from tests.bridge.test_model import write_tokenizer
 from tests.bridge.tiny import (
@@ -217,7 +217,7 @@ def test_the_dtype_is_that_of_the_config_or_else_of_the_file(
     assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype(dtype)}
     said = [f"{folder}/model.safetensors: weights in {cast} are read in {dtype}; pass"]
     assert [str(w.message)[: len(said[0])] for w in caught] == said[: bool(cast)]
-    assert checkpoint_cost(folder).dtype == dtype
+    assert model_cost(folder).dtype == dtype
     load_checkpoint(folder, "float32")  # says nothing: the dtype was asked for
 
 

@@ -12,7 +12,7 @@ import pytest
 from experiments.real_model.published import CONFIGS
 from icltheory.bridge import cost as cost_module
 from icltheory.bridge import load_checkpoint
-from icltheory.bridge.cost import checkpoint_cost, device_bytes, model_cost
+from icltheory.bridge.cost import fits, model_cost
 from icltheory.bridge.families import read_architecture
 from icltheory.layered import get_matrix
 from tests.bridge.tiny import CONFIGS as TINY
@@ -55,13 +55,6 @@ def test_the_published_models_have_their_known_sizes():
         model_cost(model_of("llama").arch, context=-1)
 
 
-def test_operations_of_singular_values():
-    cost = model_cost(read_architecture(CONFIGS["gptj"]))
-    n, m = 4096, 16384
-    assert cost.svd_flops("W_Q") == 4 * n**3 - 4 * n**3 // 3
-    assert cost.svd_flops("W_in") == 4 * m * n**2 - 4 * n**3 // 3
-
-
 # Biases, a tied head, joined matrices, experts, a table of positions.
 LAYOUTS = ("gptj", "gpt_neox", "llama_tied", "mixtral", "opt", "phi3")
 
@@ -70,15 +63,14 @@ LAYOUTS = ("gptj", "gpt_neox", "llama_tied", "mixtral", "opt", "phi3")
 def test_predicted_bytes_of_a_checkpoint_are_those_that_are_loaded(name):
     folder = FIXTURES / name
     params = load_checkpoint(folder).params
-    cost = checkpoint_cost(folder)
+    cost = model_cost(folder)
     leaves = jax.tree.leaves(params)
     assert cost.num_bytes == cost.device_bytes == sum(leaf.nbytes for leaf in leaves)
     assert cost.parameters == sum(leaf.size for leaf in leaves)
     assert {cost.dtype} == {leaf.dtype.name for leaf in leaves}
-    half = checkpoint_cost(folder, "bfloat16")
+    half = model_cost(folder, "bfloat16")
     assert half.num_bytes == 2 * cost.parameters
-    assert half.file_dtype == cost.file_dtype
-    assert cost.fits
+    assert fits(cost.device_bytes)
 
 
 def test_bytes_on_a_device_are_those_of_its_part():
@@ -92,34 +84,32 @@ def test_bytes_on_a_device_are_those_of_its_part():
             divided = any(side % devices == 0 for side in leaf.shape)
             share = devices if leaf.ndim == 2 and split and divided else 1
             total += leaf.size // share
-        assert device_bytes(model.arch, "float32", devices) == 4 * total
+        cost = model_cost(model.arch, "float32", devices=devices)
+        assert cost.device_bytes == 4 * total
     with pytest.raises(ValueError, match="devices: "):
-        device_bytes(model.arch, devices=0)
-    other = dataclasses.replace(model.arch, family="foo")
-    for count in (model_cost, device_bytes):
-        with pytest.raises(
-            ValueError, match="^dtype: expected the name of one, got 'f"
-        ):
-            count(model.arch, "foo")
-        with pytest.raises(ValueError, match=r"^arch\.family: expected one of .*'foo'"):
-            count(other)
+        model_cost(model.arch, devices=0)
+    with pytest.raises(ValueError, match="^dtype: expected one of .*'foo'"):
+        model_cost(model.arch, "foo")
+    with pytest.raises(ValueError, match=r"^arch\.family: expected one of .*'foo'"):
+        model_cost(dataclasses.replace(model.arch, family="foo"))
 
 
 def test_what_does_not_fit_or_is_missing_is_said(tmp_path, monkeypatch):
     folder = FIXTURES / "llama"
-    needed = checkpoint_cost(folder, devices=2).needed
-    for free, fits in ((needed, True), (needed - 1, False), (None, None)):
+    own = model_cost(folder, devices=2).device_bytes
+    needed = 2 * own if jax.default_backend() == "cpu" else own
+    for free, enough in ((needed, True), (needed - 1, False), (None, None)):
         monkeypatch.setattr(cost_module, "free_memory", lambda free=free: free)
-        assert checkpoint_cost(folder, devices=2).fits is fits
+        assert fits(own, 2) is enough
     (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
     with pytest.raises(FileNotFoundError, match="expected model.safetensors or"):
-        checkpoint_cost(tmp_path)
+        model_cost(tmp_path)
     config = json.loads((folder / "config.json").read_text())
     config["num_hidden_layers"] += 1
     (tmp_path / "config.json").write_text(json.dumps(config))
     shutil.copy(folder / "model.safetensors", tmp_path)
     with pytest.raises(ValueError, match="expected tensor model.layers"):
-        checkpoint_cost(tmp_path)
+        model_cost(tmp_path)
 
 
 def test_no_weight_is_read(monkeypatch):
@@ -127,4 +117,4 @@ def test_no_weight_is_read(monkeypatch):
         raise AssertionError(args)
 
     monkeypatch.setattr(np, "frombuffer", refuse)
-    assert checkpoint_cost(FIXTURES / "llama", devices=4).device_bytes > 0
+    assert model_cost(FIXTURES / "llama", devices=4).device_bytes > 0

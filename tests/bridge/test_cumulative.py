@@ -11,8 +11,8 @@ import pytest
 
 from icltheory.bridge import AnswerFile, Evaluator, algorithm1, evaluate
 from icltheory.bridge.evaluator import method_name
+from icltheory.bridge.methods import Cumulative
 from icltheory.bridge.pruning import pruned_stacks
-from icltheory.bridge.spectra import Cumulative
 from icltheory.layered import get_matrix, replace_matrix
 from icltheory.linalg import svd
 from icltheory.pruning import (

@@ -13,14 +13,9 @@ from icltheory.bridge import Decoder, Evaluator, evaluate, evaluate_naive, prune
 from icltheory.bridge import evaluator as evaluator_module
 from icltheory.bridge.evaluation._split import SplitEvaluator
 from icltheory.bridge.evaluator import digest_of, method_name
+from icltheory.bridge.methods import Cumulative, RandomVectors
 from icltheory.bridge.pruning import pruned_stacks
-from icltheory.bridge.spectra import (
-    Cumulative,
-    Exact,
-    Randomised,
-    RandomVectors,
-    SingularSystems,
-)
+from icltheory.bridge.spectra import Exact, Randomised, SingularSystems
 from icltheory.linalg import SVD, svd
 from icltheory.pruning import Intervention, LowRank, Magnitude, Rank, Whitened
 from tests.bridge.evaluation_tasks import at_rates, choice, classification, tiny

@@ -5,10 +5,7 @@ import numpy as np
 import pytest
 
 from icltheory.bridge import Tokens
-from icltheory.bridge.implicit_update import (
-    block_update,
-    implicit_updates,
-)
+from icltheory.bridge.inputs import block_update, implicit_updates
 from icltheory.layered import get_matrix
 from icltheory.pruning import module_matrices
 from tests.bridge.tiny import CONFIGS, model_of

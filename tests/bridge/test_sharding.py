@@ -11,7 +11,7 @@ from icltheory.bridge import (
     prune_model,
     save_checkpoint,
 )
-from icltheory.bridge.cost import device_bytes
+from icltheory.bridge.cost import model_cost
 from icltheory.bridge.families import read_architecture
 from icltheory.bridge.sharding import Placement, shard_model
 from tests.several_devices import finish, finish_pair, free_port, launch
@@ -97,7 +97,8 @@ def test_each_device_holds_an_eighth(reports):
     assert own == whole / 8
     assert reports[0]["share"] < 1.1 / 8  # norms are whole everywhere
     arch = read_architecture(CONFIG)
-    predicted = device_bytes(arch, devices=8) / device_bytes(arch)
+    predicted = model_cost(arch, devices=8)
+    predicted = predicted.device_bytes / predicted.num_bytes
     assert reports[0]["share"] == pytest.approx(predicted, rel=1e-12)
 
 

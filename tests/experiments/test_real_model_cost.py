@@ -10,7 +10,7 @@ from experiments.real_model import cost, main
 from experiments.real_model.config import PRESETS
 from experiments.real_model.measure import Subject
 from experiments.real_model.published import CONFIGS
-from icltheory.bridge.cost import device_bytes, model_cost
+from icltheory.bridge.cost import model_cost
 from icltheory.bridge.families import read_architecture
 
 FIXTURES = Path(__file__).parents[1] / "bridge" / "fixtures"
@@ -48,7 +48,7 @@ def layer_tokens(prefix, questions, below, rates):
 def test_operations_are_those_of_a_loop():
     found = cost.work(CONFIG, ARCH, "rte")
     flops = {
-        prefix: model_cost(ARCH, "float16", prefix + QUESTION // 2).layer_flops
+        prefix: model_cost(ARCH, context=prefix + QUESTION // 2).layer_flops
         for prefix in (0, 4 * 89, SHOWN)
     }
     grid = sum(layer_tokens(SHOWN, 10, layer, 2) for layer in (0, 2, 4))
@@ -80,7 +80,7 @@ def test_bytes_are_those_of_the_arrays_and_devices_share_weights():
     on_device = [held[name] for name in held if name[:7] not in ("on disk", "togethe")]
     assert held["together"] == pytest.approx(sum(on_device))
     shared = cost.memory(CONFIG, ARCH, devices=2)
-    assert shared["weights"] == device_bytes(ARCH, "float16", 2)
+    assert shared["weights"] == model_cost(ARCH, devices=2).device_bytes
     share = shared["weights"] / held["weights"]
     assert 0.5 < share < 0.6  # norms and biases are whole
     name = "pruned matrices of a layer"
@@ -117,9 +117,9 @@ def test_a_config_says_what_fits(capsys, monkeypatch, tmp_path):
     line = ["cost", "--checkpoint", str(tmp_path), "--devices", "4"]
     main(line)
     shown = capsys.readouterr().out
-    assert "Memory: 11,976 parameters" in shown
+    assert "11,976 parameters" in shown
     assert "GB on each of 4" in shown
     assert "the run fits" in shown
-    monkeypatch.setattr(cost, "free_memory", lambda: 0)
+    monkeypatch.setattr("icltheory.bridge.cost.free_memory", lambda: 0)
     main(line)
     assert "the run does not fit" in capsys.readouterr().out
