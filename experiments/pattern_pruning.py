@@ -333,9 +333,8 @@ def compare(config, trained):
             rates, how = low_rank if method == SVD else by_size
 
             def swept(params, prompt, module=module, rates=rates, how=how):
-                look: Any = {"params": params, "inputs": prompt, "method": how}
-                look["score_args"] = (prompt.z,)
-                return pruning.sweep(model, 0, module, rates, errors, **look)
+                scored = pruning.Scored(model, params, prompt, errors, (prompt.z,))
+                return pruning.sweep(scored, 0, module, rates, method=how)
 
             add(module, method, kept, total, jax.vmap(swept)(*models))
     m, n = params["W_O"].shape[1:]

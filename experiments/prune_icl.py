@@ -189,9 +189,10 @@ def plain_answers(subject: Subject, inputs: Any, seed: int) -> np.ndarray:
 def answers(subject: Subject, inputs: Any, seed: int, modules, rates=None, **options):
     """Predictions after pruning, (layers, modules, rates, prompts, shots)."""
     score, args = _score(subject)
-    options |= {"params": subject.params[seed], "inputs": inputs, "score_args": args}
-    where = range(subject.model.num_layers), modules, rates or subject.rates
-    return np.asarray(pruning.sweep_grid(subject.model, *where, score, **options))
+    model, params = subject.model, subject.params[seed]
+    scored = pruning.Scored(model, params, inputs, score, args)
+    where = range(model.num_layers), modules, rates or subject.rates
+    return np.asarray(pruning.sweep_grid(scored, *where, **options))
 
 
 def kept_shares(subject: Subject, module: str) -> list[float]:

@@ -64,19 +64,16 @@ def test_integer_matrices_are_floats_for_the_svd():
     with pytest.raises(ValueError, match="W_V: expected floating weights, got int"):
         pruning.prune_model(MODEL, stack, "0:W_V:0.5")
     with pytest.raises(ValueError, match="W_V: expected floating weights, got int"):
-        pruning.sweep(MODEL, 0, "W_V", [0.5], jnp.sum, params=stack, inputs=INPUTS)
+        pruning.sweep(scored(params=stack), 0, "W_V", [0.5])
 
 
-def sweep(**changes):
-    given = {"rates": [0.5], "score": jnp.sum, "params": STACK, "inputs": INPUTS}
-    return pruning.sweep(MODEL, 0, "W_V", **(given | changes))
+def scored(params=STACK, score=jnp.sum):
+    return pruning.Scored(MODEL, params, INPUTS, score)
 
 
 def grid(**changes):
     given = {"layers": [0], "modules": ["W_V"], "rates": [0.5]} | changes
-    return pruning.sweep_grid(
-        MODEL, score=jnp.sum, params=STACK, inputs=INPUTS, **given
-    )
+    return pruning.sweep_grid(scored(), **given)
 
 
 def step(**changes):
@@ -187,10 +184,13 @@ def patterns(rate):
             "errors: expected two rows or more, got 1",
         ),
         (
-            lambda: sweep(score=lambda out: None),
+            lambda: pruning.sweep(scored(score=lambda out: None), 0, "W_V", [0.5]),
             "score: expected a function that returns numbers, got None",
         ),
-        (lambda: sweep(rates=0.5), "rates: expected a sequence, got 0.5"),
+        (
+            lambda: pruning.sweep(scored(), 0, "W_V", 0.5),
+            "rates: expected a sequence, got 0.5",
+        ),
         (lambda: grid(modules="attn"), "modules: expected a sequence, got 'attn'"),
         (
             lambda: squared_errors(RIDGE, TASK, 4, key=0),

@@ -157,15 +157,9 @@ def _pruning() -> dict[str, TheoryCase]:
 
     def swept(weights, H, h):
         stack = LinearAttentionStack(*weights)
-        return pruning.sweep(
-            LayeredStack.of(stack),
-            1,
-            "attn",
-            [0.0, 0.5],
-            lambda out: out,
-            params=stack,
-            inputs=(H / N**0.5, h),
-        )
+        inputs = H / N**0.5, h
+        scored = pruning.Scored(LayeredStack.of(stack), stack, inputs, lambda out: out)
+        return pruning.sweep(scored, 1, "attn", [0.0, 0.5])
 
     def applied(kind, **options):
         def compute(weights, H, h):

@@ -8,7 +8,7 @@ from benchmarks.machine import floor
 from benchmarks.suite import EXACT, Pair, case, named, nbytes, once, seconds
 from icltheory.layered import forward
 from icltheory.models import GPT2, LayeredGPT2
-from icltheory.pruning import Intervention, LowRank, prune_model, sweep
+from icltheory.pruning import Intervention, LowRank, Scored, prune_model, sweep
 
 RATES = (0.0, 0.1, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995)
 OTHER_RATES = (0.05, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8, 0.85)
@@ -52,6 +52,7 @@ def bench_sweep(layer: int, module: str) -> Pair:
         traces.append(1)
         return jnp.mean((predictions - y) ** 2, axis=0)
 
+    scored = Scored(model, params, inputs, squared_error, inputs[1:])
     whole = jax.jit(
         lambda params: squared_error(forward(model, params, inputs), inputs[1])
     )
@@ -62,8 +63,7 @@ def bench_sweep(layer: int, module: str) -> Pair:
         return jnp.stack([whole(params) for params in pruned])
 
     def swept(rates=RATES):
-        given = {"params": params, "inputs": inputs, "score_args": inputs[1:]}
-        return sweep(model, layer, module, rates, squared_error, **given, method=method)
+        return sweep(scored, layer, module, rates, method=method)
 
     slow, _ = once(one_by_one)
     effect = np.max(np.abs(np.asarray(slow - slow[:1]))) / np.max(np.abs(slow))

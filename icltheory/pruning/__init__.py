@@ -34,7 +34,7 @@ from icltheory.pruning.spectra import (
     module_spectra,
     random_condition_number,
 )
-from icltheory.pruning.sweeps import sweep, sweep_grid
+from icltheory.pruning.sweeps import Scored, sweep, sweep_grid
 from icltheory.pruning.updates import (
     DepthTable,
     UpdateBound,
@@ -55,6 +55,7 @@ __all__ = [
     "Method",
     "Rank",
     "RateChoice",
+    "Scored",
     "Search",
     "Selection",
     "UpdateBound",

@@ -4,6 +4,7 @@ The trunk below the pruned layer runs once, each matrix is decomposed once, and 
 rates are one compiled program.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -28,20 +29,39 @@ from icltheory.pruning.methods import LowRank, Sized, check_method, kept_table
 from icltheory.pruning.modules import module_matrices
 from icltheory.pruning.rates import as_strengths, check_one_of
 
-__all__ = ["sweep", "sweep_grid"]
+__all__ = ["Scored", "sweep", "sweep_grid"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Scored:
+    """A layered model on some inputs, and the score of its outputs.
+
+    Args:
+        model: The layered model; for a model of one prompt and a batch of them,
+            :class:`~icltheory.layered.Batched`.
+        params: Its parameters.
+        inputs: Its inputs.
+        score: Function of the model's outputs and ``args``; returns an array or a
+            pytree of arrays, such as one error for each prompt. Pass one function, not
+            a new lambda each time, and arrays in ``args``: a program is compiled for
+            each function.
+        args: Further arguments of the score.
+    """
+
+    model: LayeredModel
+    params: PyTree
+    inputs: PyTree
+    score: Callable[..., Any]
+    args: tuple[Any, ...] = ()
 
 
 def sweep(
-    model: LayeredModel,
+    scored: Scored,
     layer: int,
     module: str,
     rates: Sequence[Any],
-    score: Callable[..., Any],
     *,
-    params: PyTree,
-    inputs: PyTree = None,
     hidden: PyTree = None,
-    score_args: tuple[Any, ...] = (),
     method: Sized = LowRank(),
     batch_size: int | None = None,
 ) -> PyTree:
@@ -52,102 +72,89 @@ def sweep(
         f_{l+1} \circ f_l^{(\xi_j)} (x_l)\big) , \qquad
         x_l = f_{l-1} \circ \dots \circ f_0 (\mathrm{inputs}) .
 
-    All matrices of the module are pruned at the same rate. The state :math:`x_l` is
-    computed once from ``inputs``, or taken as ``hidden``; a rate is a traced rank that
+    All matrices of the module are pruned at the same rate. A rate is a traced rank that
     masks the singular values, so that R rates at layer l cost one trunk, one
-    decomposition a matrix and R (L - l) blocks. At rate 0 the weights are unchanged to
-    the bit.
+    decomposition per matrix and R (L - l) blocks. At rate 0 the weights are unchanged
+    to the bit. Weights that are tied between layers are pruned in this layer only.
 
-    The program is compiled once for each model, layer, module, method, ``score`` and
-    shapes: other rates, as many, compile nothing. Pass one function as ``score``, not a
-    new lambda each time, and hand over arrays in ``score_args``. Weights that are tied
-    between layers are pruned in this layer only.
+    The program is compiled once for each model, layer, module, method, score and
+    shapes: as many other rates compile nothing.
 
     Args:
-        model: The layered model; for a model of one prompt and a batch of them,
-            :class:`~icltheory.layered.Batched`.
+        scored: The model, its inputs and the score.
+        layer: Number of the layer.
         module: See :func:`module_matrices`.
-        rates: Clipping rates :math:`\xi_j`, each in [0, 1), among which may be a
-            :class:`Rank`.
-        score: Function of the model's outputs and ``score_args``; returns an array or
-            a pytree of arrays, such as one error for each prompt.
+        rates: Clipping rates :math:`\xi_j`, each in [0, 1), or :class:`Rank`.
+        hidden: The state :math:`x_l`, in place of the inputs.
         method: :class:`LowRank`, :class:`Whitened` or :class:`Magnitude`.
-        batch_size: Rates that run side by side, by ``vmap``. Left out, all of them on
-            an accelerator, and one after the other on a CPU, where that is faster.
+        batch_size: Rates that run together, by ``vmap``. Unless given all of them on an
+            accelerator, and one at a time on a CPU, where that is faster.
 
     Example:
         >>> import jax.numpy as jnp
         >>> from icltheory import attention, layered
         >>> W = jnp.diag(jnp.array([2.0, 1.0]))[None]
         >>> stack = attention.LinearAttentionStack(W, W, W)
-        >>> sweep(layered.LayeredStack.of(stack), 0, "W_V", [0, 0.5], jnp.sum,
-        ...       params=stack, inputs=(jnp.ones((1, 2)), jnp.ones(2))).tolist()
+        >>> inputs = (jnp.ones((1, 2)), jnp.ones(2))
+        >>> scored = Scored(layered.LayeredStack.of(stack), stack, inputs, jnp.sum)
+        >>> sweep(scored, 0, "W_V", [0, 0.5]).tolist()
         [17.0, 12.0]
 
     Source: Yao et al. (2024), section 2 and Algorithm 1.
     """
-    check_one_of(inputs=inputs, hidden=hidden)
-    check_layered(model)
-    return _scores(
-        Program(model, layer, score, method),
-        [module],
-        as_strengths(rates),
-        params,
-        lambda: hidden if inputs is None else inputs,
-        score_args,
-        batch_size,
-        embed=inputs is not None,
-    )
+    check_one_of(inputs=scored.inputs, hidden=hidden)
+    check_layered(scored.model)
+    kept = _kept(scored, layer, [module], as_strengths(rates), method)
+    embed = hidden is None
+    start = scored.inputs if embed else hidden
+    return _scores(scored, layer, method, kept, start, batch_size, embed)
 
 
 def sweep_grid(
-    model: LayeredModel,
+    scored: Scored,
     layers: Sequence[int],
     modules: Sequence[str],
     rates: Sequence[Any],
-    score: Callable[..., Any],
     *,
-    params: PyTree,
-    inputs: PyTree,
-    score_args: tuple[Any, ...] = (),
     method: Sized = LowRank(),
     batch_size: int | None = None,
     progress: Progress | None = None,
 ) -> PyTree:
-    """Scores over layers, modules and rates: :func:`sweep` for every pair.
+    """Scores ``(layers, modules, R, ...)``: :func:`sweep` for every pair.
 
     The modules of a layer share the state that enters it, one decomposition of each
     matrix, and one compiled program in which a module is a row of ranks. ``progress``
-    is called after each layer, see :mod:`icltheory.batching`; the other arguments are
-    those of :func:`sweep`. Scores have shape (layers, modules, R, ...).
+    is called after each layer, see :mod:`icltheory.batching`.
 
     Example:
         >>> import jax.numpy as jnp
         >>> from icltheory import attention, layered
         >>> stack = attention.LinearAttentionStack(*jnp.ones((3, 3, 2, 2)))
         >>> inputs = (jnp.ones((1, 2)), jnp.ones(2))
-        >>> sweep_grid(layered.LayeredStack.of(stack), [0, 2], ["W_V", "attn"],
-        ...            [0, 0.5], jnp.sum, params=stack, inputs=inputs).shape
+        >>> scored = Scored(layered.LayeredStack.of(stack), stack, inputs, jnp.sum)
+        >>> sweep_grid(scored, [0, 2], ["W_V", "attn"], [0, 0.5]).shape
         (2, 2, 2)
 
     Source: Yao et al. (2024), Figures 1 and 2.
     """
-    check_layered(model)
+    check_layered(scored.model)
     for name, several in (("layers", layers), ("modules", modules)):
         check_sequence(name, several)
         if not len(several):
             raise ValueError(f"{name}: expected at least one, got none")
-    strengths, rows = as_strengths(rates), {}
-    trunk = CachedLayers(model, inputs)
-    for layer in reported(sorted(set(layers)), progress, "layer {}".format):
+    strengths = as_strengths(rates)
+    kept = {
+        layer: _kept(scored, layer, modules, strengths, method)
+        for layer in sorted(set(layers))
+    }
+    model, params, rows, entered = scored.model, scored.params, {}, 0
+    hidden = _embed(model, params, scored.inputs)
+    for layer in reported(list(kept), progress, "layer {}".format):
+        for index in range(entered, layer):
+            hidden = _block(model, index, params, hidden)
+        entered = layer
         rows[layer] = _scores(
-            Program(model, layer, score, method),
-            modules,
-            strengths,
-            params,
-            functools.partial(trunk.before, params, layer),
-            score_args,
-            batch_size,
+            scored, layer, method, kept[layer], hidden, batch_size, False
         )
         if progress is not None:
             jax.block_until_ready(rows[layer])
@@ -159,21 +166,16 @@ def sweep_grid(
     return jax.tree.map(arrange, *(rows[layer] for layer in layers))
 
 
-class Program(NamedTuple):
-    """The static arguments of a compiled sweep of one layer."""
-
-    model: LayeredModel
-    layer: int
-    score: Callable[..., Any]
-    method: Sized
-
-
-def _scores(
-    program, modules, strengths, params, start, score_args, batch_size, embed=False
-):
-    """Scores of every module at every strength, from the state that start() gives."""
-    model, layer, _, method = program
+def _kept(
+    scored: Scored,
+    layer: int,
+    modules: Sequence[str],
+    strengths: Sequence[Any],
+    method: Sized,
+) -> tuple[tuple[str, ...], np.ndarray]:
+    """Names of the matrices, and what each module and strength (rows) keeps of each."""
     check_method(method, Sized)
+    model, params = scored.model, scored.params
     chosen = [module_matrices(model, layer, module) for module in modules]
     specs = [s for s in model.matrices(layer) if any(s in part for part in chosen)]
     for part in chosen:  # raises for a rank that changes no matrix of a module
@@ -185,16 +187,40 @@ def _scores(
         for part in chosen
         for row in pruned
     ]
+    return tuple(spec.name for spec in specs), np.asarray(kept, np.int32)
+
+
+class Program(NamedTuple):
+    """The static arguments of a compiled sweep of one layer."""
+
+    model: LayeredModel
+    layer: int
+    score: Callable[..., Any]
+    method: Sized
+    names: tuple[str, ...]
+    embed: bool
+    together: int
+
+
+def _scores(
+    scored: Scored,
+    layer: int,
+    method: Sized,
+    kept: tuple[tuple[str, ...], np.ndarray],
+    start: PyTree,
+    batch_size: int | None,
+    embed: bool,
+) -> PyTree:
+    """Scores of every row of ranks, from inputs (``embed``) or the layer's state."""
+    names, sizes = kept
     if batch_size is None:
-        batch_size = 1 if jax.default_backend() == "cpu" else len(kept)
+        batch_size = 1 if jax.default_backend() == "cpu" else len(sizes)
     check_positive_int("batch_size", batch_size)
+    together = min(batch_size, len(sizes))
     # The rule of rounding is no part of the program, which takes ranks.
-    program = program._replace(method=type(method)())
-    names = tuple(spec.name for spec in specs)
-    sizes, together = np.asarray(kept, np.int32), min(batch_size, len(kept))
-    scores, finite = _run(
-        program, names, embed, together, params, start(), sizes, score_args
-    )
+    rule = type(method)()
+    program = Program(scored.model, layer, scored.score, rule, names, embed, together)
+    scores, finite = _run(program, scored.params, start, sizes, scored.args)
     if not jax.tree.leaves(scores):
         raise ValueError("score: expected a function that returns numbers, got None")
     if is_tracer(finite):
@@ -205,13 +231,13 @@ def _scores(
     return scores
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def _run(program, names, embed, together, params, start, kept, score_args):
-    model, layer, score, method = program
-    hidden = hidden_before(model, params, start, layer) if embed else start
-    specs = [spec for spec in model.matrices(layer) if spec.name in names]
+@functools.partial(jax.jit, static_argnums=0)
+def _run(program, params, start, kept, score_args):
+    model, layer = program.model, program.layer
+    hidden = hidden_before(model, params, start, layer) if program.embed else start
+    specs = [spec for spec in model.matrices(layer) if spec.name in program.names]
     matrices = [get_matrix(params, spec) for spec in specs]
-    cutters = [method.by_size(W) for W in matrices]
+    cutters = [program.method.by_size(W) for W in matrices]
 
     def at(sizes):
         pruned = params
@@ -220,28 +246,11 @@ def _run(program, names, embed, together, params, start, kept, score_args):
         # Only this block uses the pruned weights. The others use the original
         # parameters, so that a leaf with all layers is not copied for every rate.
         after = model.block(layer, pruned, hidden)
-        return score(forward_from(model, params, after, layer + 1), *score_args)
+        outputs = forward_from(model, params, after, layer + 1)
+        return program.score(outputs, *score_args)
 
     finite = jnp.stack([jnp.isfinite(W).all() for W in matrices])
-    return in_turns(at, kept, together), finite
-
-
-class CachedLayers:
-    """Holds the hidden state below a layer, advanced by one program for each block."""
-
-    def __init__(self, model: LayeredModel, inputs: PyTree):
-        self.model, self.inputs = model, inputs
-        self._held: tuple[int, PyTree] | None = None
-
-    def before(self, params: PyTree, layer: int) -> PyTree:
-        """Returns the hidden state that enters ``layer``."""
-        if self._held is None or self._held[0] > layer:
-            self._held = 0, _embed(self.model, params, self.inputs)
-        start, state = self._held
-        for index in range(start, layer):
-            state = _block(self.model, index, params, state)
-        self._held = layer, state
-        return state
+    return in_turns(at, kept, program.together), finite
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -8,7 +8,7 @@ import pytest
 
 from icltheory.layered import LayeredModel, forward, get_matrix
 from icltheory.patterns import PatternTransformer, hinge
-from icltheory.pruning import Intervention, module_spectra, prune_model, sweep
+from icltheory.pruning import Intervention, Scored, module_spectra, prune_model, sweep
 from tests.patterns import drawn, oracles
 
 MODEL = PatternTransformer(6)
@@ -94,16 +94,8 @@ def test_clipping_by_the_library_is_clipping_by_hand(params, prompt, module):
         return jnp.mean(hinge(z * F))
 
     rates = [0, 0.5]
-    found = sweep(
-        MODEL,
-        0,
-        module,
-        rates,
-        score,
-        params=params,
-        inputs=prompt,
-        score_args=(prompt.z,),
-    )
+    scored = Scored(MODEL, params, prompt, score, (prompt.z,))
+    found = sweep(scored, 0, module, rates)
     for rate, got in zip(rates, found, strict=True):
         rank = int((1 - rate) * len(s))
         cut = params | {name: jnp.asarray((U[:, :rank] * s[:rank]) @ Vt[:rank])}

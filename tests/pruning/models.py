@@ -25,7 +25,3 @@ def errors(outputs, targets):
     """One error for each prompt; leaves a mark whenever it is traced."""
     traces.append(1)
     return jnp.sum((outputs - targets) ** 2, axis=-1)
-
-
-def mean_error(outputs, targets):
-    return jnp.mean(errors(outputs, targets))

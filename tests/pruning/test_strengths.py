@@ -8,6 +8,7 @@ from icltheory.pruning import (
     LowRank,
     Magnitude,
     Rank,
+    Scored,
     Whitened,
     prune,
     prune_model,
@@ -64,14 +65,11 @@ def test_impossible_ranks():
 
 
 def test_sweeps_take_ranks_beside_rates():
-    common = {"params": STACK, "inputs": INPUTS, "score_args": (TARGETS,)}
-    at = (MODEL, 1, "attn")
-    by_rate = sweep(*at, [0, 0.5, 0.75], errors, **common)
-    by_rank = sweep(*at, [Rank(6), Rank(3), Rank(1)], errors, **common)
+    scored = Scored(MODEL, STACK, INPUTS, errors, (TARGETS,))
+    by_rate = sweep(scored, 1, "attn", [0, 0.5, 0.75])
+    by_rank = sweep(scored, 1, "attn", [Rank(6), Rank(3), Rank(1)])
     np.testing.assert_array_equal(by_rank, by_rate)
-    grid = sweep_grid(
-        MODEL, [1], ["attn", "W_V"], [Rank(6), Rank(3), Rank(1)], errors, **common
-    )
+    grid = sweep_grid(scored, [1], ["attn", "W_V"], [Rank(6), Rank(3), Rank(1)])
     np.testing.assert_allclose(grid[0, 0], by_rate, rtol=1e-12)
     with raises("rank: expected 1 <= rank <= 6, got 7"):
-        sweep(*at, [Rank(7)], errors, **common)
+        sweep(scored, 1, "attn", [Rank(7)])

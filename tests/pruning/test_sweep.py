@@ -12,11 +12,13 @@ from icltheory.pruning import (
     Intervention,
     LowRank,
     Magnitude,
+    Scored,
     Whitened,
     module_spectra,
     prune_model,
     sweep,
     sweep_grid,
+    sweeps,
 )
 from icltheory.pruning.sweeps import Program, _run
 from tests.oracles import truncate
@@ -37,8 +39,12 @@ from tests.raising import raises
 
 
 def swept(layer, module, rates=RATES, **options):
-    options = {"params": STACK, "inputs": INPUTS, "score_args": (TARGETS,)} | options
-    return sweep(MODEL, layer, module, rates, errors, **options)
+    given = {"params": STACK, "inputs": INPUTS, "args": (TARGETS,)}
+    given |= {name: options.pop(name) for name in given if name in options}
+    return sweep(Scored(MODEL, score=errors, **given), layer, module, rates, **options)
+
+
+SCORED = Scored(MODEL, STACK, INPUTS, errors, (TARGETS,))
 
 
 def sparsify(W, kept):
@@ -72,7 +78,7 @@ def test_it_compiles_once_and_then_takes_other_rates_and_weights():
     before = len(traces)
     swept(3, "W_V", (0.2, 0.3, 0.6, 0.8))
     swept(3, "W_V", params=jax.tree.map(lambda W: 2 * W, STACK))
-    swept(3, "W_V", score_args=(TARGETS + 1,))
+    swept(3, "W_V", args=(TARGETS + 1,))
     swept(3, "W_V", method=LowRank(rule="ceil"))
     assert len(traces) == before
     swept(3, "W_V", (0.2, 0.3))  # another number of rates is another shape
@@ -88,16 +94,8 @@ def test_a_cached_state_side_by_side_and_one_prompt_agree():
     for batch_size in (3, 4, 9):  # with a remainder, exact, and more than there are
         got = swept(2, "attn", batch_size=batch_size)
         np.testing.assert_allclose(got, expected, rtol=1e-12)
-    one = sweep(
-        LayeredStack.of(STACK, scale=1 / N),
-        2,
-        "attn",
-        RATES,
-        errors,
-        params=STACK,
-        inputs=(INPUTS[0][1], INPUTS[1][1]),
-        score_args=(TARGETS[1],),
-    )
+    prompt, model = (INPUTS[0][1], INPUTS[1][1]), LayeredStack.of(STACK, scale=1 / N)
+    one = sweep(Scored(model, STACK, prompt, errors, (TARGETS[1],)), 2, "attn", RATES)
     np.testing.assert_allclose(one, expected[:, 1], rtol=1e-12)
 
 
@@ -122,16 +120,7 @@ def test_rate_zero_scores_the_model_as_it_is():
 
 def test_the_grid_is_the_sweep_of_every_pair():
     layers, modules = (3, 0, 2), ("W_V", "attn", "W_Q")
-    grid = sweep_grid(
-        MODEL,
-        layers,
-        modules,
-        RATES,
-        errors,
-        params=STACK,
-        inputs=INPUTS,
-        score_args=(TARGETS,),
-    )
+    grid = sweep_grid(SCORED, layers, modules, RATES)
     assert grid.shape == (3, 3, len(RATES), B)
     for i, layer in enumerate(layers):
         np.testing.assert_allclose(grid[i, 1], swept(layer, "attn"), rtol=1e-12)
@@ -141,9 +130,8 @@ def test_the_grid_is_the_sweep_of_every_pair():
 
 def test_the_grid_and_the_spectra_report_their_progress():
     calls = []
-    common = {"params": STACK, "inputs": INPUTS, "score_args": (TARGETS,)}
     progress = {"progress": lambda *call: calls.append(call)}
-    sweep_grid(MODEL, (1, 0), ("attn",), RATES, errors, **common, **progress)
+    sweep_grid(SCORED, (1, 0), ("attn",), RATES, **progress)
     assert calls == [(0, 2, ""), (1, 2, "layer 0"), (2, 2, "layer 1")]
     calls.clear()
     module_spectra(MODEL, STACK, layers=[1], **progress)
@@ -152,11 +140,18 @@ def test_the_grid_and_the_spectra_report_their_progress():
     ]
 
 
+def test_the_grid_runs_the_trunk_once(monkeypatch):
+    ran, block = [], sweeps._block
+    monkeypatch.setattr(sweeps, "_block", lambda *a: ran.append(a[1]) or block(*a))
+    sweep_grid(SCORED, (3, 1), ("attn",), RATES)
+    assert ran == [0, 1, 2]
+
+
 def test_scores_may_be_any_pytree():
     def score(outputs):
         return {"norm": jnp.sum(outputs**2), "outputs": outputs}
 
-    got = sweep(MODEL, 3, "W_V", RATES, score, params=STACK, inputs=INPUTS)
+    got = sweep(Scored(MODEL, STACK, INPUTS, score), 3, "W_V", RATES)
     assert got["norm"].shape == (len(RATES),)
     np.testing.assert_allclose(got["outputs"][0], whole(STACK, INPUTS), rtol=1e-12)
 
@@ -174,16 +169,7 @@ def test_gpt2_in_float32_equals_full_evaluations():
         lambda s: jnp.asarray(0.3 * rng.normal(size=s.shape).astype(s.dtype)), shapes
     )
     model, rates = LayeredGPT2(module), (0, 0.1, 0.5, 0.9)
-    got = sweep(
-        model,
-        2,
-        "all",
-        rates,
-        errors,
-        params=params,
-        inputs=(X, y),
-        score_args=(y,),
-    )
+    got = sweep(Scored(model, params, (X, y), errors, (y,)), 2, "all", rates)
     assert got.dtype == jnp.float32
     run = jax.jit(functools.partial(forward, model))
     for scores, rate in zip(got, rates, strict=True):
@@ -201,11 +187,11 @@ def test_a_leaf_with_all_layers_is_not_copied_for_every_rate():
     deep, wide, rates = 24, 32, 8
     stack = LinearAttentionStack(*draws(3, deep, wide, wide))
     model = LayeredStack.of(stack)
-    program = Program(model, deep // 2, jnp.sum, LowRank())
+    names = ("W_V", "W_K", "W_Q")
+    program = Program(model, deep // 2, jnp.sum, LowRank(), names, True, rates)
     inputs = draws(2, wide), draws(wide)
     kept = np.full((rates, 3), 4, np.int32)
-    names = ("W_V", "W_K", "W_Q")
-    lowered = _run.lower(program, names, True, rates, stack, inputs, kept, ())
+    lowered = _run.lower(program, stack, inputs, kept, ())
     used = lowered.compile().memory_analysis().temp_size_in_bytes
     leaf = stack.W_V.nbytes
     assert (
@@ -240,8 +226,7 @@ def test_bad_input():
     bad = LinearAttentionStack(STACK.W_V, STACK.W_K.at[3, 0, 0].set(jnp.nan), STACK.W_Q)
     with raises("W_K: expected finite entries, got NaN or infinity"):
         swept(3, "attn", params=bad)
-    common = {"params": STACK, "inputs": INPUTS}
     with raises("layers: expected at least one, got none"):
-        sweep_grid(MODEL, (), ("attn",), RATES, errors, **common)
+        sweep_grid(SCORED, (), ("attn",), RATES)
     with raises("modules: expected at least one, got none"):
-        sweep_grid(MODEL, (0,), (), RATES, errors, **common)
+        sweep_grid(SCORED, (0,), (), RATES)

@@ -52,9 +52,8 @@ clipped = pruning.prune(W_V[0], 0.5, method=pruning.LowRank(rule="floor"))
 print(linalg.condition_number(clipped, rank=2), pruning.frobenius_split(clipped, 1))
 # 9. A sweep over clipping rates
 model, inputs = LayeredStack.of(stack), (H[0], H[0, 0])
-scores = pruning.sweep(
-    model, 0, "W_V", [0.0, 0.5], jnp.sum, params=stack, inputs=inputs
-)
+scored = pruning.Scored(model, stack, inputs, jnp.sum)
+scores = pruning.sweep(scored, 0, "W_V", [0.0, 0.5])
 print(scores)
 # 10. A bootstrap interval of an accuracy
 interval = statistics.bootstrap_interval([True, False, True, True], level=0.9)
