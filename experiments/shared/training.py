@@ -58,7 +58,7 @@ class Fitted:
 
 
 def fit(
-    step: training.Step | Sequence[training.Phase],  # or phases with a step each
+    step: training.Step,
     state: Any,  # where to begin
     run: Run,  # its metrics.jsonl gets one record a chunk
     record: Callable[[int, training.Chunk], dict[str, Any]],  # of so many steps

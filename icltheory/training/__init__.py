@@ -10,7 +10,6 @@ Stability: provisional.
 """
 
 from icltheory.training.checkpoints import Checkpoints
-from icltheory.training.curriculum import Curriculum, Ramp
 from icltheory.training.devices import (
     device_mesh,
     initialize_distributed,
@@ -22,13 +21,11 @@ from icltheory.training.ensemble import (
     Ensemble,
     EnsembleState,
     Member,
-    SideBySide,
     init_ensemble,
     make_ensemble_step,
-    side_by_side,
 )
 from icltheory.training.fits import Fit, TrainedModel, fit, load_fit
-from icltheory.training.loop import Chunk, Phase, run
+from icltheory.training.loop import Chunk, run
 from icltheory.training.objectives import bayes_targets, in_context_loss, prefix_errors
 from icltheory.training.optimizers import (
     OptimizerConfig,
@@ -38,6 +35,8 @@ from icltheory.training.optimizers import (
     with_average,
 )
 from icltheory.training.steps import (
+    Curriculum,
+    Ramp,
     Step,
     Task,
     TrainState,
@@ -55,9 +54,7 @@ __all__ = [
     "Fit",
     "Member",
     "OptimizerConfig",
-    "Phase",
     "Ramp",
-    "SideBySide",
     "Step",
     "Task",
     "TrainState",
@@ -79,7 +76,6 @@ __all__ = [
     "prefix_errors",
     "run",
     "shard_members",
-    "side_by_side",
     "stream_key",
     "to_host",
     "with_average",

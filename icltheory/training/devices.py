@@ -64,12 +64,10 @@ def initialize_distributed(
     """Joins this process to a program of several processes.
 
     Call it before anything touches a device. Every process then runs the same program.
-    With no argument the launcher's environment says who takes part (Slurm's ``srun``,
-    Open MPI): one process per GPU, or one per host with all its GPUs. With arguments
-    (``host:port`` of process 0, how many processes, and which this is) the process
-    takes all devices that it sees.
-
-    Should a process die, the others end too, at the next exchange or within two
+    Without arguments the launcher's environment (Slurm's ``srun``, Open MPI) says who
+    takes part: one process per GPU, or one per host with all its GPUs. With arguments
+    (``host:port`` of process 0, the number of processes, and this one's) the process
+    takes all devices that it sees. If a process dies, the others end too, within two
     minutes; the run resumes from its last checkpoint.
     """
     if coordinator is None and num_processes is None and process_id is None:

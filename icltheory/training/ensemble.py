@@ -1,10 +1,9 @@
-"""Trains models side by side: seeds, learning rates and noise, and several shapes."""
+"""Trains models of one shape together that differ in seeds, rates and noise."""
 
 import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -16,9 +15,9 @@ from jaxtyping import Array, Bool, Int, PyTree
 from icltheory._checks import check_nonnegative_int, check_positive_int
 from icltheory._core import Record
 from icltheory.batching import in_turns
-from icltheory.training.curriculum import Curriculum
 from icltheory.training.optimizers import OptimizerConfig, make_optimizer
 from icltheory.training.steps import (
+    Curriculum,
     Metrics,
     Step,
     Task,
@@ -31,23 +30,13 @@ __all__ = [
     "Ensemble",
     "EnsembleState",
     "Member",
-    "SideBySide",
     "init_ensemble",
     "make_ensemble_step",
-    "side_by_side",
 ]
 
 
 class Member(NamedTuple):
-    """One model of an ensemble; ``None`` keeps the shared value.
-
-    Attributes:
-        seed: Seed of its start and its data.
-        noise_var: Label noise of its task.
-        learning_rate: Peak learning rate.
-        weight_decay: Decoupled decay.
-        clip_norm: Largest norm of its gradient.
-    """
+    """One model of an :class:`Ensemble`; ``None`` keeps the shared value."""
 
     seed: int
     noise_var: float | None = None
@@ -62,14 +51,13 @@ class Member(NamedTuple):
         own = {k: v for k, v in self._asdict().items() if v is not None and k != "seed"}
         if "noise_var" in own:
             if not hasattr(task, "noise_var"):
+                kind = type(task).__name__
                 raise ValueError(
-                    "noise_vars: expected a task with a noise_var, "
-                    f"got {type(task).__name__}"
+                    f"noise_vars: expected a task with a noise_var, got {kind}"
                 )
-            noise = {"noise_var": own.pop("noise_var")}
             change = getattr(task, "with_", None)  # a population finds its roots anew
             change = change or functools.partial(dataclasses.replace, task)  # type: ignore
-            task = change(**noise)
+            task = change(noise_var=own.pop("noise_var"))
         return task, dataclasses.replace(optimizer, **own)
 
 
@@ -80,16 +68,9 @@ class Ensemble:
     .. math:: \text{members} = \text{noise} \times \text{rates} \times \text{decays}
               \times \text{clipping} \times \text{seeds}
 
-    The seeds run fastest. Members of one seed start alike and see the same prompts, up
-    to the scale of their noise. An empty tuple leaves a number as the task or the
-    optimiser's config has it.
-
-    Args:
-        seeds: Seeds of starts and data.
-        noise_vars: Variances of the label noise.
-        learning_rates: Peak learning rates.
-        weight_decays: Decoupled decays.
-        clip_norms: Largest norms of the gradient.
+    The seeds, of starts and data, run fastest. Members of one seed start alike and see
+    the same prompts, up to the scale of their noise. An empty tuple keeps the number of
+    the task or of the optimiser's config.
 
     Example:
         >>> grid = Ensemble(seeds=(0, 1), learning_rates=(1e-3, 1e-2))
@@ -121,6 +102,10 @@ class Ensemble:
                 if not (0 <= value < math.inf) or (sign == ">" and value == 0):
                     raise ValueError(f"{name}: expected values {sign} 0, got {value}")
 
+    def _axes(self) -> list[tuple[Any, ...]]:
+        rates = self.learning_rates, self.weight_decays, self.clip_norms
+        return [*(given or (None,) for given in (self.noise_vars, *rates)), self.seeds]
+
     @property
     def shape(self) -> tuple[int, ...]:
         """Number of values of noise, rate, decay, clipping and seed."""
@@ -135,21 +120,6 @@ class Ensemble:
         return tuple(
             Member(seed, *others) for *others, seed in itertools.product(*self._axes())
         )
-
-    def _differences(self) -> dict[str, list[Any]]:
-        """Values by member of each scalar in which members differ."""
-        members, found = self.members(), {}
-        names = (name for name in Member._fields if name != "seed")
-        for name, values in zip(names, self._axes(), strict=False):
-            if len(values) > 1:
-                where = "task" if name == "noise_var" else "optimizer"
-                found[f"{where}.{name}"] = [getattr(one, name) for one in members]
-        return found
-
-    def _axes(self) -> list[tuple[Any, ...]]:
-        scalars = (self.noise_vars, self.learning_rates)
-        scalars += (self.weight_decays, self.clip_norms)
-        return [*(values or (None,) for values in scalars), self.seeds]
 
 
 class EnsembleState(Record):
@@ -197,13 +167,18 @@ def init_ensemble(
 
     Task and optimiser are those of all members, up to the scalars of ``ensemble``.
     """
-    ensemble.members()[0].alone(task, optimizer)
+    members = ensemble.members()
+    members[0].alone(task, optimizer)  # raises for a task without noise
     rule = make_optimizer(optimizer, num_steps)
-    seeds = [member.seed for member in ensemble.members()]
+    seeds = [member.seed for member in members]
     models = init_state(model, task, rule, seeds, num_points=num_points)
     dtype = jnp.result_type(*jax.tree.leaves(models.params))
-    differ = ensemble._differences()
-    settings = {name: jnp.asarray(values, dtype) for name, values in differ.items()}
+    settings = {}
+    for name in Member._fields[1:]:
+        values = [getattr(member, name) for member in members]
+        if len(set(values)) > 1:  # others stay constants of the program
+            where = "task" if name == "noise_var" else "optimizer"
+            settings[f"{where}.{name}"] = jnp.asarray(values, dtype)
     return EnsembleState(models, settings, jnp.full(len(seeds), -1, jnp.int32))
 
 
@@ -215,8 +190,6 @@ def make_ensemble_step(
     curriculum: Curriculum,
     *,
     num_steps: int,
-    batch_size: int,
-    num_points: int,
     at_once: int | None = None,
     **options: Any,
 ) -> Step:
@@ -228,9 +201,9 @@ def make_ensemble_step(
               \text{ are finite, else } \theta^m_t
 
     Each member does what :func:`make_step` would do for it alone, with the same
-    arguments and ``options``. One that diverges is frozen, and marked in
-    :attr:`EnsembleState.diverged_at`; the others go on. The metrics have an axis of
-    members: ``loss`` and ``grad_norm``, NaN from divergence on, and ``alive``.
+    arguments and ``options``, such as ``batch_size``. One that diverges is frozen, and
+    marked in :attr:`EnsembleState.diverged_at`; the others go on. The metrics have an
+    axis of members: ``loss`` and ``grad_norm``, NaN from divergence on, and ``alive``.
 
     Args:
         model: As :func:`make_step` has it.
@@ -239,8 +212,6 @@ def make_ensemble_step(
         ensemble: The members, those of the state.
         curriculum: Which coordinates and points count.
         num_steps: Length of the run, for the schedule.
-        batch_size: Prompts per step and member.
-        num_points: Points of a prompt, the query included.
         at_once: Members whose products are batched; the others wait for their turn
             within the step. Unless given all, but one on a CPU, whose batched products
             are slower.
@@ -251,36 +222,24 @@ def make_ensemble_step(
     if at_once is None:
         at_once = 1 if jax.default_backend() == "cpu" else len(ensemble)
     check_positive_int("at_once", at_once)
-    alone = ensemble.members()[0].alone(task, optimizer)
-    shared = dict(zip(("task", "optimizer"), alone, strict=True))
+    shared = ensemble.members()[0].alone(task, optimizer)
 
-    def step_of(settings: dict[str, Any]) -> Step:
-        return make_step(
-            model,
-            settings["task"],
-            make_optimizer(settings["optimizer"], num_steps),
-            curriculum,
-            batch_size=batch_size,
-            num_points=num_points,
-            **options,
-        )
+    def step_of(task: Any, optimizer: OptimizerConfig) -> Step:
+        rule = make_optimizer(optimizer, num_steps)
+        return make_step(model, task, rule, curriculum, **options)
 
     def one(state: EnsembleState) -> tuple[EnsembleState, Metrics]:
-        step = step_of(_with(shared, state.settings))
-        return _guarded(state, *step(state.models))
+        own = dict(zip(("task", "optimizer"), shared, strict=True))
+        own = jax.tree_util.tree_map_with_path(
+            lambda path, leaf: state.settings.get(
+                jax.tree_util.keystr(path, simple=True, separator="."), leaf
+            ),
+            own,
+        )
+        return _guarded(state, *step_of(**own)(state.models))
 
-    step_of(shared)  # raises errors before tracing
+    step_of(*shared)  # raises errors before tracing
     return functools.partial(in_turns, one, at_once=at_once)
-
-
-def _with(settings: dict[str, Any], values: dict[str, Array]) -> dict[str, Any]:
-    """Returns settings with some leaves replaced, possibly by traced values."""
-
-    def own(path, leaf):
-        name = jax.tree_util.keystr(path, simple=True, separator=".")
-        return values.get(name, leaf)
-
-    return jax.tree_util.tree_map_with_path(own, settings)
 
 
 def _guarded(
@@ -301,52 +260,3 @@ def _guarded(
     shown = {name: jnp.where(alive, x, jnp.nan) for name, x in metrics.items()}
     shown["alive"] = alive
     return EnsembleState(models, state.settings, diverged_at), shown
-
-
-class SideBySide(Record):
-    """States of ensembles that are stepped together, each with an axis of members."""
-
-    parts: tuple[Any, ...]
-
-    @property
-    def step(self) -> Int[ArrayLike, "*members"]:
-        """Number of steps taken by the members of the first ensemble."""
-        return self.parts[0].step
-
-    @property
-    def params(self) -> tuple[Any, ...]:
-        """Parameters by ensemble."""
-        return tuple(part.params for part in self.parts)
-
-
-def side_by_side(steps: Sequence[Step]) -> Step:
-    r"""Combines the steps of ensembles that differ in shape, as in width or layers.
-
-    .. math:: (s_1, \dots, s_G) \mapsto (f_1(s_1), \dots, f_G(s_G))
-
-    Nothing passes between the parts, so that the compiler may run them at once, and a
-    chunk of all of them is one dispatch. The metrics have an axis of all members, the
-    first ensemble's first.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from icltheory.training import TrainState
-        >>> def step(state):
-        ...     return state, {"loss": 1.0 * state.seed}
-        >>> zero = jnp.zeros(2, jnp.int32)
-        >>> state = SideBySide((TrainState(zero, zero + 5, {}, ()),) * 2)
-        >>> side_by_side([step, step])(state)[1]["loss"].tolist()
-        [5.0, 5.0, 5.0, 5.0]
-    """
-    if not steps:
-        raise ValueError("steps: expected at least one, got none")
-
-    def step(state: SideBySide) -> tuple[SideBySide, Metrics]:
-        done = [one(part) for one, part in zip(steps, state.parts, strict=True)]
-        metrics = {
-            name: jnp.concatenate([jnp.atleast_1d(found[name]) for _, found in done])
-            for name in done[0][1]
-        }
-        return SideBySide(tuple(new for new, _ in done)), metrics
-
-    return step

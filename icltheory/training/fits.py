@@ -19,10 +19,9 @@ from icltheory._typing import Array, PRNGKey, PyTree
 from icltheory.batching import Progress
 from icltheory.regression.predictors.base import Predictor
 from icltheory.training.checkpoints import Checkpoints
-from icltheory.training.curriculum import Curriculum
 from icltheory.training.loop import run
 from icltheory.training.optimizers import OptimizerConfig, averaged, make_optimizer
-from icltheory.training.steps import init_state, make_step
+from icltheory.training.steps import Curriculum, init_state, make_step
 
 __all__ = ["Fit", "TrainedModel", "fit", "load_fit"]
 

@@ -1,7 +1,7 @@
 """The training loop, which runs many steps per dispatch and keeps state on devices."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -13,36 +13,17 @@ from icltheory.training.devices import to_host
 from icltheory.training.packing import pack, unpack
 from icltheory.training.steps import Step, TrainState
 
-__all__ = ["Chunk", "Phase", "lower", "run"]
-
-
-class Phase(NamedTuple):
-    """A part of a run with its own step, until so many steps have been taken.
-
-    All phases of a run share one layout of the state.
-    """
-
-    step: Step
-    until: int
+__all__ = ["Chunk", "lower", "run"]
 
 
 class Chunk(NamedTuple):
-    """Metrics and timing of several steps, as yielded by :func:`run`.
+    """Metrics and timing of several steps, as yielded by :func:`run`."""
 
-    Attributes:
-        state: State after them. It is given up when the next chunk is asked for.
-        metrics: One NumPy array per metric, with an axis of the chunk's steps first.
-        seconds: Wall time of the steps.
-        compile_seconds: Wall time of the compilation before them, near 0 if there was
-            none.
-        memory_bytes: Device memory that the compiled steps need, their state included.
-    """
-
-    state: Any
-    metrics: dict[str, np.ndarray]
-    seconds: float
-    compile_seconds: float
-    memory_bytes: int
+    state: Any  # state after them, until the next chunk is requested
+    metrics: dict[str, np.ndarray]  # with an axis of the chunk's steps first
+    seconds: float  # wall time of the steps
+    compile_seconds: float  # wall time of the compilation before them
+    memory_bytes: int  # device memory that the steps need, their state included
 
 
 def lower(step: Step, state: Any, num_steps: int, *, packed: bool) -> Any:
@@ -51,8 +32,14 @@ def lower(step: Step, state: Any, num_steps: int, *, packed: bool) -> Any:
     The state is arrays, or shapes and dtypes with their placement.
     """
 
+    def single(part):
+        return isinstance(part, TrainState)
+
+    def packed_part(part):
+        return pack(part, jnp.ndim(part.step)) if single(part) else part
+
     def scan(state):
-        begin = _packed(state) if packed else state
+        begin = jax.tree.map(packed_part, state, is_leaf=single) if packed else state
         end, metrics = jax.lax.scan(lambda s, _: step(s), begin, None, num_steps)
         return unpack(end), metrics
 
@@ -60,7 +47,7 @@ def lower(step: Step, state: Any, num_steps: int, *, packed: bool) -> Any:
 
 
 def run(
-    step: Step | Sequence[Phase],
+    step: Step,
     state: Any,
     num_steps: int,
     *,
@@ -70,21 +57,21 @@ def run(
 ) -> Iterator[Chunk]:
     """Runs training steps until ``num_steps`` in total, one chunk per dispatch.
 
-    A chunk is one compiled scan, and its input state is donated: what was passed in
-    and what was yielded before must not be used after the next chunk is asked for.
-    Chunks end at multiples of ``chunk_steps``, at ``num_steps`` and where a phase does,
-    resumed or not. A loss that is not finite is an error.
+    A chunk is one compiled scan, and its input state is donated: a state that was
+    passed in or yielded must not be used after the next chunk is requested. Chunks end
+    at multiples of ``chunk_steps`` and at ``num_steps``, resumed or not. A loss that is
+    not finite is an error. A run of several phases is a call for each, with its own
+    step, on the state that the one before left.
 
     Args:
-        step: Function from a state to the next one and its metrics, or phases that
-            follow one another, each with such a function.
-        state: Where to begin; its ``step`` says how many have been taken.
+        step: Function from a state to the next one and its metrics.
+        state: Initial state, whose ``step`` is the number of steps taken.
         num_steps: Steps in all.
         chunk_steps: Steps per dispatch.
-        packed: Whether the state is in few arrays within a chunk, as :func:`pack` puts
-            it; the step must know packed parameters, as that of :func:`make_step` does
-            with the rules of :func:`make_optimizer`. On a GPU alone unless given: it
-            saves launches, and moves sums in their last bits.
+        packed: Whether the state is in few arrays within a chunk (:func:`pack`); the
+            step must accept packed parameters, as that of :func:`make_step` does with
+            the rules of :func:`make_optimizer`. Unless given on a GPU only: it saves
+            launches, and moves sums in their last bits.
         on_stage: Called with ``"compiling"`` before a program is compiled and with
             ``"training"`` before it runs.
     """
@@ -97,55 +84,27 @@ def run(
     if packed is None:
         packed = jax.default_backend() == "gpu"
 
-    phases = _phases(step, num_steps)
     tell = on_stage or (lambda stage: None)
-    compiled: dict[tuple[int, int], Any] = {}
+    compiled: dict[int, Any] = {}
     while done < num_steps:
-        index = next(i for i, phase in enumerate(phases) if done < phase.until)
-        phase = phases[index]
-        length = min(chunk_steps - done % chunk_steps, phase.until - done)
-        key = index, length
+        length = min(chunk_steps - done % chunk_steps, num_steps - done)
         start = time.perf_counter()
         # A lowered program runs compiled or not at all; optax promotes step counts.
         with jax.disable_jit(False), jax.numpy_dtype_promotion("standard"):
-            if key not in compiled:
+            if length not in compiled:
                 tell("compiling")
-                lowered = lower(phase.step, state, length, packed=packed)
-                compiled[key] = lowered.compile()
+                lowered = lower(step, state, length, packed=packed)
+                compiled[length] = lowered.compile()
             tell("training")
             middle = time.perf_counter()
-            state, metrics = compiled[key](state)
+            state, metrics = compiled[length](state)
         # Every process gets the losses of all members, on any devices.
         metrics = to_host(metrics)
         _check_losses(metrics, done)
         done += length
         seconds = time.perf_counter() - middle
-        memory = _memory(compiled[key])
+        memory = _memory(compiled[length])
         yield Chunk(state, metrics, seconds, middle - start, memory)
-
-
-def _phases(step: Step | Sequence[Phase], num_steps: int) -> tuple[Phase, ...]:
-    if not isinstance(step, Sequence):
-        return (Phase(step, num_steps),)
-    ends = [phase.until for phase in step]
-    if not ends or ends[-1] != num_steps or sorted(set(ends)) != ends:
-        raise ValueError(
-            f"step: expected phases that ascend to {num_steps} steps, got {ends}"
-        )
-    return tuple(step)
-
-
-def _packed(state: Any) -> Any:
-    """Packs each model's part of the state, with leading ensemble axes."""
-
-    def single(part):
-        return isinstance(part, TrainState)
-
-    return jax.tree.map(
-        lambda part: pack(part, jnp.ndim(part.step)) if single(part) else part,
-        state,
-        is_leaf=single,
-    )
 
 
 def _memory(compiled: Any) -> int:

@@ -1,5 +1,6 @@
 """Optimisers, learning-rate schedules and averages of weights."""
 
+import collections
 import itertools
 import math
 from typing import Any, NamedTuple
@@ -57,45 +58,33 @@ class OptimizerConfig(Record):
     Its leaves, which may differ between the models of one program, are the rates, the
     decay of the weights and the clipping norm.
 
-    Args:
-        name: ``"adam"``, ``"adamw"``, ``"muon"`` (Adam for what is no hidden matrix)
-            or ``"sgd"`` (with momentum ``b1``).
-        learning_rate: Peak learning rate.
-        adam_learning_rate: Peak rate of Muon's Adam part; ``learning_rate`` if not
-            given.
-        schedule: ``"constant"``, or after the warm-up ``"cosine"`` or ``"linear"`` to
-            0; ``"trapezoid"`` stays at the peak and falls to 0 in the last part of the
-            run; ``"triangle"`` warms up to the middle and then falls to 0.
-        warmup_steps: Steps of linear warm-up.
-        decay_part: Share of the run in which a ``"trapezoid"`` falls.
-        average: Decay of a running mean of the weights, which :func:`averaged` reads;
-            no mean at 0.
-        clip_norm: Largest global norm of the gradient; no clipping at 0.
-        weight_decay: Decoupled decay (all weights of ``adamw``, the hidden matrices of
-            ``muon``).
-        b1: First moment's decay (momentum of ``sgd``). Hidden matrices of ``muon`` have
-            the momentum of optax, 0.95.
-        b2: Second moment's decay.
-        eps: Adam's constant.
-
     Example:
         >>> OptimizerConfig().learning_rate
         0.0001
     """
 
+    # adam, adamw, muon (Adam for what is no hidden matrix) or sgd (momentum b1)
     name: str = eqx.field(static=True, default="adam")
-    learning_rate: float = 1e-4
+    learning_rate: float = 1e-4  # peak learning rate
+    # peak rate of Muon's Adam part; learning_rate unless given
     adam_learning_rate: float | None = None
+    # constant, or after the warm-up cosine or linear to 0; trapezoid stays at the peak
+    # and falls to 0 in the last part of the run; triangle warms up to the middle
     schedule: str = eqx.field(static=True, default="constant")
-    warmup_steps: int = eqx.field(static=True, default=0)
+    warmup_steps: int = eqx.field(static=True, default=0)  # steps of linear warm-up
+    # share of the run in which a trapezoid falls
     decay_part: float = eqx.field(static=True, default=0.3)
+    # decay of a running mean of the weights, which averaged() reads; no mean at 0
     average: float = eqx.field(static=True, default=0.0)
-    clip_norm: float = 0.0
+    clip_norm: float = 0.0  # largest global norm of the gradient; no clipping at 0
+    # decoupled decay: all weights of adamw, the hidden matrices of muon
     weight_decay: float = 0.0
-    # They are static, since 1 - b2 loses four digits if b2 is rounded to float32.
+    # Decay of the first moment (momentum of sgd; hidden matrices of muon have optax's
+    # 0.95) and of the second one. Both are static, since 1 - b2 loses four digits if b2
+    # is rounded to float32.
     b1: float = eqx.field(static=True, default=0.9)
     b2: float = eqx.field(static=True, default=0.999)
-    eps: float = eqx.field(static=True, default=1e-8)
+    eps: float = eqx.field(static=True, default=1e-8)  # Adam's constant
 
     def __post_init__(self):
         check_choice("optimizer", self.name, _NAMES)
@@ -161,31 +150,27 @@ def _stacked_by_shape(
     layers into fifteen batched ones, which is what a GPU and a compiler want.
     """
 
-    def groups(leaves):
-        by_shape: dict[str, list[int]] = {}
-        for index, leaf in enumerate(leaves):
-            by_shape.setdefault("x".join(map(str, leaf.shape[-2:])), []).append(index)
+    def shape_of(leaf):
+        return "x".join(map(str, leaf.shape[-2:]))
+
+    def groups(tree):
+        # A leaf is a matrix, or a stack if the training loop has packed the blocks.
+        by_shape = collections.defaultdict(list)
+        for leaf in jax.tree.leaves(tree):
+            by_shape[shape_of(leaf)].append(leaf.reshape(-1, *leaf.shape[-2:]))
         return by_shape
 
     def stack(tree):
-        # A leaf is a matrix, or a stack if the training loop has packed the blocks.
-        leaves = jax.tree.leaves(tree)
-        as_stacks = [leaf.reshape(-1, *leaf.shape[-2:]) for leaf in leaves]
-        return {
-            shape: jnp.concatenate([as_stacks[i] for i in members])
-            for shape, members in groups(leaves).items()
-        }
+        return {shape: jnp.concatenate(each) for shape, each in groups(tree).items()}
 
     def unstack(stacks, tree):
-        leaves, structure = jax.tree.flatten(tree)
-        out = list(leaves)
-        for shape, members in groups(leaves).items():
-            sizes = [leaves[i].size // math.prod(leaves[i].shape[-2:]) for i in members]
-            ends = list(itertools.accumulate(sizes))
-            for index, end, size in zip(members, ends, sizes, strict=True):
-                part = stacks[shape][end - size : end]
-                out[index] = part.reshape(leaves[index].shape)
-        return jax.tree.unflatten(structure, out)
+        parts = {}
+        for shape, each in groups(tree).items():
+            ends = list(itertools.accumulate(map(len, each)))[:-1]
+            parts[shape] = iter(jnp.split(stacks[shape], ends))
+        return jax.tree.map(
+            lambda leaf: next(parts[shape_of(leaf)]).reshape(leaf.shape), tree
+        )
 
     def init(params):
         return inner.init(stack(params))
@@ -202,9 +187,8 @@ def _hidden_matrices(params):
     """Labels the weight matrices of blocks as ``muon`` and all others as ``adam``."""
 
     def label(path, leaf):
-        names = [str(getattr(key, "key", key)) for key in path]
-        layers = sum(name.endswith("_*") for name in names)  # axes of a packed tree
-        return "muon" if hidden_matrix(path, leaf.ndim - layers) else "adam"
+        stacked = any("_*" in str(key) for key in path)  # in a packed tree
+        return "muon" if hidden_matrix(path, leaf.ndim - stacked) else "adam"
 
     return jax.tree_util.tree_map_with_path(label, params)
 
@@ -212,20 +196,18 @@ def _hidden_matrices(params):
 def _muon(config: OptimizerConfig, num_steps: int) -> optax.GradientTransformation:
     matrix = MuonDimensionNumbers(reduction_axis=1, output_axis=2)
 
-    def dimensions(stacks):
-        return jax.tree.map(lambda _: matrix, stacks)
-
-    def widen(updates):
-        # The factor sqrt(max(1, out / in)) makes the change of the output equal for all
-        # shapes.
-        return jax.tree.map(
-            lambda u: u * max(1.0, u.shape[2] / u.shape[1]) ** 0.5, updates
-        )
+    def widen(u, _):
+        # The factor makes the change of the output equal for all shapes.
+        return u * max(1.0, u.shape[2] / u.shape[1]) ** 0.5
 
     hidden = _stacked_by_shape(
         optax.chain(
-            scale_by_muon(weight_dimension_numbers=dimensions),
-            optax.stateless(lambda updates, _: widen(updates)),
+            scale_by_muon(
+                weight_dimension_numbers=lambda stacks: jax.tree.map(
+                    lambda _: matrix, stacks
+                )
+            ),
+            optax.stateless_with_tree_map(widen),
             optax.add_decayed_weights(config.weight_decay),
             optax.scale_by_learning_rate(learning_rate(config, num_steps)),
         )
@@ -268,11 +250,11 @@ def make_optimizer(
 
 
 class AveragedState(NamedTuple):
-    """State of :func:`with_average`: of the inner rule, the mean, updates seen."""
+    """State of :func:`with_average`."""
 
-    inner: Any
+    inner: Any  # state of the inner rule
     mean: PyTree
-    count: Int[Array, ""]
+    count: Int[Array, ""]  # updates seen
 
 
 def with_average(

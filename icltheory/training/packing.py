@@ -7,74 +7,49 @@ that an update takes one launch per kind of matrix and one for the rest; outside
 scan parameters keep the model's own layout.
 """
 
+import collections
+import itertools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import optax
 from jaxtyping import Array, PyTree
 
 __all__ = ["Packed", "hidden_matrix", "pack", "unpack"]
 
-_NUMBERED = re.compile(r"(.*_)(\d+)")
+_NUMBERED = re.compile(r"([^.]*_)\d+(?=\.|$)")  # matches block_0 of block_0.w
 _WIDEST = 11, 52  # bits of float64's exponent and mantissa
-
-
-class _Piece(NamedTuple):
-    """Placeholder for arrays that are parts ``places`` of the buffer of a dtype."""
-
-    dtype: str
-    places: tuple[int, ...]
-
-
-# A placeholder has no leaves in a tree, so functions mapped over the tree see only the
-# buffer.
-jax.tree_util.register_pytree_node(
-    _Piece, lambda piece: ((), tuple(piece)), lambda aux, _: _Piece(*aux)
-)
 
 
 @jax.tree_util.register_pytree_with_keys_class
 class Packed:
-    """A mapping with some of its entries stacked.
+    """A mapping in few arrays.
 
     Attributes:
-        stacks: For each prefix such as ``block_`` the tree that its entries share, each
-            matrix with an axis of entries.
-        rest: The other entries.
-        buffers: For each dtype the numbers of all that is no matrix of a block.
-        layout: For each prefix the names of its entries in the order of the axis, for
-            each dtype the shapes of the parts of its buffer, and where that axis is.
+        arrays: Stacks by names such as ``block_*.attn_qkv.kernel``, buffers by names
+            such as ``buffer.float32``, and what is neither by its own name.
+        layout: Structure of the mapping, the name of each leaf's array, the shapes of
+            the parts of each buffer, and where the axis of the stacks is.
     """
 
-    def __init__(
-        self,
-        stacks: dict[str, PyTree],
-        rest: dict[str, PyTree],
-        buffers: dict[str, PyTree],
-        layout: tuple[Any, ...],
-    ):
-        self.stacks, self.rest, self.buffers = stacks, rest, buffers
-        self.layout = layout
+    def __init__(self, arrays: dict[str, PyTree], layout: tuple[Any, ...]):
+        self.arrays, self.layout = arrays, layout
 
     def tree_flatten_with_keys(self):
         """Returns the children with their keys, for JAX's pytree registry."""
-        children = [(f"{prefix}*", tree) for prefix, tree in self.stacks.items()]
-        children += [(name, self.rest[name]) for name in sorted(self.rest)]
-        children.append(("buffers", self.buffers))
-        keyed = [(jax.tree_util.DictKey(name), child) for name, child in children]
-        return keyed, (tuple(self.stacks), tuple(sorted(self.rest)), self.layout)
+        names = tuple(sorted(self.arrays))
+        children = [(jax.tree_util.DictKey(one), self.arrays[one]) for one in names]
+        return children, (names, self.layout)
 
     @classmethod
     def tree_unflatten(cls, aux, children):
         """Inverse of the flattening."""
-        prefixes, names, layout = aux
-        *values, buffers = children
-        stacks = dict(zip(prefixes, values, strict=False))
-        rest = dict(zip(names, values[len(prefixes) :], strict=True))
-        return cls(stacks, rest, buffers, layout)
+        names, layout = aux
+        return cls(dict(zip(names, children, strict=True)), layout)
 
 
 def hidden_matrix(path: Sequence[Any], ndim: int) -> bool:
@@ -90,13 +65,13 @@ def hidden_matrix(path: Sequence[Any], ndim: int) -> bool:
 
 
 def pack(tree: PyTree, axis: int = 0) -> PyTree:
-    """Packs numbered entries of equal structure in every mapping into few arrays.
+    """Packs every mapping with numbered entries that are alike into few arrays.
 
-    Matrices of ``block_0`` and ``block_1``, if these have one structure and shape,
-    become stacks. All other numbers of the mapping become parts of one buffer, but for
-    matrices of other blocks. An update rule means the same for both layouts if it
-    treats numbers one by one, by the norm of all, or as matrices of blocks. ``axis``,
-    where the stacks get theirs, is the number of leading ensemble axes.
+    Matrices of ``block_0`` and ``block_1``, if they have one shape, become stacks. All
+    other numbers of the mapping become parts of one buffer, but for matrices of other
+    blocks. An update rule means the same for both layouts if it treats numbers one by
+    one, by the norm of all, or as matrices of blocks. ``axis``, where the stacks get
+    theirs, is the number of leading ensemble axes.
 
     Example:
         >>> import jax.numpy as jnp
@@ -118,62 +93,46 @@ def _pack(tree: PyTree, axis: int, above: tuple[Any, ...]) -> PyTree:
 
 
 def _node(node: Mapping, axis: int, above: tuple[Any, ...]) -> Any:
-    groups = _alike(node)
-    stacked = {name for names in groups.values() for name in names}
-    rest = {
-        key: _pack(node[key], axis, (*above, jax.tree_util.DictKey(key)))
-        for key in node
-        if key not in stacked
-    }
-    if not groups:
-        return rest
-    taken: dict[str, list[Array]] = {}
+    # Optax masks what a rule does not see; it keeps its place in the layout.
+    found, structure = jax.tree_util.tree_flatten_with_path(node, is_leaf=_is_masked)
+    own = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in found]
+    numbered = [_NUMBERED.match(name) for name in own]
+    shared = [
+        f"{match[1]}*{name[match.end() :]}" if match else ""
+        for name, match in zip(own, numbered, strict=True)
+    ]
+    kinds = collections.defaultdict(list)
+    for name, (_, leaf) in zip(shared, found, strict=True):
+        if name:
+            kind = _is_masked(leaf) or (jnp.shape(leaf), jnp.result_type(leaf))
+            kinds[name].append(kind)
+    alike = {name for name, all_ in kinds.items() if len(all_) > len(set(all_)) == 1}
+    if not alike:
+        key = jax.tree_util.DictKey
+        return {name: _pack(node[name], axis, (*above, key(name))) for name in node}
 
-    def piece(*arrays):
-        kind = arrays[0].dtype.name
-        mine = taken.setdefault(kind, [])
-        mine.extend(arrays)
-        return _Piece(kind, tuple(range(len(mine) - len(arrays), len(mine))))
+    def home(own, shared, path, leaf):
+        real = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jnp.floating)
+        if shared in alike and not (real and leaf.ndim - axis < 2):
+            return shared
+        if not real or hidden_matrix((*above, *path), leaf.ndim - axis):
+            return own
+        return f"buffer.{leaf.dtype.name}"
 
-    def stack(*arrays):
-        small = _is_real(arrays[0]) and jnp.ndim(arrays[0]) - axis < 2
-        return piece(*arrays) if small else jnp.stack(arrays, axis)
-
-    def single(path, leaf):
-        if _is_packed(leaf) or not _is_real(leaf):
-            return leaf
-        hidden = hidden_matrix((*above, *path), leaf.ndim - axis)
-        return leaf if hidden else piece(leaf)
-
-    stacks = {
-        prefix: jax.tree.map(stack, *(node[name] for name in names))
-        for prefix, names in groups.items()
-    }
-    rest = jax.tree_util.tree_map_with_path(single, rest, is_leaf=_is_packed)
-    shapes = {kind: [x.shape[axis:] for x in mine] for kind, mine in taken.items()}
-    buffers = {kind: _join(taken[kind], each) for kind, each in shapes.items()}
-    parts = tuple((kind, tuple(each)) for kind, each in shapes.items())
-    return Packed(stacks, rest, buffers, (tuple(groups.items()), parts, axis))
-
-
-def _alike(node: Mapping) -> dict[str, tuple[str, ...]]:
-    """Prefixes with at least two numbered entries of equal structure and shape."""
-    found: dict[str, list[str]] = {}
-    # Names are sorted as JAX sorts keys, so that an optimiser that stacks leaves keeps
-    # its order.
-    for name in sorted(map(str, node)):
-        if match := _NUMBERED.fullmatch(name):
-            found.setdefault(match[1], []).append(name)
-    return {
-        prefix: tuple(names)
-        for prefix, names in sorted(found.items())
-        if len(names) > 1 and len({_kind(node[name]) for name in names}) == 1
-    }
-
-
-def _kind(tree: PyTree) -> tuple:
-    leaves, structure = jax.tree.flatten(tree)
-    return structure, tuple((jnp.shape(x), jnp.result_type(x)) for x in leaves)
+    members = collections.defaultdict(list)
+    homes = tuple(map(home, own, shared, *zip(*found, strict=True)))
+    for name, (_, leaf) in zip(homes, found, strict=True):
+        members[name].append(leaf)
+    arrays, shapes = {}, {}
+    for name, leaves in members.items():
+        if name.startswith("buffer."):
+            shapes[name] = tuple(leaf.shape[axis:] for leaf in leaves)
+            arrays[name] = _join(leaves, shapes[name])
+        elif len(leaves) > 1 and not _is_masked(leaves[0]):
+            arrays[name] = jnp.stack(leaves, axis)
+        else:
+            arrays[name] = leaves[0]
+    return Packed(arrays, (structure, homes, tuple(shapes.items()), axis))
 
 
 def unpack(tree: PyTree, axis: int | None = None) -> PyTree:
@@ -193,25 +152,19 @@ def unpack(tree: PyTree, axis: int | None = None) -> PyTree:
     )
 
 
-def _mapping(node: Packed, axis: int | None) -> dict[str, PyTree]:
-    groups, parts, own_axis = node.layout
-    cut = {kind: _cut(node.buffers[kind], shapes) for kind, shapes in parts}
+def _mapping(node: Packed, axis: int | None) -> PyTree:
+    structure, homes, shapes, own_axis = node.layout
+    counts, shapes = collections.Counter(homes), dict(shapes)
 
-    def single(leaf):
-        return cut[leaf.dtype][leaf.places[0]] if _is_piece(leaf) else leaf
+    def parts(name, array):
+        if _is_masked(array) or counts[name] == 1 and name not in shapes:
+            return itertools.repeat(array)
+        if name in shapes:
+            return _cut(array, shapes[name])
+        return _entries(array, own_axis if axis is None else axis)
 
-    def several(leaf):
-        if _is_piece(leaf):
-            return [cut[leaf.dtype][place] for place in leaf.places]
-        return _entries(leaf, own_axis if axis is None else axis)
-
-    out = jax.tree.map(single, unpack(node.rest, axis), is_leaf=_is_piece)
-    for prefix, names in groups:
-        leaves, structure = jax.tree.flatten(node.stacks[prefix], is_leaf=_is_piece)
-        columns = [several(leaf) for leaf in leaves]
-        for i, name in enumerate(names):
-            out[name] = jax.tree.unflatten(structure, [column[i] for column in columns])
-    return out
+    left = {name: iter(parts(name, array)) for name, array in node.arrays.items()}
+    return jax.tree.unflatten(structure, [next(left[name]) for name in homes])
 
 
 def _is_mapping(node: Any) -> bool:
@@ -222,12 +175,8 @@ def _is_packed(node: Any) -> bool:
     return isinstance(node, Packed)
 
 
-def _is_piece(node: Any) -> bool:
-    return isinstance(node, _Piece)
-
-
-def _is_real(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jnp.floating)
+def _is_masked(node: Any) -> bool:
+    return isinstance(node, optax.MaskedNode)
 
 
 def _join(arrays: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> Array:
@@ -243,13 +192,10 @@ def _cut(buffer: Array, shapes: Sequence[tuple[int, ...]]) -> Sequence[Array]:
     """Splits a buffer, the inverse of :func:`_join`."""
 
     def cut(buffer):
-        out, start = [], 0
-        for shape in shapes:
-            end = start + math.prod(shape)
-            part = jax.lax.slice_in_dim(buffer, start, end, axis=-1)
-            out.append(part.reshape(*buffer.shape[:-1], *shape))
-            start = end
-        return out
+        ends = list(itertools.accumulate(map(math.prod, shapes)))
+        parts = jnp.split(buffer, ends[:-1], axis=-1)
+        pairs = zip(parts, shapes, strict=True)
+        return [part.reshape(*buffer.shape[:-1], *shape) for part, shape in pairs]
 
     return _apart(buffer, cut, lambda gradients: _join(gradients, shapes))
 

@@ -1,5 +1,6 @@
 """One training step: data, gradient and update as a function of the state."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -11,9 +12,12 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Int, PyTree
 
-from icltheory._checks import check_choice, check_positive_int
+from icltheory._checks import (
+    check_choice,
+    check_nonnegative_int,
+    check_positive_int,
+)
 from icltheory._core import Record
-from icltheory.training.curriculum import Curriculum
 from icltheory.training.devices import (
     check_batch,
     replicate,
@@ -24,7 +28,9 @@ from icltheory.training.objectives import LOSSES, in_context_loss
 from icltheory.training.packing import unpack
 
 __all__ = [
+    "Curriculum",
     "Metrics",
+    "Ramp",
     "Step",
     "Task",
     "TrainState",
@@ -39,11 +45,7 @@ _STREAMS = ("init", "data", "evaluation")
 class TrainState(Record):
     """State of a training run, which determines the next step.
 
-    Attributes:
-        step: Steps taken.
-        seed: The run's seed; every random number is a function of it and the step.
-        params: Parameters.
-        opt_state: The optimiser's state.
+    Every random number is a function of ``seed`` and the number of steps taken.
     """
 
     step: Int[Array, "*seeds"]
@@ -65,7 +67,6 @@ class Step(Protocol):
 
     def __call__(self, state: Any, /) -> tuple[Any, Metrics]:
         """Returns the next state and the metrics of this step."""
-        ...
 
 
 Targets = Callable[[Any, Array, Array], Array]
@@ -85,13 +86,69 @@ class Task(Protocol):
     @property
     def dim(self) -> int:
         """Dimension of the inputs."""
-        ...
 
     def sample(
         self, key, num_examples: int, num_prompts: int, *, active_dims=None
     ) -> Any:
         """Draws a batch of prompts."""
-        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Ramp:
+    r"""A count that increases in equal steps.
+
+    .. math:: v(t) = \min(\text{end},\ \text{start}
+              + \text{increment} \lfloor t / \text{interval} \rfloor)
+
+    Example:
+        >>> [int(Ramp(5, 7, 1, 10)(t)) for t in (0, 9, 10, 25, 99)]
+        [5, 5, 6, 7, 7]
+
+    Source: Garg et al. 2022, Appendix A.2.
+    """
+
+    start: int
+    end: int
+    increment: int = 1  # 0 for a count that stays at start
+    interval: int = 2000
+
+    def __post_init__(self):
+        for name in ("start", "end", "interval"):
+            check_positive_int(name, getattr(self, name))
+        check_nonnegative_int("increment", self.increment)
+        if self.start > self.end:
+            raise ValueError(
+                f"start: expected at most end {self.end}, got {self.start}"
+            )
+
+    def __call__(self, step: Int[Array, ""] | int) -> Int[Array, ""]:
+        """Returns the value at a step, which may be traced."""
+        climbed = self.start + self.increment * (jnp.asarray(step) // self.interval)
+        return jnp.minimum(climbed, self.end)
+
+
+@dataclasses.dataclass(frozen=True)
+class Curriculum:
+    """Which input dimensions and points of a prompt are used at a step.
+
+    Coordinates beyond ``dims(step)`` are zero in the data, and points beyond
+    ``points(step)`` are out of the loss. Both act as masks on arrays of full size.
+
+    Example:
+        >>> garg = Curriculum(Ramp(5, 20, 1, 2000), Ramp(11, 41, 2, 2000))
+        >>> int(garg.dims(30_000)), int(garg.points(30_000))
+        (20, 41)
+
+    Source: Garg et al. 2022, Appendix A.2.
+    """
+
+    dims: Ramp
+    points: Ramp
+
+    @classmethod
+    def none(cls, dim: int, num_points: int) -> "Curriculum":
+        """Returns a curriculum that uses everything from the start."""
+        return cls(Ramp(dim, dim), Ramp(num_points, num_points))
 
 
 def stream_key(seed: Int[Array, ""] | int, stream: str) -> Array:
@@ -166,10 +223,10 @@ def make_step(
     .. math:: \theta_{t+1} = \theta_t + u\!\left(\nabla_\theta
               \mathcal L(\theta_t; \text{batch}(\text{seed}, t))\right)
 
-    The batch is a pure function of (seed, step), so a run resumes exactly and does not
-    depend on how many devices share the batch. The metrics are ``loss`` and
-    ``grad_norm``. For several seeds in one program use ``jax.vmap`` of the step on an
-    ensemble's state, for models that differ in more :func:`make_ensemble_step`.
+    The batch is a pure function of (seed, step), so a run resumes exactly on any number
+    of devices. The metrics are ``loss`` and ``grad_norm``. For several seeds in one
+    program use ``jax.vmap`` of the step, for members that differ in more
+    :func:`make_ensemble_step`.
 
     Args:
         model: Flax module; called with ``(X, y)`` it predicts every prefix, and its
@@ -181,20 +238,20 @@ def make_step(
         num_points: Points of a prompt, the query included.
         accumulation: Parts into which the batch is split to save memory.
         loss_points: ``"all"`` prefixes, or only the ``"last"``.
-        loss: As :func:`in_context_loss` has it; ``None`` for the logistic loss if the
+        loss: As :func:`in_context_loss` has it; unless given the logistic loss if the
             task's ``targets`` are ``"sign"``, else the squared one.
         targets: Function of (task, X, y) to what the answers are compared with, such
             as :func:`bayes_targets`; the labels unless given.
         mesh: Devices over which the batch is split.
         halves: Whether each part of the batch is taken as two halves that do not wait
-            for each other, which keeps the cores of a CPU busy; ``None`` for yes on one
-            CPU device where a part is even.
+            for each other, which keeps the cores of a CPU busy; unless given on one CPU
+            device where a part is even.
 
     Source: Garg et al. 2022, Appendix A.
     """
-    check_positive_int("batch_size", batch_size)
-    check_positive_int("num_points", num_points)
-    check_positive_int("accumulation", accumulation)
+    counts = {"batch_size": batch_size, "num_points": num_points}
+    for name, count in (counts | {"accumulation": accumulation}).items():
+        check_positive_int(name, count)
     check_choice("loss_points", loss_points, ("all", "last"))
     check_choice("loss", loss, (None, *LOSSES))
     dims, points = curriculum.dims.end, curriculum.points.end

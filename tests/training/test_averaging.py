@@ -120,7 +120,8 @@ def test_stacked_blocks_and_ensembles_keep_the_same_mean():
     record = OptimizerConfig("sgd", 0.1, average=0.8)
     alone = training.averaged(trained(record))
     same(training.averaged(trained(record, packed=True)), alone, 1e-3)
-    both = training.averaged(trained(record, members=Ensemble((0, 1))))
+    both = trained(record, packed=True, members=Ensemble((0, 1)))
+    both = training.averaged(both)
     same(jax.tree.map(lambda leaf: leaf[0], both), alone, 1e-3)
 
 

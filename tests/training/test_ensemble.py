@@ -165,25 +165,6 @@ def test_an_ensemble_resumes_exactly_from_a_checkpoint(adam, tmp_path):
 
 
 @pytest.mark.slow
-def test_ensembles_of_other_shapes_and_rules_train_side_by_side(adam):
-    """Width 8 under Adam beside 2 layers of width 12 under SGD."""
-    other = dataclasses.replace(MODEL, width=12, num_layers=2)
-    grid = Ensemble(seeds=(1, 2))
-    parts = start(ADAM, ADAM_GRID), start(SGD, grid, other)
-    steps = build(ADAM, ADAM_GRID), build(SGD, grid, other)
-    state = training.SideBySide(parts)
-    shapes = [part["positions"].shape for part in state.params]
-    assert shapes == [(8, 2 * P, 8), (2, 2 * P, 12)]
-    # Blocks as stacks, as on a GPU: also within the parts.
-    step = training.side_by_side(steps)
-    together, losses, _ = train(step, state, packed=True)
-    np.testing.assert_allclose(losses[:, :8], adam[1], rtol=1e-5)
-    _, own, _ = train(steps[1], parts[1])
-    np.testing.assert_allclose(losses[:, 8:], own, rtol=1e-5)
-    assert together.step.tolist() == [STEPS] * 8
-
-
-@pytest.mark.slow
 def test_a_member_that_diverges_is_frozen_and_the_others_go_on():
     grid = Ensemble(learning_rates=(0.05, 0.06))
     step = jax.jit(build(SGD, grid))
@@ -288,5 +269,3 @@ def test_impossible_steps_are_refused_before_they_are_traced():
         build(SGD, Ensemble(), loss_points="first")
     with pytest.raises(ValueError, match="expected a task with a noise_var, got Noise"):
         Member(0, noise_var=1.0).alone(NoiseFree(), SGD)
-    with pytest.raises(ValueError, match="steps: expected at least one, got none"):
-        training.side_by_side([])

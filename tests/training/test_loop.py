@@ -141,30 +141,11 @@ def test_one_compilation_serves_all_whole_chunks(whole):
 
 
 @pytest.mark.slow
-def test_phases_take_over_where_the_last_one_ended():
-    """The first ends within a chunk; a run resumed within the second goes on alike."""
-    small, large = build(batch_size=2, halves=False), build(halves=False)
-    phases = [training.Phase(small, 2), training.Phase(large, 6)]
+def test_each_length_of_a_chunk_is_compiled_once_and_stages_are_announced():
     stages = []
-    options = {"chunk_steps": 4, "on_stage": stages.append}
-    chunks = training.run(phases, start(), 6, **options)
-    losses = [np.asarray(chunk.metrics["loss"]) for chunk in chunks]
-    assert [len(part) for part in losses] == [2, 2, 2]
-    # The first phase has one program; the second begins within a chunk and has one.
-    assert stages == ["compiling", "training"] * 2 + ["training"]
-    middle, first = train(small, steps=2)
-    end, second = train(large, jax.tree.map(jnp.asarray, middle), steps=6)
-    np.testing.assert_array_equal(np.concatenate(losses), [*first, *second])
-    state, again = train(phases, jax.tree.map(jnp.asarray, middle), steps=6)
-    assert_same(state, end)
-    np.testing.assert_array_equal(again, second)
-
-
-@pytest.mark.parametrize("ends", [(), (4, 4, STEPS), (8, 4), (4, STEPS - 1)])
-def test_phases_must_ascend_to_the_end(ends):
-    phases = [training.Phase(build(), end) for end in ends]
-    with pytest.raises(ValueError, match="expected phases that ascend to 12 steps"):
-        train(phases)
+    chunks = training.run(build(), start(), 10, chunk_steps=4, on_stage=stages.append)
+    assert [len(chunk.metrics["loss"]) for chunk in chunks] == [4, 4, 2]
+    assert stages == [*("compiling", "training"), "training", "compiling", "training"]
 
 
 @pytest.mark.slow

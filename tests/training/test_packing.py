@@ -122,14 +122,14 @@ def test_unpacking_undoes_packing_to_the_bit(name, seeds):
     axis = jnp.ndim(state.step)
     packed = jax.jit(pack, static_argnums=1)(state, axis)
     assert isinstance(packed.params, Packed)
-    kernel = packed.params.stacks["block_"]["attn_qkv"]["kernel"]
+    kernel = packed.params.arrays["block_*.attn_qkv.kernel"]
     assert kernel.shape == (*state.step.shape, 2, 4, 12)
     back = jax.jit(unpack)(packed)
     assert jax.tree.structure(back) == jax.tree.structure(state)
     jax.tree.map(np.testing.assert_array_equal, back, state)
     leaves = [len(jax.tree.leaves(tree)) for tree in (state.params, packed.params)]
     assert leaves == [2 * 12 + 7, 4 + 1]
-    assert set(packed.params.buffers) == {"float64"}
+    assert "buffer.float64" in packed.params.arrays
 
 
 @pytest.mark.slow
@@ -183,11 +183,12 @@ def test_what_is_told_apart_keeps_an_array_of_its_own():
     last = {"w": jnp.ones((2, 5)), "b": jnp.ones(5), "steps": jnp.arange(3)}
     tree = {"block_0": block, "block_1": block, "block_end": last, "out": last}
     packed = pack(tree)
-    assert {kind: x.shape for kind, x in packed.buffers.items()} == {
-        "float16": (2 * 3,),
-        "float64": (2 * 3 + 5 + 2 * 5 + 5,),
+    assert {kind: x.shape for kind, x in packed.arrays.items()} == {
+        "buffer.float16": (2 * 3,),
+        "buffer.float64": (2 * 3 + 5 + 2 * 5 + 5,),
+        "block_*.w": (2, 2, 3),
+        "block_end.w": (2, 5),  # the matrix of a block; the others are no real numbers
+        "block_end.steps": (3,),
+        "out.steps": (3,),
     }
-    assert packed.stacks["block_"]["w"].shape == (2, 2, 3)
-    kept = {jnp.shape(leaf) for leaf in jax.tree.leaves(packed.rest)}
-    assert kept == {(2, 5), (3,)}  # the matrix of a block, and what are no real numbers
     jax.tree.map(np.testing.assert_array_equal, unpack(packed), tree)
