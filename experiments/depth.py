@@ -22,7 +22,7 @@ from experiments.frame import Check, Report
 from icltheory import constructions
 from icltheory import regression as reg
 from icltheory.plotting import COLOURS, METHODS, STYLE
-from icltheory.plotting.grid import axes_in_rows
+from icltheory.plotting.panels import axes_in_rows
 from icltheory.regression.depth import depth_floor
 from icltheory.statistics import Estimate
 

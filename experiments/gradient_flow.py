@@ -22,7 +22,7 @@ from experiments import frame
 from experiments.frame import Check, Report
 from icltheory import regression as reg
 from icltheory.plotting import COLOURS, STYLE, Curve, error_curves, heat_map, name_ends
-from icltheory.plotting.grid import axes_in_rows
+from icltheory.plotting.panels import axes_in_rows
 from icltheory.plotting.style import colours
 from icltheory.statistics import Estimate, proportion_interval
 

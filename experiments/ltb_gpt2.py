@@ -27,7 +27,7 @@ from icltheory import training
 from icltheory.layered import all_hidden, forward_edited
 from icltheory.models import LayeredGPT2
 from icltheory.plotting import COLOURS, STYLE, Line, LinePanel, line_panels, panel_grid
-from icltheory.plotting.grid import entries_of, legend_below
+from icltheory.plotting.panels import entries_of, legend_below
 from icltheory.plotting.style import plain_log_axis
 from icltheory.statistics import Estimate
 from icltheory.training import OptimizerConfig

@@ -28,7 +28,7 @@ from icltheory.bridge import Tokens
 from icltheory.layered import attention_patterns
 from icltheory.models import LayeredGPT2
 from icltheory.plotting import Line, LinePanel, heat_map, line_panels
-from icltheory.plotting.grid import axes_in_rows
+from icltheory.plotting.panels import axes_in_rows
 from icltheory.plotting.style import STYLE
 from icltheory.regression import balanced_features as flow
 from icltheory.regression import features as theory

@@ -38,7 +38,7 @@ from icltheory import regression as reg
 from icltheory import training
 from icltheory.batching import in_turns
 from icltheory.plotting import METHODS, STYLE, heat_map, name_ends
-from icltheory.plotting.grid import axes_in_rows
+from icltheory.plotting.panels import axes_in_rows
 from icltheory.plotting.style import plain_log_axis
 from icltheory.regression.prompts import Prompt
 from icltheory.statistics import Estimate

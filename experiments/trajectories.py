@@ -23,7 +23,7 @@ from experiments.shared.training import Recipe, linear_recipe, train
 from icltheory import bounds, constructions, linalg, pruning, training
 from icltheory.attention import LinearAttentionStack
 from icltheory.plotting import Curve, error_curves, heat_map, panel_grid
-from icltheory.plotting.grid import axes_in_rows
+from icltheory.plotting.panels import axes_in_rows
 from icltheory.plotting.style import STYLE
 from icltheory.statistics import Estimate
 

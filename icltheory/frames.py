@@ -53,7 +53,19 @@ def to_columns(records: Any) -> dict[str, list[Any]]:
         {'rate': [0.0, 0.5], 'score': [17.0, 12.0]}
     """
     if _fields(records) is not None:
-        return _by_leading_axis(_flat(records))
+        flat = _flat(records)
+        sizes = {name: len(v) for name, v in flat.items() if _is_column(v)}
+        if len(set(sizes.values())) > 1:
+            got = ", ".join(f"{name} {size}" for name, size in sizes.items())
+            raise ValueError(
+                "records: expected arrays of one leading size, or a list of records, "
+                f"got {got}"
+            )
+        count = next(iter(sizes.values()), 1)
+        return {
+            name: _plain(list(value)) if name in sizes else [_plain(value)] * count
+            for name, value in flat.items()
+        }
     if not isinstance(records, Iterable):
         raise ValueError(f"records: expected records, got {type(records).__name__}")
     rows = [_flat(record) for record in records]
@@ -105,21 +117,6 @@ def _flat(record: Any) -> dict[str, Any]:
         else:
             flat |= {f"{name}.{part}": v for part, v in _flat(value).items()}
     return flat
-
-
-def _by_leading_axis(fields: Mapping[str, Any]) -> dict[str, list[Any]]:
-    sizes = {name: len(v) for name, v in fields.items() if _is_column(v)}
-    if len(set(sizes.values())) > 1:
-        got = ", ".join(f"{name} {size}" for name, size in sizes.items())
-        raise ValueError(
-            f"records: expected arrays of one leading size, or a list of records, "
-            f"got {got}"
-        )
-    count = next(iter(sizes.values()), 1)
-    return {
-        name: list(map(_plain, value)) if name in sizes else [_plain(value)] * count
-        for name, value in fields.items()
-    }
 
 
 def _is_column(value) -> bool:

@@ -17,8 +17,13 @@ from icltheory.plotting.figures import (
     heat_map,
     spectrum,
 )
-from icltheory.plotting.grid import name_ends, panel_grid
-from icltheory.plotting.panels import Line, LinePanel, line_panels
+from icltheory.plotting.panels import (
+    Line,
+    LinePanel,
+    line_panels,
+    name_ends,
+    panel_grid,
+)
 from icltheory.plotting.style import (
     COLOURS,
     METHODS,

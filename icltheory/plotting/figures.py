@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from icltheory.plotting.grid import axes_for, axes_in_rows, name_ends, new_axes
+from icltheory.plotting.panels import axes_for, axes_in_rows, name_ends, new_axes
 from icltheory.plotting.style import (
     METHODS,
     STYLE,
@@ -26,21 +26,13 @@ __all__ = [
 
 
 class Curve(NamedTuple):
-    """A curve over the number of examples or another quantity.
-
-    Attributes:
-        mean: Value at each place.
-        low: Lower end of the interval, or ``None``.
-        high: Upper end of the interval, or ``None``.
-        exact: Whether it is a formula, drawn dashed, and not a measurement.
-        x: The places; 0, 1, 2, ... when left out.
-    """
+    """A curve over the number of examples or another quantity."""
 
     mean: Any
-    low: Any = None
+    low: Any = None  # lower end of the interval
     high: Any = None
-    exact: bool = False
-    x: Any = None
+    exact: bool = False  # whether it is a formula, drawn dashed, and no measurement
+    x: Any = None  # the places; 0, 1, 2, ... unless given
 
     @classmethod
     def of(
@@ -66,18 +58,15 @@ class Curve(NamedTuple):
 
 def _as_curve(given: Any, places: Any = None) -> Curve:
     """Converts a curve, or an array of values, to a curve of NumPy arrays."""
-    curve = Curve.of(given, exact=False)
-    x = places if curve.x is None else curve.x
-    x = range(len(curve.mean)) if x is None else x
-    if len(x) != len(curve.mean):
-        raise ValueError(f"x: expected {len(curve.mean)} places, got {len(x)}")
-    found = {"mean": curve.mean, "low": curve.low, "high": curve.high, "x": x}
-    arrays: dict[str, Any] = {
-        name: np.asarray(values, float)
-        for name, values in found.items()
-        if values is not None
-    }
-    return curve._replace(**arrays)
+    mean, low, high, exact, x = Curve.of(given, exact=False)
+    x = places if x is None else x
+    x = range(len(mean)) if x is None else x
+    if len(x) != len(mean):
+        raise ValueError(f"x: expected {len(mean)} places, got {len(x)}")
+    mean, low, high = (
+        v if v is None else np.asarray(v, float) for v in (mean, low, high)
+    )
+    return Curve(mean, low, high, exact, np.asarray(x, float))
 
 
 def draw_curve(axes, curve: Any, label: str, colour, **kwargs) -> None:
@@ -109,24 +98,22 @@ def error_curves(
 
     Each method has the same colour and marker in every figure
     (:func:`icltheory.plotting.method_colours`). Its name is written to the right of the
-    end of its curve, in place of a legend.
+    end of its curve, in place of a legend. Returns the axes.
 
     Args:
         curves: The curves by the names of their methods: :class:`Curve`, an estimate
             such as that of ``estimate_risk``, which is drawn with its interval, or
             an array of means.
-        x: Places of all curves that have none of their own, such as numbers of examples
-            or the steps of a training run; 0, 1, ... when left out.
-        ax: Axes of matplotlib, which are returned; those of a new figure when left out.
+        x: Places of all curves that have none of their own; 0, 1, ... unless given.
+        ax: Axes of matplotlib; those of a new figure unless given.
         xlabel: Name of the x axis.
         ylabel: Name of the y axis.
         log: Whether the y axis is logarithmic. A curve leaves it at the lower edge
             where a value is not positive, and any axis at the upper one where a value
             is infinite.
         log_x: Whether the x axis is logarithmic.
-        ylim: Limits of the y axis; those of the means when left out.
-        colours: Colours of some curves, such as shades for the steps of a training
-            run; the others have those of their methods.
+        ylim: Limits of the y axis; those of the means unless given.
+        colours: Colours of some curves, in place of those of their methods.
 
     Source: Garg et al. (2022), Figure 2.
     """
@@ -182,14 +169,13 @@ def heat_map(
     the image, for a colour bar.
 
     Args:
-        values: The numbers, ``(rows, columns)``. NaN is left white, and so is an
-            infinity, with its sign.
-        ax: Axes of matplotlib; those of a new figure when left out.
-        rows: Names of the rows; their numbers from 0 when left out.
+        values: The numbers, ``(rows, columns)``. NaN and infinities are white.
+        ax: Axes of matplotlib; those of a new figure unless given.
+        rows: Names of the rows; their numbers from 0 unless given.
         columns: Names of the columns, likewise.
         xlabel: What the columns are.
         ylabel: What the rows are.
-        limit: Absolute value of the darkest colours; the largest one when left out.
+        limit: Absolute value of the darkest colours; the largest one unless given.
         write: Makes the text of a cell from its number, or ``None`` for no text.
         title: Title of the axes.
 
@@ -231,15 +217,9 @@ def spectrum(
     r"""Draws singular values as a histogram with a reference density.
 
     For a random matrix of the shape and mean square of ``W`` the density is
-    ``lambda s: linalg.marchenko_pastur_density(s, W.shape, W.std())``.
-
-    Args:
-        values: The singular values.
-        law: A density, evaluated between 0 and 1.2 times the largest value.
-        ax: Axes of matplotlib, which are returned; those of a new figure when left out.
-        bins: Bars of the histogram.
-        label: Name of the values.
-        law_label: Name of the density.
+    ``lambda s: linalg.marchenko_pastur_density(s, W.shape, W.std())``; it is drawn
+    between 0 and 1.2 times the largest value. Returns the axes: those given (``ax``) or
+    those of a new figure.
 
     Source: Marchenko and Pastur (1967); Yao et al. (2024), section 3.4.
     """
@@ -282,17 +262,17 @@ def attention_map(
     title: str = "",
     limit: float | int | None = None,
 ) -> Any:
-    """Draws the attention of one head, with a row per query and a column per key.
+    """Draws the attention of one head, ``(queries, keys)``; returns the image.
 
     Softmax weights are drawn in blue from 0; where some are negative, as in linear
-    attention, red is above 0 and blue below. Returns the image, for a colour bar.
+    attention, red is above 0 and blue below. NaN is white.
 
     Args:
-        weights: Attention weights, ``(queries, keys)``; NaN is left white.
-        ax: Axes of matplotlib; those of a new figure when left out.
+        weights: The attention weights.
+        ax: Axes of matplotlib; those of a new figure unless given.
         tokens: Names of the keys; those of the queries are the last ones of them.
         title: Title of the axes.
-        limit: Absolute value of the darkest colour; the largest one when left out.
+        limit: Absolute value of the darkest colour; the largest one unless given.
 
     Source: Olsson et al. (2022).
     """
@@ -323,17 +303,16 @@ def attention_maps(
     columns: int = 4,
     limit: float | int | None = None,
 ) -> list[Any]:
-    """Draws attention by layer, one panel per layer, with one colour scale.
+    """Draws attention ``(layers, queries, keys)`` by layer, with one colour scale.
 
     Returns the images. ``tokens`` and ``limit`` are as in :func:`attention_map`.
 
     Args:
-        weights: Attention weights of one head in each layer, or their means over
-            heads, ``(layers, queries, keys)``.
+        weights: Attention weights of one head in each layer, or their means over heads.
         axes: Axes of matplotlib, one for each layer; those of a new figure, with a
-            colour bar, when left out.
+            colour bar, unless given.
         tokens: Names of the keys.
-        titles: Titles of the panels; the numbers of the layers from 1 when left out.
+        titles: Titles of the panels; the numbers of the layers from 1 unless given.
         columns: Panels in a row of a new figure.
         limit: Absolute value of the darkest colour.
 
@@ -343,7 +322,12 @@ def attention_maps(
     count, own = len(stack), axes is None
     if titles is None:
         titles = [f"layer {layer + 1}" for layer in range(count)]
-    shown = _grid(count, columns) if own else axes_for(axes, count)
+    if own:
+        import matplotlib.pyplot as plt
+
+        with plt.rc_context(STYLE):
+            axes = axes_in_rows(count, columns, (2.4, 2.5), (0.9, 0.0))[1].flat[:count]
+    shown = axes_for(axes, count)
     largest = _largest(stack)
     options = {"tokens": tokens, "limit": largest if limit is None else limit}
     images = [
@@ -362,11 +346,3 @@ def attention_maps(
 def _largest(table: np.ndarray) -> float:
     # A table of only zeros or NaN also needs a colour scale.
     return float(np.abs(table[np.isfinite(table)]).max(initial=0.0)) or 1.0
-
-
-def _grid(count: int, columns: int) -> list[Any]:
-    import matplotlib.pyplot as plt
-
-    with plt.rc_context(STYLE):
-        grid = axes_in_rows(count, columns, (2.4, 2.5), (0.9, 0.0))[1]
-    return list(grid.flat[:count])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from icltheory import plotting
-from icltheory.plotting.grid import entries_of, legend_below
+from icltheory.plotting.panels import entries_of, legend_below
 from icltheory.statistics import Estimate
 
 MEAN = np.array([1.0, 0.6, 0.1])
