@@ -17,7 +17,7 @@ import numpy as np
 from icltheory._checks import check_nonnegative_int, covariance, nonnegative, scalar
 from icltheory._precision import widened
 from icltheory._typing import Array, Float, PRNGKey
-from icltheory.bridge.spectra import content_key, randomised_svd
+from icltheory.bridge.decompositions import content_key, randomised_svd
 from icltheory.linalg import SVD, svd
 from icltheory.pruning import Magnitude, Method, Rank, kept_parameters
 from icltheory.pruning.rates import read_rate

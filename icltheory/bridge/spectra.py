@@ -5,37 +5,32 @@ matrices of the shape and with what the rounding of the weights leaves visible.
 """
 
 import contextlib
-import dataclasses
 import hashlib
 import math
 import os
 import tempfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 from jax.typing import ArrayLike
 
-from icltheory._checks import (
-    check_choice,
-    check_key,
-    check_nonnegative_int,
-    check_positive_int,
-    check_shape,
-    finite,
-)
+from icltheory._checks import check_shape, finite
 from icltheory._files import named_file
-from icltheory._typing import Float, PRNGKey
+from icltheory._typing import Float
 from icltheory.batching import Progress, reported
 from icltheory.bridge._arrays import gathered
+from icltheory.bridge.decompositions import (
+    Exact,
+    Randomised,
+    SingularSystem,
+    randomised_svd,
+)
 from icltheory.bridge.model import LanguageModel
 from icltheory.layered import get_matrix
-from icltheory.linalg import svd
 from icltheory.pruning import module_matrices, random_condition_number
 
 __all__ = [
@@ -51,154 +46,6 @@ __all__ = [
 ]
 
 _ROWS = 1024  # rows at once, so that a large matrix is never held in float64
-
-
-# --- decompositions
-
-
-class SingularSystem(NamedTuple):
-    r"""Singular vectors and values of a matrix, on the host.
-
-    .. math:: W \approx U \operatorname{diag}(s) V^\top
-
-    ``icltheory.linalg.SVD(*system)`` truncates it to any rank.
-
-    Attributes:
-        U: Left vectors in columns, (m, k).
-        s: Singular values, descending, (k,).
-        Vt: Right vectors in rows, (k, n).
-    """
-
-    U: np.ndarray
-    s: np.ndarray
-    Vt: np.ndarray
-
-
-@dataclasses.dataclass(frozen=True)
-class Exact:
-    r"""Exact singular value decomposition, in the ``dtype`` float32 or float64.
-
-    In ``"float32"`` by JAX on its device, as for :func:`~icltheory.bridge.prune_model`:
-    accurate enough for pruning, where an error of a few :math:`\epsilon s_1` does not
-    matter. In ``"float64"`` by NumPy on the host, for the smallest singular values. A
-    condition number :math:`\kappa` from float32 has a relative error of a few
-    :math:`\kappa \epsilon`: on one CPU core, sizes 128 and 384, at most 2e-6 at
-    :math:`10^2`, 6e-5 at :math:`10^4`, 0.03 at :math:`10^6` and 0.06 at :math:`10^7`.
-
-    Example:
-        >>> Exact()(np.diag([1.0, 3.0])).s.tolist()
-        [3.0, 1.0]
-    """
-
-    dtype: str = "float32"
-
-    def __post_init__(self):
-        check_choice("dtype", self.dtype, ("float32", "float64"))
-
-    @property
-    def name(self) -> str:
-        """Name of the dtype."""
-        return self.dtype
-
-    def __call__(self, W: np.ndarray) -> SingularSystem:
-        """Decomposes a matrix; raises ``ValueError`` if it is not finite."""
-        finite("W", W)
-        if self.dtype == "float64":
-            return SingularSystem(*np.linalg.svd(W.astype(float), full_matrices=False))
-        parts = svd(jnp.asarray(W.astype(np.float32)))
-        return SingularSystem(*map(np.asarray, (parts.U, parts.s, parts.Vt)))
-
-
-@dataclasses.dataclass(frozen=True)
-class Randomised:
-    """Randomised decomposition by :func:`randomised_svd`.
-
-    The draw for a matrix depends on its entries and on the seed.
-
-    Example:
-        >>> Randomised(1)(np.diag([1.0, 3.0])).s.shape
-        (1,)
-
-    Source: Halko, Martinsson and Tropp (2011).
-    """
-
-    rank: int
-    seed: int = 0
-    iterations: int = 2
-
-    def __post_init__(self):
-        check_positive_int("rank", self.rank)
-        check_nonnegative_int("seed", self.seed)
-        check_nonnegative_int("iterations", self.iterations)
-
-    @property
-    def name(self) -> str:
-        """Name made of rank, iterations and seed."""
-        return f"randomised-r{self.rank}-i{self.iterations}-s{self.seed}"
-
-    def __call__(self, W: np.ndarray) -> SingularSystem:
-        """Decomposes a matrix."""
-        key = content_key(self.seed, W)
-        return randomised_svd(key, W, self.rank, iterations=self.iterations)
-
-
-def content_key(seed: int, W: Float[ArrayLike, "m n"]) -> PRNGKey:
-    """Returns a key from the seed and the float32 entries of a matrix."""
-    entries = np.ascontiguousarray(W, np.float32)
-    return jax.random.fold_in(jax.random.key(seed), zlib.crc32(entries.data))
-
-
-def randomised_svd(
-    key: PRNGKey, W: Float[ArrayLike, "*_shape"], rank: int, *, iterations: int = 2
-) -> SingularSystem:
-    r"""Approximate singular value decomposition by a random sketch.
-
-    For W of shape (m, n), :math:`m \ge n`, and :math:`\Omega` of (n, r) standard normal
-    entries
-
-    .. math::
-        Q = \operatorname{orth}\big((W W^\top)^{q}\, W \Omega\big) , \qquad
-        Q^\top W = \tilde U S V^\top , \qquad U = Q \tilde U ,
-
-    with q ``iterations``, orthonormalised after every product; a wide matrix is
-    transposed first. The published code of SVD pruning uses this (``svd_lowrank`` with
-    q = r and two iterations) in place of the optimal approximation of Eckart and Young.
-    Without oversampling the last of the r directions are largely random where the
-    spectrum is flat: the residual is near its optimum, the directions are not. Computed
-    in float32.
-
-    Example:
-        >>> W = jnp.diag(jnp.array([2.0, 1.0]))
-        >>> system = randomised_svd(jax.random.key(0), W, 2)
-        >>> system.s.round(5).tolist()
-        [2.0, 1.0]
-
-    Source: Halko, Martinsson and Tropp (2011), Algorithms 4.4 and 5.1; Yao et al.
-    (2024), the published code.
-    """
-    check_key("key", key)
-    check_shape("W", W, ("m", "n"))
-    W = jnp.asarray(W, jnp.float32)
-    finite("W", W)
-    check_positive_int("rank", rank)
-    check_nonnegative_int("iterations", iterations)
-    if rank > min(W.shape):
-        raise ValueError(f"rank: expected at most {min(W.shape)}, got {rank}")
-    wide = W.shape[0] < W.shape[1]
-    tall = W.T if wide else W
-    draw = jax.random.normal(key, (tall.shape[1], rank), jnp.float32)
-    # On a GPU the default precision would round the factors to TF32.
-    with jax.default_matmul_precision("highest"):
-        Q = _orthonormal(tall @ draw)
-        for _ in range(iterations):
-            Q = _orthonormal(tall @ _orthonormal(tall.T @ Q))
-        inner = svd(Q.T @ tall)
-        U, s, Vt = (np.asarray(a) for a in (Q @ inner.U, inner.s, inner.Vt))
-    return SingularSystem(Vt.T, s, U.T) if wide else SingularSystem(U, s, Vt)
-
-
-def _orthonormal(X):
-    return jnp.linalg.qr(X)[0]
 
 
 # --- the store
