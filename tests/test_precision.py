@@ -37,11 +37,9 @@ OTHERS = {
 }
 PACKAGES = [
     *("attention", "trajectory", "noise", "bounds", "linalg", "constructions"),
-    *("regression.excesses", "regression.gaps", "regression.landscape"),
-    *("regression.transfer", "regression.task_complexity", "regression.depth"),
-    *("regression.descents", "regression.balanced_features", "regression.flow_limits"),
-    *("regression.features", "regression.flows"),
-    *("regression.kernels", "regression.orders", *OTHERS),
+    *("regression.gaps", "regression.landscape", "regression.transfer"),
+    *("regression.depth", "regression.flow_limits", "regression.features"),
+    *("regression.flows", "regression.kernels", "regression.orders", *OTHERS),
 ]
 
 

@@ -284,7 +284,7 @@ def test_what_is_no_single_typed_key_is_refused(draw):
             LinearPopulation(jnp.eye(2), jnp.zeros(2), -wrong * jnp.eye(2), 1.0)
         ).predict(jnp.ones((2, 2)), jnp.ones(2), jnp.ones(2)),
         lambda wrong: (
-            reg.task_complexity.task_complexity_bound(
+            reg.transfer.task_complexity_bound(
                 LinearPopulation(jnp.eye(2), wrong * jnp.ones(2), jnp.eye(2), 0.1),
                 3,
                 8,

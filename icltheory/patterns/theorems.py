@@ -226,12 +226,11 @@ def pruning_conditions(
     r"""Bounds on the error after pruning (Li et al. 2024, Theorem 3).
 
     .. math:: \text{small neurons gone: } \le C (\epsilon + M_2^{-1/2}) , \qquad
-        \text{a share } R \text{ of the large ones gone: } \ge c R .
+        \text{a share } R \text{ of the large ones gone: } \ge c R ,
 
-    The first has M2 as in the later talks of the authors; an earlier one has M1. The
-    second is conditional: a margin F > 1 has slack, and by :func:`pruned_hinge` a share
-    below 1 - 1/F need not cost anything. Errors are hinge errors, and ``accuracy`` is
-    epsilon, that before pruning.
+    with M2 irrelevant patterns. The second is conditional: a margin F > 1 has slack,
+    and by :func:`pruned_hinge` a share below 1 - 1/F need not cost anything. Errors are
+    hinge errors, and ``accuracy`` is epsilon, that before pruning.
 
     Example:
         >>> pruning_conditions(PatternTask(6, 24, 2.0), 1e-4, 1e-4, 0.46, 0.4).holds

@@ -11,7 +11,6 @@ Stability: stable.
 """
 
 from icltheory.regression import (
-    balanced_features,
     depth,
     features,
     gaps,
@@ -20,20 +19,16 @@ from icltheory.regression import (
     position,
     predictors,
     shifts,
-    task_complexity,
     transfer,
 )
 from icltheory.regression.blocks import LSA, LTB, EffectiveParameters
-from icltheory.regression.descents import descend
-from icltheory.regression.excesses import Excess, excess
 from icltheory.regression.flow_limits import flow_bounds, flow_limit
-from icltheory.regression.flows import Trajectory, flow
-from icltheory.regression.functions import Functions
-from icltheory.regression.gaps import Gap, gap
-from icltheory.regression.gd_beta import GDBeta
-from icltheory.regression.measures import estimate_risk, risk, squared_errors
+from icltheory.regression.flows import Trajectory, descend, flow
+from icltheory.regression.gaps import Excess, Gap, excess, gap
+from icltheory.regression.gradient_blocks import AttentionWeights, GDBeta
+from icltheory.regression.measures import Optimum, estimate_risk, risk, squared_errors
 from icltheory.regression.one_layer import FeatureMoments, OneLayer
-from icltheory.regression.optima import Optimum, optimum
+from icltheory.regression.optima import optimum
 from icltheory.regression.orders import Rates, rates
 from icltheory.regression.pools import PromptPool, TaskPool
 from icltheory.regression.population import CorrelatedTasks, LinearPopulation
@@ -55,13 +50,13 @@ from icltheory.regression.predictors import (
 from icltheory.regression.prompts import PrefixPrompt, Prompt
 from icltheory.regression.sources import (
     DecisionTree,
+    Functions,
     LinearClassification,
     QuadraticRegression,
     ReluNetwork,
     Source,
     SparseLinearRegression,
 )
-from icltheory.regression.trained_attention import AttentionWeights
 
 __all__ = [
     "AttentionWeights",
@@ -71,11 +66,11 @@ __all__ = [
     "Bayes",
     "CorrelatedTasks",
     "DecisionTree",
-    "Functions",
     "DiscreteMMSE",
     "EffectiveParameters",
     "Excess",
     "FeatureMoments",
+    "Functions",
     "GDBeta",
     "Gap",
     "Lasso",
@@ -102,7 +97,6 @@ __all__ = [
     "TaskPool",
     "Trajectory",
     "Zero",
-    "balanced_features",
     "depth",
     "descend",
     "estimate_risk",
@@ -122,6 +116,5 @@ __all__ = [
     "risk",
     "shifts",
     "squared_errors",
-    "task_complexity",
     "transfer",
 ]

@@ -12,7 +12,7 @@ from jax import lax
 
 from icltheory._checks import Check, is_tracer
 from icltheory._typing import Array
-from icltheory.regression._linalg import einsum, seen_eigenvalues
+from icltheory.regression._linalg import einsum, quotient, seen_eigenvalues
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.predictors.base import check_gaussian
 
@@ -41,11 +41,6 @@ def check_dim(population: LinearPopulation, dim: int) -> None:
 def weighted(H: Array, a: Array) -> Array:
     """Quadratic form a'Ha."""
     return einsum("i,ij,j->", a, H, a)
-
-
-def outer(a: Array, b: Array) -> Array:
-    """Outer product ab'."""
-    return a[:, None] * b[None, :]
 
 
 class Moments(NamedTuple):
@@ -109,7 +104,7 @@ class InputRoots(NamedTuple):
         """The roots of a positive semi-definite matrix."""
         values, V = seen_eigenvalues(H)
         seen, roots = values > 0, jnp.sqrt(values)
-        inverses = jnp.where(seen, 1 / jnp.where(seen, roots, 1), 0)
+        inverses = quotient(1, roots, 0)
 
         def assemble(diagonal):
             return einsum("ij,j,kj->ik", V, diagonal, V)
@@ -206,7 +201,7 @@ def gd_beta_gradient(
     """Gradients of the risk of GD-beta in beta and Gamma."""
     H, M = moments.H, moments.M
     b = beta - moments.mean
-    second = moments.Psi + outer(b, b)
+    second = moments.Psi + jnp.outer(b, b)
     mixed = einsum("ij,jk,kl->il", H, second, H)
     spread = ((M + 1) * mixed + (moments.tau + weighted(H, b)) * H) / M
     in_beta = 2 * einsum("ij,j->i", curvature(moments, Gamma), b)
@@ -217,7 +212,7 @@ def centred(
     moments: Moments, p: Array, v: Array, U: Array, u: Array
 ) -> tuple[Array, Array]:
     """Values and scores for the population whose prior mean is shifted to 0."""
-    return p + v * moments.mean, U + outer(moments.mean, u)
+    return p + v * moments.mean, U + jnp.outer(moments.mean, u)
 
 
 def effective_risk(
@@ -226,7 +221,7 @@ def effective_risk(
     """The risk of any LTB, and with c = 0 of any LSA."""
     H, M, tau = moments.H, moments.M, moments.tau
     q, A = centred(moments, p, v, U, u)
-    B = v * A + outer(q, u)
+    B = v * A + jnp.outer(q, u)
     mixed = einsum("ji,jk,k->i", A, H, q)
     drift = mixed + v * tau * u - (moments.mean - c)
     fit = einsum("ji,jk,kl,li->", B, moments.H_Omega_H, B, H)

@@ -1,5 +1,6 @@
-"""Linear algebra shared in ``regression``: dtypes, products and covariance roots."""
+"""Linear algebra: dtypes, covariance roots, least squares, ridge and recursions."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -8,8 +9,8 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Float, Real
 
-from icltheory._checks import concrete
-from icltheory._precision import widened
+from icltheory._checks import checked, concrete, finite, real
+from icltheory._precision import finite_or_nan, widened
 from icltheory._typing import Array
 
 Number = float | int | Real[ArrayLike, ""]
@@ -30,6 +31,13 @@ def as_floats(*values: Any) -> list[Array]:
     return [widened(jnp.asarray(value, dtype)) for value in values]
 
 
+def finite_floats(**values: Any) -> list[Array]:
+    """Arguments as arrays of one floating dtype, which have to be finite."""
+    arrays = as_floats(*(real(name, value) for name, value in values.items()))
+    pairs = zip(values, arrays, strict=True)
+    return [checked(name, array, finite) for name, array in pairs]
+
+
 def is_zero(value: Any) -> bool:
     """Whether ``value`` is known to be 0; false for a traced value."""
     known = concrete(value)
@@ -40,6 +48,11 @@ def is_isotropic(cov: Any) -> Any:
     """Whether a covariance is a multiple of the identity, up to rounding."""
     off = abs(cov - cov[0, 0] * np.eye(len(cov), dtype=cov.dtype))
     return off.max() <= 1e-6 * abs(cov).max()
+
+
+def quotient(a: Any, b: Array, at_zero: Any) -> Array:
+    """A / b, and ``at_zero`` where b is not positive, with derivatives there too."""
+    return jnp.where(b > 0, a / jnp.where(b > 0, b, 1), at_zero)
 
 
 def einsum(subscripts: str, *operands: Array) -> Array:
@@ -67,7 +80,7 @@ def _symmetric_root_jvp(primals, tangents):
     root, roots, V = _root_and_spectrum(*primals)
     sums = roots[:, None] + roots[None]
     inner = einsum("ji,jk,kl->il", V, tangents[0], V)
-    inner = jnp.where(sums > 0, inner / jnp.where(sums > 0, sums, 1), 0)
+    inner = quotient(inner, sums, 0)
     return root, einsum("ij,jk,lk->il", V, inner, V)
 
 
@@ -93,8 +106,7 @@ def seen_eigenvalues(cov: Array) -> tuple[Array, Array]:
 def seen_inverse(cov: Array) -> Array:
     """Moore-Penrose inverse, of eigenvalues above rounding."""
     values, V = seen_eigenvalues(cov)
-    inverses = jnp.where(values > 0, 1 / jnp.where(values > 0, values, 1), 0)
-    return einsum("ij,j,kj->ik", V, inverses, V)
+    return einsum("ij,j,kj->ik", V, quotient(1, values, 0), V)
 
 
 def covariance_root(cov: Array) -> Array:
@@ -115,3 +127,244 @@ def apply_root(root: Array, z: Array) -> Array:
 def root_matrix(root: Array) -> Array:
     """A covariance root as a matrix."""
     return jnp.diag(root) if root.ndim == 1 else root
+
+
+@jax.custom_jvp
+def unexplained(A: Array, noise_var: Array) -> Array:
+    """Matrix noise (A'A + noise I)^{-1}, or its limit I - A^+ A without noise."""
+    return _shrinkage(A, noise_var)[0]
+
+
+@unexplained.defjvp
+def unexplained_jvp(primals, tangents):
+    (A, _), (dA, dnoise) = primals, tangents
+    left, gain = _shrinkage(*primals)
+    fit = einsum("nd,de->ne", A, gain)
+    turned = einsum("ij,nj,nk->ik", left, dA, fit)
+    return left, einsum("ni,nj->ij", fit, fit) * dnoise - turned - turned.T
+
+
+def _shrinkage(A: Array, noise_var: Array) -> tuple[Array, Array]:
+    """Matrix noise (A'A + noise I)^{-1} and the inverse, 0 where there is none."""
+    s, V = spectrum(A)
+    square = s**2 + noise_var
+    left, gain = quotient(noise_var, square, 1), quotient(1, square, 0)
+    return einsum("ij,j,kj->ik", V, left, V), einsum("ij,j,kj->ik", V, gain, V)
+
+
+def spectrum(X: Array) -> tuple[Array, Array]:
+    """Roots of the d eigenvalues of X'X, tiny ones set to 0, and eigenvectors."""
+    dim = X.shape[1]
+    if not X.size:
+        return jnp.zeros(dim, X.dtype), jnp.eye(dim, dtype=X.dtype)
+    if X.shape[0] > dim:  # d rows suffice for X'X
+        X = jnp.linalg.qr(X, mode="r")
+    _, s, Vt = jnp.linalg.svd(finite_or_nan(X), full_matrices=True)
+    s = jnp.where(s > max(X.shape) * jnp.finfo(X.dtype).eps * s[0], s, 0)
+    return jnp.pad(s, (0, dim - s.shape[0])), Vt.T
+
+
+@jax.custom_jvp
+def fitted(X: Array, y: Array, x_query: Array) -> Array:
+    """x_query' X^+ y from two triangles, without the orthogonal factor of X.
+
+    QR of X beside y leaves R and Q'y, all that the singular values of R then need. A
+    wide X is turned round: x' X^+ y = y' (X')^+ x.
+    """
+    if not X.size:
+        return jnp.zeros((), X.dtype)
+    if X.shape[0] < X.shape[1]:
+        X, y, x_query = X.T, x_query, y
+    dim = X.shape[1]
+    both = jnp.linalg.qr(jnp.concatenate([X, y[:, None]], axis=1), mode="r")[:dim]
+    w = _solve(both[:, :dim], both[:, dim:], (X, y[:, None]))
+    return dot(w[:, 0], x_query)
+
+
+@fitted.defjvp
+def _fitted_jvp(primals, tangents):
+    # The triangle is singular where the fit is exact; the pseudoinverse has no such
+    # limit.
+    def plain(X, y, x_query):
+        return einsum("d,dn,n->", x_query, pseudoinverse(X), y)
+
+    return jax.jvp(plain, primals, tangents)
+
+
+@jax.custom_jvp
+def pseudoinverse(X: Array) -> Array:
+    """Moore-Penrose inverse of X, with the rank of :class:`LeastSquares`."""
+    if not X.size:
+        return jnp.zeros(X.shape[::-1], X.dtype)
+    if X.shape[0] < X.shape[1]:
+        return pseudoinverse(X.T).T
+    eye = jnp.eye(len(X), dtype=X.dtype)
+    return _solve(X, eye, (X, eye))
+
+
+@pseudoinverse.defjvp
+def _pseudoinverse_jvp(primals, tangents):
+    (X,), (E,) = primals, tangents
+    P = pseudoinverse(X)
+    inside = einsum("dn,ne,em->dm", P, E, P)
+    left = einsum("nd,en,em->dm", E, P, P)
+    right = einsum("dn,en,me->dm", P, P, E)
+    left = left - einsum("dn,ne,em->dm", P, X, left)
+    right = right - einsum("dn,ne,em->dm", right, X, P)
+    return P, left + right - inside
+
+
+def _solve(R: Array, T: Array, whole: tuple[Array, Array]) -> Array:
+    """Returns R^+ T, or X^+ Y for a triangle R = Q'X with T = Q'Y and whole = (X, Y).
+
+    X has at least as many rows as columns. The rank is that of X with columns of equal
+    size, which units do not change.
+    """
+    X, Y = whole
+    eps = jnp.finfo(X.dtype).eps
+    largest = jnp.max(jnp.abs(R), axis=0)
+    scale = jnp.where(largest > 0, largest, 1)[:, None]
+    U, s, Vt = jnp.linalg.svd(finite_or_nan(R / scale.T), full_matrices=False)
+    kept = s > len(X) * eps * s[0]
+    inverse = jnp.where(kept, 1 / jnp.where(kept, s, 1), 0)
+    w = einsum("id,i,ni,nk->dk", Vt, inverse, U, T) / scale
+    # One correction by X'(Y - X w), where squared singular values are above rounding.
+    certain = jnp.where(s > eps**0.5 * s[0], jnp.square(inverse), 0)
+    slope = einsum("nd,nk->dk", X, Y - einsum("nd,dk->nk", X, w)) / scale
+    w = w + einsum("id,i,ie,ek->dk", Vt, certain, Vt, slope) / scale
+    # The norm is least in the units of X: w loses its part in the null space, whose
+    # basis comes first, where Householder vectors of empty columns cannot turn it.
+    lost = jnp.flip(~kept).astype(X.dtype)
+    null = jnp.flip(Vt, axis=0).T / scale * lost[None]
+    R = jnp.linalg.qr(null, mode="r") + jnp.diag(1 - lost)
+    for _ in range(2):
+        half = jax.scipy.linalg.solve_triangular(R, null.T @ w, trans="T")
+        w = w - null @ jax.scipy.linalg.solve_triangular(R, half)
+    return w
+
+
+@jax.custom_jvp
+def ridge_weights(X: Array, y: Array, penalty: Array) -> Array:
+    """Ridge weights by the QR factorisation of X stacked on sqrt(penalty) I.
+
+    With y beside it: the triangle then holds Q'y, and Q itself is never formed.
+    """
+    stacked, dim = _stacked(X, penalty), X.shape[1]
+    target = jnp.pad(y, (0, dim))[:, None]
+    R = jnp.linalg.qr(jnp.concatenate([stacked, target], axis=1), mode="r")[:dim]
+    return jax.scipy.linalg.solve_triangular(R[:, :dim], R[:, dim])
+
+
+@ridge_weights.defjvp
+def _ridge_weights_jvp(primals, tangents):
+    # The derivative solves (X'X + penalty I) w = X'y, since the triangle above is
+    # singular for an exact fit.
+    (X, y, penalty), (dX, dy, change) = primals, tangents
+    w, R = ridge_weights(X, y, penalty), jnp.linalg.qr(_stacked(X, penalty), mode="r")
+    residual = y - einsum("nd,d->n", X, w)
+    moved = einsum("nd,n->d", dX, residual) - change * w
+    moved = moved + einsum("nd,n->d", X, dy - einsum("nd,d->n", dX, w))
+    half = jax.scipy.linalg.solve_triangular(R, moved, trans="T")
+    return w, jax.scipy.linalg.solve_triangular(R, half)
+
+
+def _stacked(X: Array, penalty: Array) -> Array:
+    eye = jnp.eye(X.shape[1], dtype=X.dtype)
+    return jnp.concatenate([X, jnp.sqrt(penalty) * eye])
+
+
+Emit = Callable[[Array, Array], Array]
+ROUNDINGS = 16  # allowed rounding of a dependent row, in units of eps
+
+
+def least_squares_path(X: Array, y: Array, emit: Emit = lambda w, basis: w) -> Array:
+    """Applies ``emit(w, basis)`` to minimum-norm least squares before each row.
+
+    Greville's recursion: a row outside the span of the earlier ones opens a new
+    direction, any other row updates the fit. A row counts as dependent when its
+    residual is no larger than the rounding of the data explains, each column in units
+    of its largest entry so far. The rows of ``basis``
+    are an orthonormal basis of the rows seen, and zeros.
+    """
+    dim = X.shape[1]
+    # A residual contains the rounding errors of its row and of earlier rows (times
+    # their coefficients, of norm |v|), and the tilt of the basis: a direction from a
+    # small residual is known only to that relative accuracy.
+    eps = jnp.finfo(X.dtype).eps
+    tolerance = (ROUNDINGS * eps) ** 2
+    # What three projections leave of x inside the span is eps^3, and a new direction
+    # divides it by its size twice.
+    least = eps**3
+
+    def step(state, row):
+        w, S, basis, rank, units, largest, tilt = state
+        x, target = row
+        residual = x
+        for _ in range(3):  # the second is not enough for columns of different units
+            residual = residual - einsum("ji,jk,k->i", basis, basis, residual)
+        v = einsum("ij,i->j", S, x)
+        Sv = einsum("ij,j->i", S, v)
+        leverage = dot(v, v)
+        size = dot(residual, residual)
+        units = jnp.maximum(units, jnp.abs(x))
+        inverse = quotient(1, units, 0)
+        outside, length = (dot(a, a) for a in (residual * inverse, x * inverse))
+        largest = jnp.maximum(largest, length)
+        noise = leverage * largest + length
+        along = einsum("ji,i->j", basis, x)[:, None] * basis * inverse[None]
+        noise = noise + dot(tilt, jnp.sum(jnp.square(along), axis=1))
+        new = (rank < dim) & (outside > tolerance * noise) & (size > least * dot(x, x))
+        opening = residual / jnp.where(new, size, 1)
+        slot = (jnp.arange(dim) == rank) & new
+        gain = jnp.where(new, opening, Sv / (1 + leverage))
+        column = jnp.where(new, opening, Sv / (1 + leverage + jnp.sqrt(1 + leverage)))
+        S = S - column[:, None] * v[None, :]
+        S = jnp.where(slot[None, :], opening[:, None], S)
+        unit = residual / jnp.sqrt(jnp.where(new, size, 1))
+        grown = jnp.where(slot[:, None], unit[None, :], basis)
+        moved = w + gain * (target - dot(w, x))
+        tilt = jnp.where(slot, noise / jnp.where(new, outside, 1), tilt)
+        return (moved, S, grown, rank + new, units, largest, tilt), emit(w, basis)
+
+    zeros = jnp.zeros((dim, dim), X.dtype)
+    start = (
+        zeros[0],
+        zeros,
+        zeros,
+        jnp.zeros((), int),
+        zeros[0],
+        zeros[0, 0],
+        zeros[0],
+    )
+    return jax.lax.scan(step, start, (X, y))[1]
+
+
+def posterior_path(
+    X: Array,
+    y: Array,
+    mean: Array,
+    root: Array,
+    noise_var: Array,
+    emit: Emit = lambda w, S: w,
+) -> Array:
+    """Applies ``emit(w, S)`` to the Gaussian posterior N(w, S S^T) before each row.
+
+    Potter's square-root form of the Kalman update, from the prior N(mean, root root^T).
+    """
+    floor = (max(X.shape) * jnp.finfo(X.dtype).eps) ** 2
+    variances = jnp.sum(jnp.square(root), axis=1)
+
+    def step(state, row):
+        w, S = state
+        x, target = row
+        v = einsum("ij,i->j", S, x)
+        Sv = einsum("ij,j->i", S, v)
+        variance = noise_var + dot(v, v)
+        informative = variance > floor * dot(variances, x * x)
+        variance = jnp.where(informative, variance, 1)
+        shrink = variance + jnp.sqrt(variance * noise_var)
+        Sv = jnp.where(informative, Sv, 0)
+        moved = w + (Sv / variance) * (target - dot(w, x))
+        return (moved, S - (Sv / shrink)[:, None] * v[None, :]), emit(w, S)
+
+    return jax.lax.scan(step, (mean, root), (X, y))[1]

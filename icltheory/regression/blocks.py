@@ -1,14 +1,14 @@
 """Linear attention and the linear transformer block.
 
-One layer of attention without softmax (:class:`LSA`), the same with a linear MLP
-(:class:`LTB`), and the parameters through which their weights enter the answer
-(:class:`EffectiveParameters`). Each is a predictor with an exact risk on every
-:class:`~icltheory.regression.LinearPopulation`.
+:class:`LSA`, the same with a linear MLP (:class:`LTB`), and the parameters through
+which their weights enter the answer (:class:`EffectiveParameters`). Each has an exact
+risk on every :class:`~icltheory.regression.LinearPopulation`.
 """
 
 import dataclasses
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from icltheory._checks import (
@@ -18,8 +18,6 @@ from icltheory._checks import (
     check_shape,
     checked,
     finite,
-    real,
-    scalar,
 )
 from icltheory._core import calculator
 from icltheory._typing import Array, Float
@@ -29,15 +27,40 @@ from icltheory.regression._block_moments import (
     effective_risk,
     weighted,
 )
-from icltheory.regression._linalg import Number, as_floats, dot, einsum
+from icltheory.regression._linalg import Number, dot, einsum, finite_floats
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.predictors.base import LinearPredictor, Predictor
 
 __all__ = ["LSA", "LTB", "EffectiveParameters"]
 
 
-class _OnTokens(Predictor):
-    """A predictor that also answers from a token matrix, with a mask or without."""
+class Block(Predictor):
+    """A predictor whose fields are finite arrays of one dtype, with effective ones."""
+
+    def _read(self) -> None:
+        """Reads and checks the fields; a subclass checks their shapes."""
+        names = [field.name for field in dataclasses.fields(self)]
+        arrays = finite_floats(**{name: getattr(self, name) for name in names})
+        for name, array in zip(names, arrays, strict=True):
+            setattr(self, name, array)
+
+    @property
+    def dim(self) -> int:
+        """Input dimension d."""
+        return jnp.shape(jax.tree.leaves(self)[-1])[-1]
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        """Dtype of the parameters."""
+        return jnp.result_type(jax.tree.leaves(self)[-1])
+
+    def exact_risk(self, population: LinearPopulation, k: Array) -> Array:
+        """That of its effective parameters."""
+        return self.effective().exact_risk(population, k)  # pyrefly: ignore
+
+
+class _OnTokens(Block):
+    """A block that also answers from a token matrix, with a mask or without."""
 
     def predict_tokens(self, E: Any, mask: str = "demos") -> Float[Array, ""]:
         """Answers from tokens as rows, [x_i, y_i] and last [x_query, 0].
@@ -65,13 +88,6 @@ class EffectiveParameters(LinearPredictor, _OnTokens):
     Without the mask the query attends to itself too, which adds
     :math:`(p^\top x)(x^\top U x) / N`.
 
-    Args:
-        c: Read-out of the query's input, ``(d,)``.
-        p: Value row, inputs, ``(d,)``.
-        v: Value row, label.
-        U: Scores, inputs against inputs, ``(d, d)``.
-        u: Scores, labels against inputs, ``(d,)``.
-
     Example:
         >>> zero, eye = jnp.zeros(2), jnp.eye(2)
         >>> step = EffectiveParameters(zero, zero, 1.0, eye, zero)  # one step of size 1
@@ -88,26 +104,12 @@ class EffectiveParameters(LinearPredictor, _OnTokens):
     u: Any
 
     def __post_init__(self):
-        names = ("c", "p", "v", "U", "u")
-        values = [real(name, getattr(self, name)) for name in names]
-        check_shape("c", values[0], ("d",))
-        d = jnp.shape(values[0])[0]
+        self._read()
+        check_shape("c", self.c, ("d",))
+        d = len(self.c)
         check_positive_int("dim", d)
-        shapes = ((d,), (d,), (), (d, d), (d,))
-        for name, value, shape in zip(names, values, shapes, strict=True):
-            check_shape(name, value, shape)
-        for name, value in zip(names, as_floats(*values), strict=True):
-            setattr(self, name, checked(name, value, finite))
-
-    @property
-    def dim(self) -> int:
-        """Input dimension d."""
-        return jnp.shape(self.c)[-1]
-
-    @property
-    def dtype(self) -> jnp.dtype:
-        """Dtype of the parameters."""
-        return jnp.result_type(self.c)
+        for name, shape in (("p", (d,)), ("v", ()), ("U", (d, d)), ("u", (d,))):
+            check_shape(name, getattr(self, name), shape)
 
     def effective(self) -> "EffectiveParameters":
         """The parameters themselves."""
@@ -180,8 +182,8 @@ class EffectiveParameters(LinearPredictor, _OnTokens):
         return LTB(layer.W_K, layer.W_Q, layer.W_P, layer.W_V, read_out, label)
 
 
-class _Block(_OnTokens):
-    """Base class of both models."""
+class _Weights(_OnTokens):
+    """Base class of LSA and LTB."""
 
     W_K: Any
     W_Q: Any
@@ -189,21 +191,14 @@ class _Block(_OnTokens):
     W_V: Any
 
     def __post_init__(self):
+        self._read()
         names = [field.name for field in dataclasses.fields(self)]
-        values = as_floats(*(real(name, getattr(self, name)) for name in names))
-        for name, value in zip(names, values, strict=True):
-            setattr(self, name, checked(name, value, finite))
-        _check_pairs(list(zip(names, values, strict=True)))
+        _check_pairs([(name, getattr(self, name)) for name in names])
 
     @property
     def dim(self) -> int:
         """Input dimension d."""
         return jnp.shape(self.W_K)[-1] - 1
-
-    @property
-    def dtype(self) -> jnp.dtype:
-        """Dtype of the weights."""
-        return jnp.result_type(self.W_K)
 
     def read_out(self) -> Array:
         """Read-out vector e_{d+1}, the label slot."""
@@ -219,7 +214,7 @@ class _Block(_OnTokens):
         )
 
     def on_tokens(self, E: Array, masked: bool) -> Array:
-        """The last entry of the query's token, by the weights; O(N (d + d_k + d_v))."""
+        """The last entry of the query's token; O(N (d + d_k + d_v))."""
         seen = E[:-1] if masked else E
         query = einsum("ij,j->i", self.W_Q, E[-1])
         scores = einsum("ti,i->t", einsum("tj,ij->ti", seen, self.W_K), query)
@@ -229,29 +224,19 @@ class _Block(_OnTokens):
 
     def answer(self, X: Array, y: Array, x_query: Array) -> Array:
         """The last entry of the query's token."""
-        examples = jnp.concatenate([X, y[:, None]], axis=1)
-        query = jnp.append(x_query, 0)[None]
-        return self.on_tokens(jnp.concatenate([examples, query]), masked=True)
-
-    def exact_risk(self, population: LinearPopulation, k: Array) -> Array:
-        """That of its effective parameters."""
-        return self.effective().exact_risk(population, k)
+        E = jnp.column_stack([jnp.vstack([X, x_query]), jnp.append(y, 0)])
+        return self.on_tokens(E, masked=True)
 
 
-class LSA(_Block):
+class LSA(_Weights):
     r"""Linear self-attention with residual and mask (Zhang-Wu-Bartlett, Section 3).
 
     .. math:: f(E) = \Bigl[ E + W_P^\top W_V E\,\mathrm{Mask}\,
         \frac{E^\top W_K^\top W_Q E}{N} \Bigr]_{-1,-1}, \qquad
         E = \begin{pmatrix} X^\top & x \\ y^\top & 0 \end{pmatrix}.
 
-    E is the paper's; ``predict_tokens`` reads its transpose.
-
-    Args:
-        W_K: Keys, (d_k, d + 1).
-        W_Q: Queries, (d_k, d + 1).
-        W_P: Projection, (d_v, d + 1).
-        W_V: Values, (d_v, d + 1).
+    E is the paper's; ``predict_tokens`` reads its transpose. W_K and W_Q are
+    (d_k, d + 1), W_P and W_V (d_v, d + 1).
 
     Example:
         >>> e, I = jnp.array([[0.0, 0.0, 1.0]]), jnp.eye(2, 3)
@@ -270,9 +255,8 @@ class LSA(_Block):
             W_P = e^\top, \quad W_V = \eta\, [w_0^\top \; -1].
 
         On tokens whose query is :math:`[x, -\langle w_0, x\rangle]` the last entry
-        becomes minus the prediction of one step of size eta from w_0: where an LTB has
-        its MLP, the data carry the start. On the prompts of ``predict``, whose query
-        carries 0, it is minus the change that the step makes.
+        becomes minus the prediction of one step of size eta from w_0. On the prompts of
+        ``predict``, whose query carries 0, it is minus the change that the step makes.
         ``constructions.gradient_descent`` is the same in many layers.
 
         Example:
@@ -282,17 +266,16 @@ class LSA(_Block):
 
         Source: von Oswald et al. (2023), Proposition 1.
         """
-        start = checked("start", real("start", start), finite)
-        step_size = checked("step_size", real("step_size", step_size), scalar & finite)
+        start, step_size = finite_floats(start=start, step_size=step_size)
         check_shape("start", start, ("d",))
-        start, step_size = as_floats(start, step_size)
+        check_shape("step_size", step_size, ())
         d = start.shape[0]
         slots = jnp.eye(d, d + 1, dtype=start.dtype)
         values = step_size * jnp.append(start, -1)
         return cls(slots, slots, label_row(d, start.dtype), values[None])
 
 
-class LTB(_Block):
+class LTB(_Weights):
     r"""The linear transformer block: linear self-attention, then a linear MLP.
 
     .. math:: f(E) = \Bigl[ W_2^\top W_1 \Bigl( E + W_P^\top W_V E\,\mathrm{Mask}\,
@@ -300,15 +283,8 @@ class LTB(_Block):
         E = \begin{pmatrix} X^\top & x \\ y^\top & 0 \end{pmatrix}.
 
     The MLP lets the query's own input reach the output, so an LTB can hold the prior
-    mean of the task, which no LSA can.
-
-    Args:
-        W_K: Keys, (d_k, d + 1).
-        W_Q: Queries, (d_k, d + 1).
-        W_P: Projection, (d_v, d + 1).
-        W_V: Values, (d_v, d + 1).
-        W_1: First matrix of the MLP, (d_f, d + 1).
-        W_2: Second matrix of the MLP, (d_f, d + 1).
+    mean of the task, which no LSA can. W_1 and W_2 are (d_f, d + 1), the others those
+    of :class:`LSA`.
 
     Example:
         >>> e, I = jnp.array([[0.0, 0.0, 1.0]]), jnp.eye(2, 3)

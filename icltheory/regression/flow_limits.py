@@ -7,14 +7,12 @@ import jax.numpy as jnp
 from icltheory._checks import count
 from icltheory._core import Record, calculator
 from icltheory._typing import Array, Bool, Float, Scalar
-from icltheory.regression import landscape
 from icltheory.regression._block_moments import InputRoots, Moments
-from icltheory.regression._integrate import increasing, usable_times
-from icltheory.regression._linalg import einsum
-from icltheory.regression.flows import can_learn
-from icltheory.regression.gd_beta import GDBeta
+from icltheory.regression._linalg import einsum, quotient
+from icltheory.regression.flows import can_learn, increasing, usable_times
+from icltheory.regression.gradient_blocks import AttentionWeights, GDBeta, Scales
+from icltheory.regression.landscape import minimizers
 from icltheory.regression.population import LinearPopulation
-from icltheory.regression.trained_attention import AttentionWeights, Scales
 
 __all__ = ["AttentionBounds", "FlowBounds", "flow_bounds", "flow_limit"]
 
@@ -53,7 +51,7 @@ def flow_limit(model: Any, population: LinearPopulation, num_examples: Any) -> A
     """
     _check_kind(model)
     if isinstance(model, GDBeta):
-        ends = landscape.minimizers(population, num_examples)
+        ends = minimizers(population, num_examples)
         best = ends.best
         return ends.member(model.beta - best.beta, model.Gamma - best.Gamma)
     scales, V = Scales.of(population, num_examples)
@@ -71,11 +69,8 @@ class FlowBounds(Record):
         R(\theta_t) - R_{\min} \le \text{excess}_t.
 
     Args:
-        times: Times t.
         beta: Bound on the start with the sharp rate gamma / 2.
         beta_text: The same with the rate of the paper's argument.
-        Gamma: Bound on the preconditioner.
-        excess: Bound on the excess risk that follows from both.
         alpha: Rate at which the preconditioner decays by itself.
         gamma: Twice the rate of the start.
         forcing: C, how much the start disturbs the preconditioner.
@@ -101,8 +96,6 @@ class AttentionBounds(Record):
         R(\theta_t) - R_{\min} \le e^{-\mu t} (R(\theta_0) - R_{\min}).
 
     Args:
-        times: Times t.
-        excess: Bound on the excess risk.
         rate: mu.
         scale_floor: u_min, a lower bound on the value weight.
         holds: Whether they are proved: s^2 |G| sqrt(d) < 2 for a start u = ||U||_F = s
@@ -141,8 +134,7 @@ def flow_bounds(
         C = 4 \lambda_1^2 \|P(\beta_0 - \beta^*)\|^2,
 
     with C t e^{-alpha t} in place of the last term where alpha = gamma. The first rate
-    is sharp; the paper's own argument gives :math:`2\lambda_-/(M + 1)`. Its constants
-    are lost, except for the two cases. With
+    is sharp; the paper's own argument gives :math:`2\lambda_-/(M + 1)`. With
     :math:`a = \|H^{1/2} \Gamma^* H^{1/2}\|_F + \lambda_1 N_t`,
 
     .. math:: R - R_{\min} \le \lambda_1 \bigl((1 + a)^2 + \tfrac{2 a^2}{M}\bigr)
@@ -191,14 +183,16 @@ def _check_kind(model: Any) -> None:
 
 def _of_gd_beta(start, population, num_examples, t) -> FlowBounds:
     moments = Moments.of(population, jnp.asarray(num_examples, t.dtype))
-    minimizers, M = landscape.minimizers(population, num_examples), moments.M
-    beta_0, Gamma_0 = minimizers.distance(start)
-    largest, smallest = _extremes(InputRoots.of(moments.H).values)
+    ends, M = minimizers(population, num_examples), moments.M
+    beta_0, Gamma_0 = ends.distance(start)
+    values = InputRoots.of(moments.H).values
+    largest = jnp.max(values)
+    smallest = jnp.min(jnp.where(values > 0, values, largest))
     alpha, gamma = 2 * moments.tau * smallest**2 / M, 8 * smallest / (M + 2)
     forcing = 4 * largest**2 * beta_0**2
     beta = jnp.exp(-gamma / 2 * t) * beta_0
     Gamma = jnp.exp(-alpha * t) * Gamma_0 + forcing * _convolved(alpha, gamma, t)
-    H, best = moments.H, minimizers.best.Gamma
+    H, best = moments.H, ends.best.Gamma
     whitened = jnp.sqrt(einsum("ij,jk,kl,il->", H, best, H, best))
     reach = whitened + largest * Gamma
     in_beta = largest * ((1 + reach) ** 2 + 2 * reach**2 / M) * beta**2
@@ -220,14 +214,7 @@ def _convolved(alpha: Array, gamma: Array, t: Array) -> Array:
     """(e^{-gamma t} - e^{-alpha t}) / (alpha - gamma), also where they meet."""
     slow, gap = jnp.minimum(alpha, gamma), jnp.abs(alpha - gamma)
     x = gap * t
-    mean = jnp.where(x > 0, -jnp.expm1(-x) / jnp.where(x > 0, x, 1), 1)
-    return t * jnp.exp(-slow * t) * mean
-
-
-def _extremes(values: Array) -> tuple[Array, Array]:
-    """Largest and smallest positive eigenvalue; 0 and 0 where there is none."""
-    largest = jnp.max(values)
-    return largest, jnp.min(jnp.where(values > 0, values, largest))
+    return t * jnp.exp(-slow * t) * quotient(-jnp.expm1(-x), x, 1)
 
 
 def _of_attention(start, population, N, t) -> AttentionBounds:

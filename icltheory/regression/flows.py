@@ -1,41 +1,52 @@
-"""Gradient flow on the exact risks of linear transformer blocks.
+"""Gradient flow on the exact risks of linear transformer blocks, and gradient descent.
 
-Zhang, Wu and Bartlett (2024), Theorem 6.3: the flow of GD-beta, and that of all
-matrices of an LSA or LTB; Zhang, Frei and Bartlett (2024): that of linear attention
-from a balanced start. Integrated by diffrax.
+The flow of GD-beta, of all matrices of an LSA or LTB, and of linear attention from a
+balanced start, integrated by diffrax; descent on the exact risk or on fresh prompts.
 """
 
+import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from icltheory._checks import count, positive, scalar
+from icltheory._checks import (
+    Check,
+    check_choice,
+    check_positive_int,
+    count,
+    finite,
+    positive,
+    scalar,
+)
 from icltheory._core import Record, calculator
-from icltheory._typing import Array, Bool, Float, Int
-from icltheory.regression import _block_moments as _formulas
-from icltheory.regression import (
-    _flow_coordinates,
-    excesses,
-    landscape,
-    trained_attention,
+from icltheory._descent import PlainRule, check_steps
+from icltheory._descent import descend as run
+from icltheory._typing import Array, Bool, Float, Int, PRNGKey
+from icltheory.regression._block_moments import (
+    Moments,
+    effective_risk,
+    gd_beta_gradient,
+    informative,
 )
-from icltheory.regression._block_moments import Moments, informative
-from icltheory.regression._integrate import (
-    increasing,
-    integrate,
-    read_settings,
-    usable_times,
-)
+from icltheory.regression._flow_coordinates import OfAttention, OfGDBeta
 from icltheory.regression._linalg import einsum
 from icltheory.regression.blocks import LSA, LTB, EffectiveParameters
-from icltheory.regression.gd_beta import GDBeta
+from icltheory.regression.gaps import excess
+from icltheory.regression.gradient_blocks import (
+    AttentionWeights,
+    GDBeta,
+    is_balanced,
+    is_standard,
+)
+from icltheory.regression.landscape import minimizers
 from icltheory.regression.population import LinearPopulation
-from icltheory.regression.trained_attention import AttentionWeights
 
-__all__ = ["Trajectory", "flow"]
+__all__ = ["Trajectory", "descend", "flow"]
 
 MODELS = (GDBeta, LSA, LTB, EffectiveParameters, AttentionWeights)
+SOLVERS = ("auto", "exponential", "explicit", "implicit")
 
 
 class Trajectory(Record):
@@ -49,8 +60,8 @@ class Trajectory(Record):
         risk: Exact risks.
         excess: Risk beyond the least risk of a GD-beta or LTB, as a sum of squares, so
             that it has its own precision near the optimum.
-        succeeded: Whether every time was reached with finite numbers. Where it is
-            false, entries that were not reached are not finite.
+        succeeded: Whether every time was reached with finite numbers; entries that were
+            not reached are not finite.
         num_steps: Steps made, rejected ones included.
 
     Source: Zhang, Wu and Bartlett (2024), Theorem 6.3.
@@ -77,26 +88,23 @@ class Trajectory(Record):
         k = jnp.asarray(num_examples, times.dtype)
         risk = jax.vmap(lambda model: model.exact_risk(population, k))(models)
         risk = risk + jnp.asarray(population.noise_var)
-        excess = jax.vmap(lambda model: _excess(model, population, num_examples))(
-            models
-        )
-        return cls(times, models, risk, excess, succeeded, num_steps)
+        over = jax.vmap(lambda model: _excess(model, population, num_examples))
+        return cls(times, models, risk, over(models), succeeded, num_steps)
 
 
 def _excess(model: Any, population: LinearPopulation, num_examples: Any) -> Array:
     """Risk minus the least risk of an LTB, computed without cancellation."""
     if not isinstance(model, GDBeta):
-        parts = model.effective()
-        return excesses.excess(parts, population, num_examples).total
+        return excess(model.effective(), population, num_examples).total
     # The frozen part outside of the range of the inputs need not be small, and its
     # rounding errors would remain in the excess.
-    ends = landscape.minimizers(population, num_examples)
+    ends = minimizers(population, num_examples)
     best, P = ends.best, ends.projector
     seen = GDBeta(
         best.beta + einsum("ij,j->i", P, model.beta - best.beta),
         best.Gamma + einsum("ij,jk,kl->il", P, model.Gamma - best.Gamma, P),
     )
-    return excesses.excess(seen, population, num_examples).total
+    return excess(seen, population, num_examples).total
 
 
 def can_learn(name: str, population: LinearPopulation, given: Any) -> Any:
@@ -110,9 +118,41 @@ def can_learn(name: str, population: LinearPopulation, given: Any) -> Any:
             f"{name}: expected dimension {model.dim}, got {population.dim}"
         )
     if isinstance(model, AttentionWeights):
-        standard = trained_attention.is_standard(name, population)
-        return standard & trained_attention.is_balanced("model", model)
+        return is_standard(name, population) & is_balanced("model", model)
     return informative(name, population)
+
+
+def increasing(name: str, times: Any, given: Any = None) -> Any:
+    """The check of a vector of non-decreasing, non-negative times."""
+    shape = np.shape(times)
+    if len(shape) != 1 or shape[0] < 1:
+        raise ValueError(f"{name}: expected shape (T,) with T >= 1, got {shape}")
+    rises = Check(
+        lambda t: (t[0] >= 0) & (t[1:] >= t[:-1]).all(),
+        "increasing times from 0 or later",
+    )
+    return (rises & finite)(name, times)
+
+
+def usable_times(times: Any, dtype: Any) -> Array:
+    """The times of a vector that passed the check, and others made non-decreasing.
+
+    The solver requires it; for traced times that decrease, the result is NaN.
+    """
+    usable = jnp.nan_to_num(jnp.asarray(times, dtype))
+    return jax.lax.cummax(jnp.maximum(usable, 0))
+
+
+def read_settings(
+    solver: str, rtol: Any, atol: Any, max_steps: int, dtype: Any
+) -> tuple[Array, Array]:
+    """Returns the tolerances as arrays; defaults depend on the dtype."""
+    check_choice("solver", solver, SOLVERS)
+    check_positive_int("max_steps", max_steps)
+    eps = float(jnp.finfo(dtype).eps)
+    rtol = max(eps**0.5, 1e-6) if rtol is None else rtol  # 1e-6, 3.5e-4
+    atol = eps**0.75 if atol is None else atol  # 1.8e-12, 6.4e-6
+    return jnp.asarray(rtol, dtype), jnp.asarray(atol, dtype)
 
 
 @calculator(
@@ -161,7 +201,7 @@ def flow(
 
     Args:
         model: The start: a GDBeta, LSA, LTB, EffectiveParameters or AttentionWeights.
-        population: The population; for AttentionWeights with mean 0 and task_cov I.
+        population: For AttentionWeights with mean 0 and task_cov I.
         num_examples: Examples M >= 1.
         times: Increasing times from 0 or later.
         solver: ``"auto"``, ``"exponential"`` (GDBeta and AttentionWeights),
@@ -185,52 +225,152 @@ def flow(
     Source: Zhang, Wu and Bartlett (2024), Theorem 6.3 and Appendix G; Zhang, Frei and
     Bartlett (2024), Theorem 4.1.
     """
+    from icltheory.regression._integrate import integrate  # diffrax imports slowly
+
     dtype = jnp.result_type(float, model.dtype, population.dtype)
     times = usable_times(times, dtype)
     rtol, atol = read_settings(solver, rtol, atol, max_steps, dtype)
     model = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), model)
-    module, kind = _coordinates(model)
+    kind = {GDBeta: OfGDBeta, AttentionWeights: OfAttention}.get(type(model))
     if solver == "auto":
         solver = "explicit" if kind is None else "exponential"
     settings = {"rtol": rtol, "atol": atol, "max_steps": max_steps, "solver": solver}
     if solver != "exponential":
         moments = Moments.of(population, jnp.asarray(num_examples, dtype))
-        path = integrate(minus_gradient, model, moments, times, **settings)
-        models = path.states
+        models, *done = integrate(minus_gradient, model, moments, times, **settings)
     elif kind is None:
         raise ValueError(
             "solver: expected 'explicit' or 'implicit' for models other than GDBeta "
             "and AttentionWeights, got 'exponential'"
         )
     else:
-        at, rates = kind.of(population, num_examples, model), module.decay_rates
-        path = integrate(
-            module.field, at.state(model), at, times, rates=rates, **settings
+        at = kind.of(population, num_examples, model)
+
+        def field(state, at):
+            return at.field(state)
+
+        def rates(state, at):
+            return at.decay_rates(state)
+
+        states, *done = integrate(
+            field, at.state(model), at, times, rates=rates, **settings
         )
-        models = jax.vmap(at.model)(path.states)
-    done = path.succeeded, path.num_steps
+        models = jax.vmap(at.model)(states)
     return Trajectory.of(models, population, num_examples, times, *done)
-
-
-def _coordinates(model: Any) -> tuple[Any, Any]:
-    """The module and the class of coordinates with a nearly diagonal flow, if any."""
-    if isinstance(model, GDBeta):
-        return _flow_coordinates, _flow_coordinates.Coordinates
-    if isinstance(model, AttentionWeights):
-        return trained_attention, trained_attention.Reduced
-    return None, None
 
 
 def minus_gradient(model: Any, moments: Moments) -> Any:
     """Minus the gradient of the risk, with moments computed once."""
     if isinstance(model, GDBeta):
-        gradient = _formulas.gd_beta_gradient(moments, model.beta, model.Gamma)
+        gradient = gd_beta_gradient(moments, model.beta, model.Gamma)
         return GDBeta(*(-part for part in gradient))
 
     def risk(model):
         parts = model.effective()
-        return _formulas.effective_risk(
-            moments, parts.c, parts.p, parts.v, parts.U, parts.u
-        )
+        return effective_risk(moments, parts.c, parts.p, parts.v, parts.U, parts.u)
 
     return jax.tree.map(jnp.negative, jax.grad(risk)(model))
+
+
+@calculator(
+    compiled=False,
+    static=("steps", "batch_size", "record_every"),
+    integers=("num_examples",),
+    population=can_learn,
+    num_examples=count(1),
+    step_size=scalar & positive,
+)
+def descend(
+    model: Any,
+    population: LinearPopulation,
+    num_examples: Any,
+    step_size: Any,
+    steps: int,
+    *,
+    key: PRNGKey | None = None,
+    batch_size: int | None = None,
+    record_every: int = 1,
+) -> Trajectory:
+    r"""Gradient descent on the exact risk, or with a key on fresh prompts.
+
+    .. math:: \theta_{k+1} = \theta_k - \eta \nabla R(\theta_k) , \qquad
+        \theta_{k+1} = \theta_k - \frac{\eta}{B} \sum_{i=1}^{B} \nabla
+        \bigl( f_\theta(X_i, y_i, x_i) - y_i^{query} \bigr)^2 , \qquad t_k = \eta k.
+
+    The first is Euler's method for ``flow``: it follows the flow to first order in eta,
+    and diverges where eta exceeds 2 over the largest curvature on its way. The second
+    has the same mean step; step k draws its prompts from the key folded with k. Risks
+    are exact either way. ``succeeded`` says that the end is finite.
+
+    Args:
+        model: The start: a GDBeta, LSA, LTB, EffectiveParameters or AttentionWeights.
+        population: As for ``flow``.
+        num_examples: Examples M >= 1.
+        step_size: eta > 0.
+        steps: A multiple of ``record_every``.
+        key: Random key of the prompts.
+        batch_size: Prompts B a step, with a key.
+        record_every: Steps between two entries of the trajectory.
+
+    Example:
+        >>> from icltheory.regression import GDBeta
+        >>> task = LinearPopulation.isotropic(2)
+        >>> start = GDBeta(jnp.ones(2), jnp.zeros((2, 2)))
+        >>> path = descend(start, task, 3, 0.1, 200, record_every=100)
+        >>> path.times.tolist(), path.excess.round(4).tolist()
+        ([0.0, 10.0, 20.0], [3.0, 0.0, 0.0])
+        >>> path = descend(start, task, 3, 0.01, 500, key=jax.random.key(0),
+        ...                batch_size=32, record_every=500)
+        >>> float(path.excess[0]), bool(path.excess[1] < 0.1)
+        (3.0, True)
+
+    Source: Zhang, Wu and Bartlett (2024), Section 6 and Theorem 6.3.
+    """
+    check_steps(steps, record_every)
+    dtype = jnp.result_type(float, model.dtype, population.dtype)
+    start = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), model)
+    eta, sizes = jnp.asarray(step_size, dtype), (steps, record_every)
+    if key is not None or batch_size is not None:
+        if key is None:
+            raise ValueError("key: expected one with batch_size, got None")
+        check_positive_int("batch_size", batch_size)
+        check_positive_int("num_examples", num_examples)
+        sizes += num_examples, batch_size
+        return _on_prompts(start, population, key, eta, *sizes)
+    return _on_the_risk(start, population, num_examples, eta, *sizes)
+
+
+@functools.partial(jax.jit, static_argnums=(4, 5))
+def _on_the_risk(start, population, num_examples, eta, steps, every) -> Trajectory:
+    moments = Moments.of(population, jnp.asarray(num_examples, eta.dtype))
+
+    def gradient(model, _):
+        return jax.tree.map(jnp.negative, minus_gradient(model, moments))
+
+    return _path(gradient, start, population, num_examples, eta, steps, every)
+
+
+@functools.partial(jax.jit, static_argnums=(4, 5, 6, 7))
+def _on_prompts(
+    start, population, key, eta, steps, every, num_examples, batch_size
+) -> Trajectory:
+    def loss(model, prompt):
+        answers = jax.vmap(model.answer)(prompt.X, prompt.y, prompt.x_query)
+        return jnp.mean((answers - prompt.y_query) ** 2)
+
+    def gradient(model, k):
+        own = jax.random.fold_in(key, k)
+        return jax.grad(loss)(model, population.sample(own, num_examples, batch_size))
+
+    return _path(gradient, start, population, num_examples, eta, steps, every)
+
+
+def _path(gradient, start, population, num_examples, eta, steps, every) -> Trajectory:
+    def slope(model, step):
+        return (), gradient(model, step)
+
+    models = run(slope, start, PlainRule(eta), steps, every).params
+    finite = [jnp.all(jnp.isfinite(leaf[-1])) for leaf in jax.tree.leaves(models)]
+    times = eta * jnp.arange(0, steps + 1, every)
+    done = jnp.all(jnp.stack(finite)), jnp.asarray(steps)
+    return Trajectory.of(models, population, num_examples, times, *done)

@@ -3,8 +3,7 @@ r"""Functional gradient descent in a kernel's function space, as attention perfo
 An attention layer that acts on the label row alone, :math:`y_j \leftarrow y_j - r
 \sum_{i \le N} k(x_j, x_i)\, y_i`, makes one step of gradient descent on the squared
 loss in the space of k: residuals stand in the labels, minus the prediction at the
-query. Three forms of it are here: weights of an attention stack, the recursion, and the
-closed form.
+query. Here as weights of an attention stack, as the recursion, and in closed form.
 """
 
 from typing import Any
@@ -42,13 +41,11 @@ class KernelSystem(Record):
 
     With ``"softmax"`` the layer applies :math:`P = D^{-1} K` with K the exponential
     kernel and :math:`D_j = \sum_{i \le N + 1} e^{x_j^\top x_i}`, the query's key
-    included, as the mask ``"demos"`` has it. P is not symmetric, so that its recursion
-    is gradient descent in no space of functions: ``approximate`` says so. It is similar
-    to a symmetric matrix, and eigenvalues and closed form are those of P all the same.
+    included. P is similar to a symmetric matrix, of which eigenvalues and closed form
+    are, but not symmetric, so that its recursion is gradient descent in no space of
+    functions: ``approximate`` says so.
 
     Args:
-        matrix: What the layer applies to the labels.
-        query_row: The row of the query.
         eigenvalues: Of ``matrix``, ascending; of its symmetric part where a user's
             function is not symmetric.
         eigenvectors: Of :math:`D^{1/2}\,\text{matrix}\,D^{-1/2}`.
@@ -198,12 +195,8 @@ def descent_weights(
 class KernelDescent(Record):
     r"""Predictions of L layers, and whether they converge.
 
-    Args:
-        prediction: :math:`f_L(x_{query})` at each depth.
-        limit: The prediction of infinitely many layers where they converge: kriging,
-            :math:`k_q^\top K^{+} y`.
-        converges: Whether K has no negative eigenvalue and r < 2 / lambda_max; else the
-            depth diverges.
+    The ``limit`` of infinitely many is kriging, :math:`k_q^\top K^{+} y`, where it
+    ``converges``: K has no negative eigenvalue and r < 2 / lambda_max.
 
     Source: Cheng et al. (2024).
     """
@@ -221,17 +214,12 @@ def kernel_descent(
 
     .. math:: f_L = w_L^\top y , \qquad f_\infty = k_q^\top K^{+} y .
 
-    Step sizes below ``system.largest_step`` converge; half of it is one over the
-    largest eigenvalue.
-
     Example:
         >>> X, y = jnp.array([[1.0], [-2.0]]), jnp.array([3.0, 4.0])
         >>> relu = KernelSystem.of("relu", X, jnp.ones(1))
         >>> found = kernel_descent(relu, y, 0.25, jnp.array([1, 1000]))
         >>> found.prediction.tolist(), float(found.limit), bool(found.converges)
         ([0.75, 3.0], 3.0, True)
-        >>> bool(kernel_descent(relu, y, 0.6, jnp.array([1])).converges)
-        False
 
     Source: Cheng et al. (2024).
     """
@@ -257,11 +245,9 @@ def kernel_descent_stack(
         W_K = W_Q = (I \;\; 0) , \qquad
         W_V^t = - r_t \begin{pmatrix} 0 & 0 \\ 0 & 1 \end{pmatrix} ,
 
-    the matrices of gradient descent with linear attention; the kernel does the rest.
-    Read the answer with :func:`icltheory.constructions.read_prediction` from tokens
-    that :func:`icltheory.constructions.join_tokens` made, under the mask ``"demos"``.
-    With ``"softmax"`` it is a softmax stack, whose steps are only roughly those of the
-    exponential kernel.
+    the matrices of gradient descent with linear attention, under the mask ``"demos"``.
+    Tokens are made by :func:`icltheory.constructions.join_tokens`. With ``"softmax"``
+    it is a softmax stack, whose steps are only roughly those of the exponential kernel.
 
     Example:
         >>> stack = kernel_descent_stack(jnp.full(3, 0.5), 1, "linear")
@@ -277,8 +263,7 @@ def kernel_descent_stack(
     if kernel == "softmax":
         weights = linear.W_V, linear.W_K, linear.W_Q
         return SoftmaxAttentionStack(*weights, d_scale=1)
-    # Keys and queries contain only the inputs, so that a user's function sees no label
-    # slot.
+    # A user's function sees no label slot.
     inputs = linear.W_K[:, :d_in]
     return KernelAttentionStack(linear.W_V, inputs, inputs, kernel)
 

@@ -1,8 +1,4 @@
-"""The risk of a linear transformer block around its minima.
-
-All minimisers of GD-beta (Theorem 5.2), the conditions for a best LTB (Theorem 5.3),
-how flat the risk is in the start, and the local minima that can trap training.
-"""
+"""The risk of a linear transformer block around its minima, global and local."""
 
 from typing import Any
 
@@ -12,20 +8,20 @@ import jax.numpy as jnp
 from icltheory._checks import check_shape, checked, count, finite, nonnegative
 from icltheory._core import Record, calculator
 from icltheory._typing import Array, Bool, Float, Scalar
-from icltheory.regression import _block_moments as closed
 from icltheory.regression._block_moments import (
     Moments,
     Whitened,
+    best_step,
     check_dim,
     informative,
     input_projector,
-    outer,
 )
+from icltheory.regression._block_moments import curvature as curvature_of
 from icltheory.regression._linalg import Number, einsum, symmetric_root
-from icltheory.regression._lsa_search import Reduced
 from icltheory.regression.blocks import EffectiveParameters
-from icltheory.regression.excesses import parts_of
-from icltheory.regression.gd_beta import GDBeta
+from icltheory.regression.gaps import parts_of
+from icltheory.regression.gradient_blocks import GDBeta
+from icltheory.regression.optima import Reduced
 from icltheory.regression.population import LinearPopulation
 
 __all__ = [
@@ -47,10 +43,6 @@ class Minimizers(Record):
 
     .. math:: \beta \in \beta^* + \mathrm{null}(H), \qquad
         \Gamma \in \Gamma^* + \{Z : P Z P = 0\} .
-
-    Args:
-        best: (beta*, Gamma*).
-        projector: P, on im(H).
     """
 
     best: GDBeta
@@ -89,15 +81,12 @@ def minimizers(population: LinearPopulation, num_examples: Any) -> Minimizers:
         >>> other = best.member(jnp.array([5.0, 3.0]), jnp.ones((2, 2)))
         >>> other.beta.tolist(), [float(x) for x in best.distance(other)]
         ([1.0, 4.0], [0.0, 0.0])
-        >>> [float(x) for x in minimizers(LinearPopulation.isotropic(2), 3).distance(
-        ...     GDBeta(jnp.array([0.0, 2.0]), 0.5 * jnp.eye(2)))]
-        [2.0, 0.0]
 
     Source: Zhang, Wu and Bartlett (2024), Theorem 5.2.
     """
     H, Psi, noise_var = population.input_cov, population.task_cov, population.noise_var
     M = jnp.asarray(num_examples, population.dtype)
-    Gamma, _ = closed.best_step(H, Psi, noise_var, M)
+    Gamma, _ = best_step(H, Psi, noise_var, M)
     return Minimizers(GDBeta(population.task_mean, Gamma), input_projector(H))
 
 
@@ -148,10 +137,8 @@ def optimality_conditions(
         >>> population = LinearPopulation(jnp.eye(2), jnp.ones(2), jnp.eye(2), 0.0)
         >>> model = GDBeta(jnp.zeros(2), 0.5 * jnp.eye(2))
         >>> conditions = optimality_conditions(model, population, 3)
-        >>> bool(conditions.hold()), float(conditions.read_out)
-        (False, 1.0)
-        >>> int(conditions.rank)
-        2
+        >>> bool(conditions.hold()), float(conditions.read_out), int(conditions.rank)
+        (False, 1.0, 2)
 
     Source: Zhang, Wu and Bartlett (2024), Theorem 5.3.
     """
@@ -159,10 +146,9 @@ def optimality_conditions(
     check_dim(population, parts.dim)
     moments = Moments.of(population, num_examples)
     H, tau, v = moments.H, moments.tau, parts.v
-    Gamma, _ = closed.best_step(H, moments.Psi, moments.noise_var, moments.M)
+    Gamma, _ = best_step(H, moments.Psi, moments.noise_var, moments.M)
     root = symmetric_root(H)
-    # The rounding error of Phi depends on its three factors, which may be far larger
-    # than Phi.
+    # Rounding depends on the three factors of Phi, which may be far larger than Phi.
     size = einsum("ij,jk,ki->", *map(jnp.abs, (root, moments.Psi, root)))
     cutoff = 8 * population.dim * jnp.finfo(H.dtype).eps * size
     missed = einsum("ij,jk,kl->il", root, v * parts.U.T - Gamma, root)
@@ -193,8 +179,8 @@ def curvature(
         \;\succeq\; \tfrac{2}{M+2} H
 
     for every Gamma, with equality where :math:`H^{1/2} \Gamma H^{1/2}` is M / (M + 2)
-    times a projection on one direction. Completing the square, as the paper does, gives
-    1 / (M + 1). Of the population only H matters.
+    times a projection on one direction; the paper has 1 / (M + 1). Of the population
+    only H matters.
 
     Example:
         >>> Gamma = jnp.diag(jnp.array([0.5, 0.0, 0.0]))
@@ -205,18 +191,14 @@ def curvature(
     """
     check_shape("Gamma", Gamma, (population.dim, population.dim))
     moments = Moments.of(population, num_examples)
-    return closed.curvature(moments, jnp.asarray(Gamma, moments.H.dtype))
+    return curvature_of(moments, jnp.asarray(Gamma, moments.H.dtype))
 
 
 class SpuriousMinimum(Record):
     r"""A stationary point of an LTB's risk that is not a global minimum.
 
-    If Phi has rank 1 or 0 the excess is 0, and the point is a global minimum.
-
-    Args:
-        parameters: Its parameters.
-        excess: Risk above that of the best LTB, sum_{i >= 2} phi_i^2 / omega_i.
-        margin: Positive where it is a strict local minimum, up to the gauge.
+    Its excess over the best LTB, sum_{i >= 2} phi_i^2 / omega_i, is 0 if Phi has rank 1
+    or 0; the margin is positive where it is a strict local minimum, up to the gauge.
     """
 
     parameters: EffectiveParameters
@@ -253,10 +235,8 @@ def spurious_minimum(
         >>> cov = jnp.diag(jnp.array([1.0, 0.05]))
         >>> population = LinearPopulation(jnp.eye(2), jnp.zeros(2), cov, 0.25)
         >>> found = spurious_minimum(population, 2)
-        >>> round(float(found.excess), 6)
-        0.003448
-        >>> bool(found.is_local_minimum)
-        True
+        >>> round(float(found.excess), 6), bool(found.is_local_minimum)
+        (0.003448, True)
 
     Source: Zhang, Wu and Bartlett (2024), remarks after Theorem 6.3 (the point is not
     the paper's).
@@ -271,7 +251,7 @@ def spurious_minimum(
     # The direction of the top eigenvector, in the coordinates of the inputs.
     back = einsum("ij,j->i", white.roots.inverse, white.basis[:, top])
     u, mean = jnp.sqrt(gain) * back, population.task_mean
-    parts = EffectiveParameters(mean, u, jnp.zeros((), u.dtype), -outer(mean, u), u)
+    parts = EffectiveParameters(mean, u, jnp.zeros((), u.dtype), -jnp.outer(mean, u), u)
     excess = jnp.sum((phi**2 / omega).at[top].set(0))
     return SpuriousMinimum(parts, excess, gain**2 * labels - M * rest)
 
@@ -285,9 +265,8 @@ def excess_profile(
     .. math:: \alpha \mapsto \min_{A, g} \bigl( R - R_{\min} \bigr), \qquad
         q = \sqrt\tau \cos(\alpha)\, e_1, \quad v = \sin(\alpha), \quad c = \beta^*.
 
-    At 0 it is ``spurious_minimum``, at pi / 2 a best LTB, and a hill between them is
-    what a descent from the left would have to climb, in this plane, even with the best
-    scores (A, g) at every point.
+    At 0 it is ``spurious_minimum``, at pi / 2 a best LTB; a descent from the left would
+    have to climb the hill between them, even with the best scores (A, g) everywhere.
 
     Example:
         >>> cov = jnp.diag(jnp.array([1.0, 0.05]))
@@ -305,9 +284,6 @@ def excess_profile(
     reduced = Reduced.of(white, M)._replace(m=jnp.zeros_like(white.m))
     top = jnp.eye(population.dim, dtype=white.phi.dtype)[jnp.argmax(white.phi)]
 
-    def at(angle):
-        return reduced.excess(
-            jnp.sqrt(white.tau) * jnp.cos(angle) * top, jnp.sin(angle)
-        )
-
-    return jax.vmap(at)(jnp.asarray(angles, white.phi.dtype))
+    angles = jnp.asarray(angles, white.phi.dtype)[:, None]
+    q = jnp.sqrt(white.tau) * jnp.cos(angles) * top[None]
+    return jax.vmap(reduced.excess)(q, jnp.sin(angles[:, 0]))

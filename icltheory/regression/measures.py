@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,7 +23,22 @@ from icltheory.regression.predictors.base import NoClosedForm, predictor_of
 from icltheory.regression.prompts import PrefixPrompt, Prompt
 from icltheory.statistics import Estimate
 
-__all__ = ["NoClosedForm", "estimate_risk", "risk", "squared_errors"]
+__all__ = ["NoClosedForm", "Optimum", "estimate_risk", "risk", "squared_errors"]
+
+
+class Optimum(Record):
+    """The best member of a family.
+
+    Args:
+        risk: Its risk, with the query's noise.
+        certificate: Why it is the best: a theorem, or how it was searched for.
+        standard_error: That of the risk; 0 where it is exact.
+    """
+
+    model: Any
+    risk: Scalar
+    certificate: str = eqx.field(static=True)
+    standard_error: Scalar | float = 0.0
 
 
 def risk(predictor: Any, population: Any, num_examples: Any) -> Scalar:
@@ -31,12 +47,8 @@ def risk(predictor: Any, population: Any, num_examples: Any) -> Scalar:
     It is known for a linear step, LSA, LTB and their effective parameters, for the zero
     predictor, averaging and, for isotropic inputs or N >= d, least squares. The models
     hold no prompt length and no population: another population or another N is the risk
-    under distribution shift or at another length. Differentiable in everything.
-
-    Args:
-        predictor: A predictor with an exact risk.
-        population: The population.
-        num_examples: Number N of examples, 0 or more; may be traced.
+    under distribution shift or at another length. Differentiable in everything;
+    ``num_examples`` (0 or more) may be traced.
 
     Example:
         >>> from icltheory.regression import predictors
@@ -86,9 +98,8 @@ def estimate_risk(
     Args:
         predictor: A predictor, or any function of one prompt ``(X, y, x_query)``.
         source: A population, another source or shift, or prompts already drawn.
-        num_examples: Number N of examples, or several (``range(41)``) for a curve, all
-            of which see the same prompts.
-        key: Typed key; not needed for an exact risk or prompts already drawn.
+        num_examples: N, or several (``range(41)``) for a curve on the same prompts.
+        key: Not needed for an exact risk or prompts already drawn.
         num_prompts: Prompts S.
         batch_size: Prompts handled at a time, a divisor of S; all if None.
 
@@ -145,15 +156,10 @@ def squared_errors(
 
     .. math:: e_s = (\hat y_s - y_s)^2 .
 
-    The same key gives the same prompts, so errors of two predictors are paired.
+    The same key gives the same prompts, so errors of two predictors are paired. The
+    arguments are those of :func:`estimate_risk`; prompts already drawn need no others.
 
     Args:
-        predictor: A predictor, or any function of one prompt.
-        source: A source or shift, or prompts already drawn.
-        num_examples: Number N of examples; not needed for prompts already drawn.
-        key: Typed key; not needed for prompts already drawn.
-        num_prompts: Prompts S.
-        batch_size: Prompts handled at a time, a divisor of S; all if None.
         prefixes: Whether the query is asked after every k = 0, ..., N examples:
             ``(S, N + 1)`` errors in place of ``(S,)``.
 

@@ -1,14 +1,13 @@
 r"""One layer is regression on features of the prompt: its theory from three moments.
 
-A layer of linear attention, gated, weighted or with features of its own, answers
-:math:`f = \langle \Gamma, \phi\rangle` with :math:`\phi = \sum_i \omega_i\,
-\varphi(x_i, y_i, x)`. Its risk is a quadratic function of Gamma, so that the optimum,
-the excess, the flow and the cost of finite pretraining follow from :math:`A = E
-\phi\phi^\top, b = E \phi y, c = E y^2`. An architecture is added by writing
-:math:`\varphi`.
+A layer of linear attention, gated, weighted or with features of its own, has a risk
+that is quadratic in its weights, so that the optimum, the excess, the flow and the cost
+of finite pretraining follow from moments. An architecture is added by writing phi.
 """
 
 import functools
+import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.polynomial.hermite_e import hermegauss
 
 from icltheory._checks import checked, finite, is_tracer, real
 from icltheory._core import Record, calculator
@@ -28,7 +28,6 @@ from icltheory.regression._linalg import (
     seen_inverse,
     symmetric_root,
 )
-from icltheory.regression._moments import gaussian_mean
 from icltheory.regression.population import CorrelatedTasks, LinearPopulation
 from icltheory.regression.predictors.base import (
     NoClosedForm,
@@ -47,10 +46,7 @@ class FeatureMoments(Record):
     .. math:: R(\Gamma) = c - 2 \langle \Gamma, b\rangle + \langle \Gamma, A
         \Gamma\rangle, \qquad A = E \phi\phi^\top, \quad b = E \phi y, \quad c = E y^2 .
 
-    Args:
-        A: ``(p, p)``, of the flattened features.
-        b: Of the features' shape, as Gamma is.
-        c: The risk of the answer 0.
+    A is ``(p, p)``, of the flattened features; b has the shape of Gamma.
 
     Example:
         >>> moments = FeatureMoments(jnp.eye(2), jnp.array([1.0, 0.5]), 2.0)
@@ -109,8 +105,6 @@ class OneLayer(Predictor):
         weights: omega of the N examples; 1 / N each if ``None``.
 
     Example:
-        One layer of linear attention, and beside it the square of the label as LSA has:
-
         >>> step = OneLayer(lambda x, y, x_query: y * jnp.outer(x_query, x), degree=2)
         >>> H = jnp.diag(jnp.array([1.5, 1.0, 0.7, 0.4]))
         >>> population = LinearPopulation(H, jnp.zeros(4), jnp.eye(4), 0.25)
@@ -118,14 +112,11 @@ class OneLayer(Predictor):
         >>> best = moments.optimum()
         >>> print(*(f"{g:.4f}" for g in jnp.diag(best)), f"{moments.risk(best):.4f}")
         0.4181 0.5530 0.6857 0.9023 1.8759
-
-        The best weights of ten examples whose task drifts:
-
         >>> age = jnp.abs(jnp.subtract.outer(jnp.arange(11), jnp.arange(11)))
         >>> drift = CorrelatedTasks(LinearPopulation.isotropic(2, 0.25), 0.9**age)
         >>> layer = OneLayer(step.phi, jnp.eye(2), degree=2)
         >>> best = layer.weight_moments(drift).optimum()
-        >>> bool(best[9] > 2 * best[0])
+        >>> bool(best[9] > 2 * best[0])  # the task of the examples drifts
         True
 
     Source: Ahn et al. (2023); Li, Tarzanagh, Rawat, Fazel and Oymak (2025).
@@ -178,7 +169,10 @@ class OneLayer(Predictor):
         """
         length = _length(source, num_examples, self.weights)
         if key is not None:
-            return _sampled(self, source, key, length, num_prompts)
+            flat, y, shape = _drawn(self, source, key, length, num_prompts)
+            A = einsum("sp,sq->pq", flat, flat) / num_prompts
+            b = jnp.reshape(einsum("sp,s->p", flat, y) / num_prompts, shape)
+            return FeatureMoments(A, b, jnp.mean(y**2))
         self.check_exact(source, length)
         same, pairs, targets, label = _pair_moments(source, self.phi, self.degree)
         if self.weights is None and len(targets) == 1:
@@ -227,7 +221,10 @@ class OneLayer(Predictor):
         """
         moments = self.moments(source, num_examples)
         length = _length(source, num_examples, self.weights)
-        return Estimate.of(_costs(self, source, moments, key, length, num_prompts))
+        flat, y, _ = _drawn(self, source, key, length, num_prompts)
+        missed = y - einsum("sp,p->s", flat, jnp.ravel(moments.optimum()))
+        weight = einsum("sp,pq,sq->s", flat, seen_inverse(moments.A), flat)
+        return Estimate.of(missed**2 * weight)
 
     def check_exact(self, population: Any, num_examples: Any) -> None:
         """Raises :class:`NoClosedForm` where the moments are not known."""
@@ -343,22 +340,11 @@ def _pairs_of(population, R, phi, degree):
     return own, pairs, target, label
 
 
-def _sampled(layer, source, key, num_examples, num_prompts):
+def _drawn(layer, source, key, num_examples, num_prompts):
+    """Flattened features of sampled prompts, their labels, and the features' shape."""
     prompts = source.sample(key, num_examples, num_prompts)
     found = jax.vmap(layer.features)(prompts.X, prompts.y, prompts.x_query)
-    flat, y = jnp.reshape(found, (num_prompts, -1)), prompts.y_query
-    A = einsum("sp,sq->pq", flat, flat) / num_prompts
-    b = jnp.reshape(einsum("sp,s->p", flat, y) / num_prompts, found.shape[1:])
-    return FeatureMoments(A, b, jnp.mean(y**2))
-
-
-def _costs(layer, source, moments, key, num_examples, num_prompts):
-    """e^2 phi' A^+ phi of sampled prompts."""
-    prompts = source.sample(key, num_examples, num_prompts)
-    found = jax.vmap(layer.features)(prompts.X, prompts.y, prompts.x_query)
-    flat = jnp.reshape(found, (num_prompts, -1))
-    missed = prompts.y_query - einsum("sp,p->s", flat, jnp.ravel(moments.optimum()))
-    return missed**2 * einsum("sp,pq,sq->s", flat, seen_inverse(moments.A), flat)
+    return jnp.reshape(found, (num_prompts, -1)), prompts.y_query, found.shape[1:]
 
 
 def _length(source: Any, num_examples: Any, weights: Any) -> Any:
@@ -377,3 +363,35 @@ def _length(source: Any, num_examples: Any, weights: Any) -> Any:
 
 def _square(A: Array, G: Array) -> Array:
     return einsum("p,pq,q->", G, A, G)
+
+
+def gaussian_mean(f: Callable, dim: int, degree: int, dtype: Any) -> Array:
+    """E f(z) for z ~ N(0, I), exact for a polynomial of at most this degree."""
+    points, weights = (jnp.asarray(a, dtype) for a in _sparse_grid(dim, degree))
+    return jnp.tensordot(weights, jax.vmap(f)(points), 1)
+
+
+@functools.cache
+def _sparse_grid(dim: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
+    """Points and weights of Smolyak's rule on Gauss-Hermite rules, exact to a degree.
+
+    Weights have both signs. At most degree / 2 coordinates of a point are not 0.
+    """
+    top, found = degree // 2, {}
+    rules = [hermegauss(n + 1) for n in range(top + 1)]
+    for level in range(max(top - dim + 1, 0), top + 1):
+        sign = (-1) ** (top - level) * math.comb(dim - 1, top - level)
+        for chosen in itertools.combinations_with_replacement(range(dim), level):
+            axes = sorted(set(chosen))
+            parts = [rules[chosen.count(axis)] for axis in axes]
+            for picks in itertools.product(*(range(len(p[0])) for p in parts)):
+                at = [(a, p[0][k]) for a, p, k in zip(axes, parts, picks, strict=True)]
+                where = tuple((a, round(z, 12)) for a, z in at if abs(z) > 1e-9)
+                weight = math.prod(p[1][k] for p, k in zip(parts, picks, strict=True))
+                weight *= sign / math.sqrt(2 * math.pi) ** len(parts)
+                found[where] = found.get(where, 0.0) + weight
+    points = np.zeros((len(found), dim))
+    for row, where in enumerate(found):
+        for axis, value in where:
+            points[row, axis] = value
+    return points, np.array(list(found.values()))

@@ -1,6 +1,6 @@
 """Finite training pools: a fixed set of tasks, or a fixed set of prompts."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -18,10 +18,7 @@ __all__ = ["PromptPool", "TaskPool"]
 class _Wrapped(Source):
     """Base class that wraps another task family."""
 
-    if TYPE_CHECKING:
-
-        @property
-        def task(self) -> Any: ...
+    task: eqx.AbstractVar[Any]
 
     @property
     def dim(self) -> int:
@@ -62,18 +59,9 @@ class TaskPool(_Wrapped):
         x, \text{noise as in the underlying family}.
 
     Raventos et al. draw with replacement (the default); Garg's finite pools draw a
-    batch without, which needs M >= B.
-
-    Args:
-        task: Task that the inputs, the labelling and a drawn pool come from.
-        pool_size: Tasks M to draw; leave out when ``pool`` is given.
-        key: Key the pool is drawn with; leave out when ``pool`` is given.
-        pool: The tasks themselves: an (M, d) array, or the family's pytree of
-            parameters with a leading axis M.
-        replace: Whether one batch may hold a task twice.
-
-    Returns:
-        A task; its ``pool`` and ``pool_size`` are attributes.
+    batch without, which needs M >= B. Either ``pool_size`` tasks are drawn with
+    ``key``, or ``pool`` is an (M, d) array, or the family's pytree of parameters with a
+    leading axis M.
 
     Example:
         >>> from icltheory.regression import LinearPopulation
@@ -119,14 +107,13 @@ class TaskPool(_Wrapped):
         if size[0] < 1:
             raise ValueError("pool: expected at least one member, got none")
         drawn = jax.eval_shape(
-            lambda: self.task.sample_parameters(jax.random.key(0), 1)
+            lambda key: self.task.sample_parameters(key, 1), jax.random.key(0)
         )
-        shapes = [
-            [np.shape(leaf)[1:] for leaf in jax.tree.leaves(tree)]
+        expected, got = (
+            ", ".join(str(np.shape(leaf)[1:]) for leaf in jax.tree.leaves(tree))
             for tree in (drawn, pool)
-        ]
-        if shapes[0] != shapes[1]:
-            expected, got = (", ".join(map(str, each)) for each in shapes)
+        )
+        if expected != got:
             raise ValueError(f"pool: expected members of shape {expected}, got {got}")
         if pool_size not in (None, size[0]):
             raise ValueError(
@@ -151,15 +138,6 @@ class PromptPool(_Wrapped):
 
     Prompt i is a pure function of (key, i, number of examples). Garg's finite training
     sets draw a batch without replacement (the default here), which needs M >= B.
-
-    Args:
-        task: Task that the prompts come from.
-        pool_size: Distinct prompts M.
-        key: Key of the set.
-        replace: Whether one batch may hold a prompt twice.
-
-    Returns:
-        A task.
 
     Example:
         >>> from icltheory.regression import LinearPopulation

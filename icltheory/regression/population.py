@@ -8,12 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory._checks import (
+    Check,
     check_choice,
     check_positive_int,
     check_shape,
     checked,
     covariance,
     finite,
+    is_tracer,
     nonnegative,
     real,
     scalar,
@@ -26,15 +28,19 @@ from icltheory.regression._linalg import (
     apply_root,
     as_floats,
     covariance_root,
+    default_dtype,
     einsum,
     is_zero,
     root_matrix,
     symmetric_root,
 )
-from icltheory.regression._moments import checked_fourth_moment
-from icltheory.regression.sources import NoisyLinear, float_type
+from icltheory.regression.sources import NoisyLinear
 
 __all__ = ["CorrelatedTasks", "LinearPopulation"]
+
+
+_NAME = "fourth_moment"
+_KURTOSIS = finite & Check(lambda x: x >= 1, "a kurtosis >= 1")
 
 
 class LinearPopulation(NoisyLinear):
@@ -43,16 +49,12 @@ class LinearPopulation(NoisyLinear):
     .. math:: x \sim N(0, H), \quad w \sim N(\beta^*, \Psi), \quad
         y = \langle w, x\rangle + \epsilon, \quad \epsilon \sim N(0, \sigma^2)
 
-    for the examples and for the query alike. H and Psi may be singular. Their
-    symmetric roots are found once, when the object is built; a covariance that is then
-    known to be diagonal keeps only its diagonal, and sampling costs O(B N d) in place
-    of O(B N d^2).
+    for the examples and for the query alike; a mean ``None`` is 0, a Psi ``None`` is I.
+    H and Psi may be singular. Their symmetric roots are found once, when the object is
+    built; a covariance that is then known to be diagonal keeps only its diagonal, and
+    sampling costs O(B N d) in place of O(B N d^2).
 
     Args:
-        input_cov: Input covariance H, ``(d, d)``.
-        task_mean: Prior mean beta*, ``(d,)``; 0 if ``None``.
-        task_cov: Prior covariance Psi, ``(d, d)``; I if ``None``.
-        noise_var: Noise variance sigma^2.
         fourth_moment: Of inputs that are not Gaussian: E x_i x_j x_k x_l, ``(d, d, d,
             d)``, or the kurtosis E x_i^4 / H_ii^2 of independent coordinates, a number
             or ``(d,)``, for a diagonal H. It is what the risks and optima of one linear
@@ -92,24 +94,21 @@ class LinearPopulation(NoisyLinear):
         dim, kind = np.shape(input_cov)[0], jnp.result_type(input_cov)
         task_mean = jnp.zeros(dim, kind) if task_mean is None else task_mean
         task_cov = jnp.eye(dim, dtype=kind) if task_cov is None else task_cov
-        given = {"input_cov": input_cov, "task_mean": task_mean}
-        given |= {"task_cov": task_cov, "noise_var": noise_var}
         self.noiseless = is_zero(noise_var)  # also in jit, which traces what it makes
-        given = {name: real(name, value) for name, value in given.items()}
-        check_shape("task_mean", given["task_mean"], ("d",))
-        dim = np.shape(given["task_mean"])[0]
+        names = ("input_cov", "task_mean", "task_cov", "noise_var")
+        given = input_cov, task_mean, task_cov, noise_var
+        given = [real(*pair) for pair in zip(names, given, strict=True)]
+        check_shape("task_mean", given[1], ("d",))
+        dim = np.shape(given[1])[0]
         check_positive_int("dim", dim)
-        for name in ("input_cov", "task_cov"):
-            check_shape(name, given[name], (dim, dim))
-        H, mean, Psi, noise_var = as_floats(*given.values())
-        self.input_cov = checked("input_cov", H, covariance)
-        self.task_mean = checked("task_mean", mean, finite)
-        self.task_cov = checked("task_cov", Psi, covariance)
-        self.noise_var = checked("noise_var", noise_var, scalar & nonnegative)
+        check_shape("input_cov", given[0], (dim, dim))
+        check_shape("task_cov", given[2], (dim, dim))
+        rules = covariance, finite, covariance, scalar & nonnegative
+        for name, value, rule in zip(names, as_floats(*given), rules, strict=True):
+            setattr(self, name, checked(name, value, rule))
         self.fourth_moment = None
         if fourth_moment is not None:
-            moment = checked_fourth_moment(fourth_moment, self.input_cov)
-            self.fourth_moment = moment
+            self.fourth_moment = checked_fourth_moment(fourth_moment, self.input_cov)
         self.input_root = covariance_root(self.input_cov)
         self.task_root = covariance_root(self.task_cov)
 
@@ -124,7 +123,7 @@ class LinearPopulation(NoisyLinear):
     ) -> "LinearPopulation":
         """Garg's x ~ N(0, I) and w ~ N(mean, I); ``None`` is mean 0, JAX's dtype."""
         check_positive_int("dim", dim)
-        dtype = float_type(dtype)
+        dtype = default_dtype(dtype)
         eye = jnp.eye(dim, dtype=dtype)
         mean = jnp.zeros(dim, dtype) if mean is None else jnp.asarray(mean, dtype)
         return cls(eye, mean, eye, jnp.asarray(noise_var, dtype))
@@ -193,12 +192,10 @@ class CorrelatedTasks(NoisyLinear):
     r"""Examples with tasks of their own: drift, repeated or contradicting examples.
 
     .. math:: y_i = \langle w_i, x_i\rangle + \epsilon_i, \qquad
-        w_i = \beta^* + \Psi^{1/2} z_i, \qquad E z_i z_j^\top = R_{ij} I .
+        w_i = \beta^* + \Psi^{1/2} z_i, \qquad E z_i z_j^\top = R_{ij} I ,
 
-    Args:
-        population: The inputs, prior and noise of one example.
-        correlation: R of the N examples and the query, which is last,
-            ``(N + 1, N + 1)``.
+    with R the ``correlation`` of the N examples and, last, the query,
+    ``(N + 1, N + 1)``.
 
     Example:
         >>> age = jnp.abs(jnp.subtract.outer(jnp.arange(4), jnp.arange(4)))
@@ -258,3 +255,76 @@ class CorrelatedTasks(NoisyLinear):
     ) -> Float[Array, "B P"]:
         """<w_i, x_i>, without noise."""
         return jnp.sum(w * X, axis=-1)
+
+
+def label_moment(population: Any, second: Array, k: Array) -> Array:
+    """E [X'r r'X] / k for residuals r = X v + noise with E v v' = ``second``.
+
+    It is E [x x' M x x'] + (k - 1) H M H + sigma^2 H with M = ``second``.
+    """
+    H, fourth = population.input_cov, population.fourth_moment
+    HMH = einsum("ij,jk,kl->il", H, second, H)
+    if fourth is not None and jnp.ndim(fourth) == 4:
+        own = einsum("ijkl,kl->ij", fourth, second)
+        return own + (k - 1) * HMH + population.noise_var * H
+    tau = einsum("ij,ji->", H, second) + population.noise_var
+    gaussian = (k + 1) * HMH + tau * H
+    if fourth is None:
+        return gaussian
+    excess = (fourth - 3) * jnp.diagonal(H) ** 2 * jnp.diagonal(second)
+    return gaussian + jnp.diag(excess)
+
+
+def step_risk(population: Any, Gamma: Array, k: Array) -> Array:
+    r"""Risk of <Gamma X'y / k, x> without the query's noise.
+
+    .. math:: \mathrm{tr}(H M) - 2\,\mathrm{tr}(H \Gamma H M)
+        + \mathrm{tr}(\Gamma^\top H \Gamma S), \qquad
+        k S = E [x x^\top M x x^\top] + (k - 1) H M H + \sigma^2 H
+    """
+    check_shape("Gamma", Gamma, (population.dim, population.dim))
+    H, M = population.input_cov, population.second_moment
+    G = jnp.asarray(Gamma, H.dtype)
+    moment = label_moment(population, M, k)
+    cross = einsum("ij,jk,ki->", H, G, einsum("ij,jk->ik", H, M))
+    square = einsum("ji,jk,kl,li->", G, H, G, moment) / jnp.maximum(k, 1)
+    return population.signal + jnp.where(k > 0, square - 2 * cross, 0)
+
+
+def checked_fourth_moment(value: Any, H: Array) -> Array:
+    """The moment of a population as an array; raises for moments of no distribution."""
+    value = jnp.asarray(real(_NAME, value), H.dtype)
+    if value.ndim >= 2:
+        return _checked_moments(value, len(H))
+    if value.ndim == 1:
+        check_shape(_NAME, value, (len(H),))
+    kept = checked(_NAME, value, _KURTOSIS)
+    module = jnp if is_tracer(H) else np
+    variances = module.diagonal(H)
+    off = module.max(abs(H - module.diag(variances)))
+    fits = off <= 1e-6 * module.maximum(module.max(variances), 1e-30)
+    return _require(
+        kept, fits, "(d, d, d, d) unless input_cov is diagonal", "a kurtosis"
+    )
+
+
+def _checked_moments(moments, dim):
+    check_shape(_NAME, moments, (dim,) * 4)
+    moments = checked(_NAME, moments, finite)
+    module = jnp if is_tracer(moments) else np
+    size = module.maximum(module.max(abs(moments)), 1e-30)
+    for order in ((1, 0, 2, 3), (1, 2, 3, 0)):  # they generate all orders
+        gap = module.max(abs(moments - module.transpose(moments, order))) / size
+        expected = "symmetry in all axes (relative differences <= 1e-6)"
+        moments = _require(moments, gap <= 1e-6, expected, gap)
+    least = module.min(module.einsum("iijj->ij", moments)) / size
+    return _require(moments, least >= -1e-6, "E x_i^2 x_j^2 >= 0", least)
+
+
+def _require(value, right, expected, got):
+    """The value, NaN where ``right`` is traced and false; raises where it is known."""
+    if is_tracer(right):
+        return jnp.where(right, value, jnp.nan)
+    if not right:
+        raise ValueError(f"{_NAME}: expected {expected}, got {got}")
+    return value

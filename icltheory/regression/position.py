@@ -1,10 +1,7 @@
 r"""Effect of an example's position in the prompt.
 
 With the papers' mask every demonstration sees all others, and a linear attention stack
-does not depend on their order. With a causal mask it does. For layers that make steps
-of gradient descent the weight of each label is exact (:func:`label_weights`), and has a
-limit in long prompts (:func:`limit_profile`). :func:`errors_by_position` measures any
-predictor.
+does not depend on their order. With a causal mask it does.
 """
 
 from typing import Any
@@ -67,11 +64,10 @@ def label_weights(
     K = jnp.tril(K) if mask == "causal" else K
     steps = step_sizes / max(X.shape[0], 1)
 
-    # This is the transposed recursion of the residuals, from the last step to the
-    # first.
     def back(a, step):
         return a + step * (k - a @ K), None
 
+    # The transposed recursion of the residuals, from the last step to the first.
     k = X @ x_query
     return jax.lax.scan(back, jnp.zeros_like(k), steps[::-1])[0]
 
@@ -89,15 +85,10 @@ def limit_profile(
         p(s) = \sum_{k=0}^{L-1} \binom{L}{k+1} \frac{(-\eta (1 - s))^k}{k!}
         = L^{(1)}_{L-1}\big( \eta (1 - s) \big) ,
 
-    an associated Laguerre polynomial, for :math:`i / N \to s`, inputs of covariance I
-    and L equal steps. It is L for the last example. The steps see one another through
-    :math:`\frac1N \sum_{j \ge i} x_j x_j^\top \to (1 - s) I`, of which the causal
-    recursion makes the repeated integrals :math:`(1 - s)^k / k!`. For
-    many steps it is L times :math:`J_1(u) / (u / 2)` at
-    :math:`u = 2 \sqrt{L \eta (1 - s)}`: the weight falls from the last example to the
-    first and changes its sign.
-
-    Place 1 is next to the query.
+    an associated Laguerre polynomial, for :math:`i / N \to s` (1 is next to the query),
+    inputs of covariance I and L equal steps. It is L for the last example, and for many
+    steps L times :math:`J_1(u) / (u / 2)` at :math:`u = 2 \sqrt{L \eta (1 - s)}`: the
+    weight falls from the last example to the first and changes its sign.
 
     Example:
         >>> limit_profile(0.5, 2, jnp.array([0.0, 0.5, 1.0])).tolist()
@@ -110,8 +101,7 @@ def limit_profile(
     x = jnp.asarray(step_size) * (1 - jnp.asarray(position))
     before, value = jnp.zeros_like(x), jnp.ones_like(x)
     for n in range(num_steps - 1):
-        # The recursion is (n + 1) L_{n+1} = (2 n + 2 - x) L_n - (n + 1) L_{n-1} for
-        # alpha = 1.
+        # (n + 1) L_{n+1} = (2 n + 2 - x) L_n - (n + 1) L_{n-1} for alpha = 1.
         before, value = value, ((2 * n + 2 - x) * value - (n + 1) * before) / (n + 1)
     return value
 
@@ -131,9 +121,8 @@ def errors_by_position(
         \qquad p = 1, \dots, N .
 
     ``"relevant"``: the special example is the query with its label, and each of the
-    others comes from a task of its own, so that only the special one helps.
-    ``"wrong"``: the special example comes from another task, and the others are of the
-    query's. In both cases the other N - 1 keep their order when the special one moves,
+    others comes from a task of its own. ``"wrong"``: the special example comes from
+    another task, and the others are of the query's. The other N - 1 keep their order,
     and the same prompts serve all places: differences between places are paired.
 
     Example:

@@ -1,10 +1,4 @@
-"""Prompts: labelled examples, a query, and the task that generated them.
-
-``Prompt`` asks one question after all its examples. ``PrefixPrompt`` asks a question
-after every prefix of its examples, which is how Garg et al. (2022) train and evaluate;
-the question after k examples need not be the k-th example, which is what their
-distribution shifts need.
-"""
+"""Prompts: labelled examples, a query, and the task that generated them."""
 
 from typing import Any
 
@@ -23,17 +17,8 @@ class PrefixPrompt(Record):
         \qquad k = 0, \dots, P - 1.
 
     In a standard prompt the query after k examples is the next example; in a shifted
-    one it may be any point, with its own label.
-
-    Args:
-        X: Example inputs, any leading batch axes.
-        y: Example labels.
-        X_query: Query k is asked after the first k rows of ``X``.
-        y_query: Label of query k.
-        w: Parameters of each prompt's task: a vector, or a pytree for other families.
-
-    Returns:
-        A frozen pytree; every leaf has the same leading batch axes.
+    one it may be any point, with its own label. ``w`` holds the parameters of the
+    tasks: a vector each, or a pytree for other families.
 
     Example:
         >>> X, y = jnp.eye(3)[None], jnp.ones((1, 3))
@@ -65,16 +50,7 @@ class Prompt(Record):
 
     .. math:: (x_1, y_1, \dots, x_N, y_N, x_{query}) \mapsto y_{query}.
 
-    Args:
-        X: Example inputs, any leading batch axes.
-        y: Example labels, noise included.
-        x_query: Query input.
-        y_query: Query label, noise included.
-        w: Parameters of each prompt's task: a vector for linear regression, a pytree
-            for families whose parameters are not a vector.
-
-    Returns:
-        A frozen pytree; every leaf has the same leading batch axes.
+    Labels have their noise; ``w`` is as in :class:`PrefixPrompt`.
 
     Example:
         >>> prompt = Prompt(jnp.eye(3), jnp.ones(3), jnp.ones(3), jnp.array(3.0), None)
@@ -107,11 +83,7 @@ class Prompt(Record):
         return X, y
 
     def tokens(self) -> tuple[Float[Array, "*B N n"], Float[Array, "*B n"]]:
-        r"""Tokens :math:`[x_i;\, y_i]` and the query :math:`[x_{N+1};\, 0]`, n = d + 1.
-
-        They are what attention stacks, trajectories and bounds take as ``H`` and
-        ``h_query``.
-        """
+        r"""``H`` and ``h_query``: :math:`[x_i;\, y_i]`, :math:`[x_{N+1};\, 0]`."""
         H = jnp.concatenate([self.X, self.y[..., None]], axis=-1)
         empty = jnp.zeros_like(self.x_query[..., :1])
         return H, jnp.concatenate([self.x_query, empty], axis=-1)

@@ -52,8 +52,8 @@ class Shift(Record):
 
     Calling it as ``shift(key, num_points, batch_size)`` draws prompts; ``error /
     normalizer`` is the normalised error of Garg's figures, in which the zero predictor
-    has 1. In ``standard``, x ~ N(0, I) and query k is example k + 1. The other settings
-    differ as follows.
+    has 1. It holds no arrays and is hashable. In ``standard``, x ~ N(0, I) and query k
+    is example k + 1. The other settings differ as follows.
 
     * ``random_quadrants``: the signs of the examples are one pattern a prompt, those
       of the queries are free. ``opposite_quadrants``: query k is minus what example
@@ -69,15 +69,6 @@ class Shift(Record):
     * ``noisyLR``: labels plus N(0, 1) noise, rescaled to variance d in the batch, with
       noisy query labels. The zero predictor then has normalised error 1; the published
       notebook draws its line at 1 + 1/d, as if the labels had not been rescaled.
-
-    Args:
-        name: Name of the setting, as in Garg's code, or ``"opposite_quadrants"``.
-        dim: Input dimension d.
-        dtype: Type of the samples; None is JAX's default float type.
-
-    Returns:
-        A hashable object without arrays, which may be closed over or be a static
-        argument of ``jax.jit``.
 
     Example:
         >>> shift = Shift("scale-y=3", 20)
@@ -143,11 +134,9 @@ class SampledShift(Record):
     .. math:: (x_i)_i \sim D, \quad w \sim D_w, \quad y_i = \langle w, x_i\rangle,
         \quad x^{query}_k \sim D'(x_1, \dots, x_k).
 
-    What is left out is as in Garg's standard setting. Calling it as ``shift(key,
-    num_points, batch_size)`` draws prompts.
+    What is left out is as in Garg's standard setting. It is called as :class:`Shift`.
 
     Args:
-        dim: Input dimension d.
         inputs: Draws the inputs: ``inputs(key, num_points, batch_size)`` returns
             ``(B, P, d)``; standard normal if ``None``.
         queries: Draws the queries: ``queries(key, X)`` returns ``(B, P, d)``, of which
@@ -155,13 +144,8 @@ class SampledShift(Record):
             row k, if ``None``.
         weights: Draws the tasks: ``weights(key, batch_size)`` returns ``(B, d)``;
             standard normal if ``None``.
-        name: Its name.
         normalizer: What an error is divided by: the mean square of a label of the
             query; d, that of the standard setting, if ``None``.
-        dtype: Type of the samples; ``None`` is JAX's default float type.
-
-    Returns:
-        A hashable object without arrays, as :class:`Shift` is.
 
     Example:
         >>> def signs(key, num_points, batch_size):
@@ -222,13 +206,6 @@ def garg_shifts(dim: int, dtype: Any = None) -> dict[str, Shift]:
 
     .. math:: \text{name} \mapsto \bigl((key, P, B) \mapsto \text{prompts}\bigr).
 
-    Args:
-        dim: Input dimension d, at least 2.
-        dtype: Type of the samples; None is JAX's default float type.
-
-    Returns:
-        The settings by name, in Garg's order; see :class:`Shift` for each.
-
     Example:
         >>> shifts = garg_shifts(20)
         >>> len(shifts), shifts["standard"].normalizer, shifts["scale-x=2"].normalizer
@@ -250,23 +227,23 @@ def _is_scaled(name: Any) -> bool:
 
 def _inputs(shift: Shift, key: PRNGKey, z: Array) -> tuple[Array, Array]:
     """Examples and queries; the same array if query k is example k + 1."""
-    makers: dict[str, Callable[[PRNGKey, Array], tuple[Array, Array]]] = {
-        "random_quadrants": _random_quadrants,
-        "opposite_quadrants": _opposite_quadrants,
-        "orthogonal_train_test": _orthogonal,
-        "overlapping_train_test": _overlapping,
-    }
-    if shift.name in makers:
-        return makers[shift.name](key, z)
-    dim = shift.dim
-    if shift.name == "half_subspace":
-        T = _transformation(key, 1.0 * (np.arange(dim) < dim // 2), z.dtype)
-        z = einsum("bpi,ij->bpj", z, T)
-    elif shift.name == "skewed":
-        T = _transformation(key, 1 / np.arange(1.0, dim + 1), z.dtype)
-        z = einsum("bpi,ij->bpj", z, T)
-    elif shift.name.startswith("scale-x"):
+    name, dim = shift.name, shift.dim
+    if name.endswith("quadrants"):
+        shape = (z.shape[0], 1, z.shape[2])
+        X = jnp.abs(z) * jax.random.rademacher(key, shape, z.dtype)
+        return X, z if name == "random_quadrants" else -X
+    if name == "orthogonal_train_test":
+        return z, _orthogonal(z)
+    if name == "overlapping_train_test":
+        last = jnp.maximum(jnp.arange(z.shape[1]), 1)[None]
+        index = jax.random.randint(key, z.shape[:2], 0, last)
+        return z, jnp.take_along_axis(z, index[:, :, None], axis=1)
+    if name.startswith("scale-x"):
         z = shift.scale * z
+    elif name in ("half_subspace", "skewed"):
+        half = 1.0 * (np.arange(dim) < dim // 2)
+        values = half if name == "half_subspace" else 1 / np.arange(1.0, dim + 1)
+        z = einsum("bpi,ij->bpj", z, _transformation(key, values, z.dtype))
     return z, z
 
 
@@ -280,33 +257,15 @@ def _unit_scale(y: Array, dim: int) -> Array:
     return math.sqrt(dim) / jnp.std(y, ddof=1)
 
 
-def _signs(key: PRNGKey, z: Array) -> Array:
-    return jax.random.rademacher(key, (z.shape[0], 1, z.shape[2]), z.dtype)
-
-
-def _random_quadrants(key: PRNGKey, z: Array) -> tuple[Array, Array]:
-    return jnp.abs(z) * _signs(key, z), z
-
-
-def _opposite_quadrants(key: PRNGKey, z: Array) -> tuple[Array, Array]:
-    X = jnp.abs(z) * _signs(key, z)
-    return X, -X
-
-
-def _orthogonal(key: PRNGKey, z: Array) -> tuple[Array, Array]:
+def _orthogonal(z: Array) -> Array:
+    """The part of each point that is orthogonal to those before, at its length."""
     head = z[:, : z.shape[2]]
     # Column k of Q spans the part of row k that is orthogonal to the rows before it.
     Q, R = jnp.linalg.qr(jnp.swapaxes(head, 1, 2))
     side = jnp.sign(jnp.diagonal(R, axis1=1, axis2=2))[:, :, None]
     length = jnp.linalg.norm(head, axis=2, keepdims=True)
     queries = jnp.swapaxes(Q, 1, 2) * side * length
-    return z, jnp.zeros_like(z).at[:, : head.shape[1]].set(queries)
-
-
-def _overlapping(key: PRNGKey, z: Array) -> tuple[Array, Array]:
-    last = jnp.maximum(jnp.arange(z.shape[1]), 1)[None]
-    index = jax.random.randint(key, z.shape[:2], 0, last)
-    return z, jnp.take_along_axis(z, index[:, :, None], axis=1)
+    return jnp.zeros_like(z).at[:, : head.shape[1]].set(queries)
 
 
 def _transformation(

@@ -7,12 +7,11 @@ A source has the method ``sample(key, num_examples, num_prompts)``, which return
 
 import abc
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from icltheory._checks import (
     check_key,
@@ -25,7 +24,7 @@ from icltheory._checks import (
 )
 from icltheory._core import Record, where_valid
 from icltheory._typing import Array, Float, PRNGKey
-from icltheory.regression._linalg import Number, einsum
+from icltheory.regression._linalg import Number, default_dtype, einsum
 from icltheory.regression.prompts import Prompt
 
 __all__ = [
@@ -44,21 +43,18 @@ class Source(Record):
     .. math:: x \sim D_X, \qquad w \sim D_W, \qquad y = f_w(x) + \text{noise}.
 
     A subclass has an integer ``dim`` and a ``dtype``, and says how parameters arise and
-    how they label inputs. All of it is traceable and is drawn by whole-array calls, so
-    that a sharded batch has the same values as an unsharded one.
+    how they label inputs. All is traceable and drawn by whole-array calls, so that a
+    sharded batch has the same values as an unsharded one.
     """
 
-    if TYPE_CHECKING:  # a dataclass would use an inherited property as a default
+    dim: eqx.AbstractVar[int]
+    dtype: eqx.AbstractVar[Any]
 
-        @property
-        def dim(self) -> int:
-            """Input dimension d."""
-            ...
-
-        @property
-        def dtype(self) -> Any:
-            """Dtype of the samples."""
-            ...
+    def _read(self, *counts: str) -> None:
+        """Checks the named counts and reads the dtype, ``None`` being JAX's default."""
+        for name in counts:
+            check_positive_int(name, getattr(self, name))
+        self.dtype = default_dtype(self.dtype)
 
     @property
     def targets(self) -> str:
@@ -97,14 +93,9 @@ class Source(Record):
     ) -> Prompt:
         """Draws prompts; they are a pure function of the key and the shapes.
 
-        Args:
-            key: Typed key.
-            num_examples: Labelled examples N of a prompt, 0 or more; one query is
-                added.
-            num_prompts: Prompts B, the leading axis of all that is drawn.
-            active_dims: Coordinates of x from this index on are set to 0 before the
-                labels are made (Garg's curriculum); None for all. It may be traced:
-                out of range, the inputs are then NaN.
+        A prompt has N labelled examples, 0 or more, and one query. Coordinates of x
+        from ``active_dims`` on are set to 0 before the labels are made (Garg's
+        curriculum). It may be traced: out of range, the inputs are then NaN.
         """
         check_key("key", key)
         check_nonnegative_int("num_examples", num_examples)
@@ -123,12 +114,7 @@ class Source(Record):
 class NoisyLinear(Source):
     """Linear functions with Gaussian noise; a subclass has the field ``noise_var``."""
 
-    if TYPE_CHECKING:
-
-        @property
-        def noise_var(self) -> Number:
-            """Variance of the noise."""
-            ...
+    noise_var: eqx.AbstractVar[Any]
 
     def evaluate(
         self, w: Float[Array, "B d"], X: Float[Array, "B P d"]
@@ -152,13 +138,8 @@ class SparseLinearRegression(NoisyLinear):
         \quad y = \langle w, x\rangle + \epsilon.
 
     With ``active_dims`` the positions are drawn among the first ``active_dims`` only,
-    and are all of them where fewer than s are active. Cost O(B N d).
-
-    Args:
-        dim: Input dimension d.
-        sparsity: Non-zero weights s; 3 in the paper.
-        noise_var: Noise variance; 0 in the paper.
-        dtype: Type of the samples; None is JAX's default float type.
+    and are all of them where fewer than s are active. Cost O(B N d). The paper has s =
+    3 and no noise.
 
     Example:
         >>> prompt = SparseLinearRegression(20).sample(jax.random.key(0), 40, 8)
@@ -174,14 +155,12 @@ class SparseLinearRegression(NoisyLinear):
     dtype: Any = eqx.field(static=True, default=None)
 
     def __post_init__(self):
-        check_positive_int("dim", self.dim)
-        check_positive_int("sparsity", self.sparsity)
+        self._read("dim", "sparsity")
         if self.sparsity > self.dim:
             raise ValueError(
                 f"sparsity: expected at most dim = {self.dim}, got {self.sparsity}"
             )
         self.noise_var = checked("noise_var", self.noise_var, scalar & nonnegative)
-        self.dtype = float_type(self.dtype)
 
     def sample_parameters(
         self, key: PRNGKey, num_prompts: int, *, active_dims: Any = None
@@ -202,8 +181,7 @@ class _GaussianWeights(Source):
     dtype: Any = eqx.field(static=True, default=None)
 
     def __post_init__(self):
-        check_positive_int("dim", self.dim)
-        self.dtype = float_type(self.dtype)
+        self._read("dim")
 
     def sample_parameters(
         self, key: PRNGKey, num_prompts: int, *, active_dims: Any = None
@@ -268,13 +246,8 @@ class ReluNetwork(Source):
     .. math:: y = \sqrt{2 / h}\ W_2^\top \mathrm{relu}(W_1^\top x), \qquad
         W_1 \in R^{d \times h},\ W_2 \in R^h,
 
-    whose variance is d, that of linear regression. Cost O(B N d h). The ``w`` of its
-    prompts is ``{"W1": (B, d, h), "W2": (B, h)}``.
-
-    Args:
-        dim: Input dimension d.
-        hidden: Hidden units h; 100 in the paper.
-        dtype: Type of the samples; None is JAX's default float type.
+    whose variance is d, that of linear regression. Cost O(B N d h). The paper has h =
+    100. The ``w`` of its prompts is ``{"W1": (B, d, h), "W2": (B, h)}``.
 
     Example:
         >>> prompt = ReluNetwork(5, hidden=7).sample(jax.random.key(0), 4, 2)
@@ -289,9 +262,7 @@ class ReluNetwork(Source):
     dtype: Any = eqx.field(static=True, default=None)
 
     def __post_init__(self):
-        check_positive_int("dim", self.dim)
-        check_positive_int("hidden", self.hidden)
-        self.dtype = float_type(self.dtype)
+        self._read("dim", "hidden")
 
     def sample_parameters(
         self, key: PRNGKey, num_prompts: int, *, active_dims: Any = None
@@ -323,11 +294,6 @@ class DecisionTree(Source):
     The ``w`` of its prompts is ``{"coordinates": (B, 2^depth - 1), "values":
     (B, 2^depth)}``.
 
-    Args:
-        dim: Input dimension d.
-        depth: Levels of branching; 4 in the paper.
-        dtype: Type of the samples; None is JAX's default float type.
-
     Example:
         >>> task = DecisionTree(2, depth=1)
         >>> tree = {"coordinates": jnp.array([[1]]), "values": jnp.array([[5.0, 7.0]])}
@@ -342,9 +308,7 @@ class DecisionTree(Source):
     dtype: Any = eqx.field(static=True, default=None)
 
     def __post_init__(self):
-        check_positive_int("dim", self.dim)
-        check_positive_int("depth", self.depth)
-        self.dtype = float_type(self.dtype)
+        self._read("dim", "depth")
 
     def sample_parameters(
         self, key: PRNGKey, num_prompts: int, *, active_dims: Any = None
@@ -377,8 +341,3 @@ class DecisionTree(Source):
 def inner_products(w: Array, X: Array) -> Array:
     """<w, x> of every point, computed as a sum at full precision."""
     return jnp.sum(X * w[:, None, :], axis=-1)
-
-
-def float_type(dtype: Any) -> np.dtype:
-    """Returns the named dtype, or JAX's default float dtype for ``None``."""
-    return np.dtype(jnp.result_type(float) if dtype is None else dtype)

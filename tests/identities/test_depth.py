@@ -17,8 +17,7 @@ from icltheory.constructions import (
 from icltheory.linalg._orthogonal import recurrence_of_moments
 from icltheory.linalg.wishart import exact_moments
 from icltheory.regression import LinearPopulation, LinearStep, Steps, optimum
-from icltheory.regression._steps import exact_steps
-from icltheory.regression.depth import depth_floor, gradient_steps_limit
+from icltheory.regression.depth import depth_floor, exact_steps, gradient_steps_limit
 
 pytestmark = pytest.mark.statement("Depth: Best L steps")
 

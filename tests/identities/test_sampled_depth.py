@@ -18,7 +18,7 @@ from icltheory.regression import (
     optimum,
     risk,
 )
-from icltheory.regression._steps import sampled_steps
+from icltheory.regression.depth import sampled_steps
 
 pytestmark = pytest.mark.statement("Depth: Best L steps")
 

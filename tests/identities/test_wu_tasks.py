@@ -12,7 +12,7 @@ pytestmark = pytest.mark.statement("Wu: Theorem 4.1 (from memory)")
 
 DIM, EXAMPLES, RUNS = 6, 16, 100
 LAM = np.arange(1.0, DIM + 1) ** -1.5
-bound_of = jax.jit(reg.task_complexity.task_complexity_bound, static_argnums=(1, 2))
+bound_of = jax.jit(reg.transfer.task_complexity_bound, static_argnums=(1, 2))
 
 
 def the_problem():
@@ -43,7 +43,7 @@ def test_steps_are_halved_log_t_times():
     for T in (2, 5, 256):
         expected = [0.3 * 0.5 ** int(t * np.log2(T) / T) for t in range(1, T + 1)]
         np.testing.assert_allclose(
-            reg.task_complexity.halving_steps(T, 0.3), expected, rtol=1e-14
+            reg.transfer.halving_steps(T, 0.3), expected, rtol=1e-14
         )
 
 
@@ -58,7 +58,7 @@ def test_terms_of_the_task_bound_are_as_written(measured):
     inverse = (np.trace(H) + noise_var / psi2) / N * np.eye(DIM) + (N + 1) / N * H
     feature = psi2 * H @ inverse
     gap = start - np.linalg.inv(inverse)
-    for rate in np.asarray(reg.task_complexity.halving_steps(T, step)):
+    for rate in np.asarray(reg.transfer.halving_steps(T, step)):
         gap = (np.eye(DIM) - rate * H @ feature) @ gap
     bias = np.trace(H @ feature @ gap @ gap)
     measured("relative error of the bias", got.bias / bias - 1)
@@ -86,7 +86,7 @@ def test_simulated_excess_agrees_with_the_unverified_task_bound(measured):
     T = 512
     problem = the_problem()
     step = float(bound_of(problem, EXAMPLES, T, 0.0).largest_step) / 3
-    excess = np.asarray(excesses(problem, reg.task_complexity.halving_steps(T, step)))
+    excess = np.asarray(excesses(problem, reg.transfer.halving_steps(T, step)))
     total = float(bound_of(problem, EXAMPLES, T, step).total)
     ratio = excess.mean() / total
     measured("excess over bias and variance", ratio)

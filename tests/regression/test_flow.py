@@ -16,7 +16,7 @@ from icltheory.regression import (
     flow_bounds,
     flow_limit,
 )
-from icltheory.regression._integrate import read_settings
+from icltheory.regression.flows import read_settings
 from tests.oracles_ltb import random_population
 from tests.raising import raises_one_line as raises
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from icltheory.regression import LinearPopulation, LinearStep, task_complexity, transfer
+from icltheory.regression import LinearPopulation, LinearStep, transfer
 from tests.raising import raises
 
 EYE = np.eye(3)
@@ -14,16 +14,16 @@ STEP = LinearStep(EYE)
 
 def test_the_number_of_tasks_refuses_other_priors_shapes_and_counts():
     with raises("num_tasks: expected an integer >= 2, got 1"):
-        task_complexity.task_complexity_bound(TASK, 4, 1, 0.1)
+        transfer.task_complexity_bound(TASK, 4, 1, 0.1)
     with raises("initial_step: expected a value >= 0, got -0.1"):
-        task_complexity.halving_steps(8, -0.1)
+        transfer.halving_steps(8, -0.1)
     with raises("population: expected task_mean = 0, got "):
-        task_complexity.task_complexity_bound(MOVED, 4, 8, 0.1)
+        transfer.task_complexity_bound(MOVED, 4, 8, 0.1)
     skewed = LinearPopulation(EYE, np.zeros(3), np.diag([1.0, 2.0, 1.0]), 0.5)
     with raises("population: expected task_cov = psi^2 I, got "):
-        task_complexity.task_complexity_bound(skewed, 4, 8, 0.1)
+        transfer.task_complexity_bound(skewed, 4, 8, 0.1)
     with raises("Gamma_0: expected shape (3, 3), got (2, 2)"):
-        task_complexity.task_complexity_bound(TASK, 4, 8, 0.1, np.eye(2))
+        transfer.task_complexity_bound(TASK, 4, 8, 0.1, np.eye(2))
 
 
 def test_other_labels_and_lengths_refuse_what_does_not_fit():

@@ -12,11 +12,15 @@ from icltheory.regression.predictors.base import (
     Predictor,
 )
 from icltheory.regression.predictors.least_squares import Bayes, LeastSquares, Ridge
-from icltheory.regression.predictors.linear_step import LinearStep
-from icltheory.regression.predictors.others import DiscreteMMSE, NearestNeighbors
-from icltheory.regression.predictors.sparse import Lasso, LassoFit
+from icltheory.regression.predictors.others import (
+    DiscreteMMSE,
+    Lasso,
+    LassoFit,
+    NearestNeighbors,
+)
 from icltheory.regression.predictors.steps import (
     Averaging,
+    LinearStep,
     Newton,
     Steps,
     Zero,

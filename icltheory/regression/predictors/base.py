@@ -31,11 +31,10 @@ class NoClosedForm(ValueError):
 class Predictor(Record):
     """A learner in context: examples and a query in, an answer out.
 
-    It answers one prompt; ``jax.vmap`` answers many. A subclass has the method
-    ``answer(X, y, x_query)``, and ``answers(X, y, X_query)`` where all prefixes cost
-    less together. ``exact_risk(population, num_examples)`` and ``risk_given(population,
-    X)`` are the risks that it knows, without the noise of the query's label. The exact
-    risk is for Gaussian inputs, unless ``of_any_inputs``.
+    A subclass has the method ``answer(X, y, x_query)``, and ``answers(X, y, X_query)``
+    where all prefixes cost less together. ``exact_risk(population, num_examples)`` and
+    ``risk_given(population, X)`` are the risks that it knows, without the noise of the
+    query's label; the exact risk is for Gaussian inputs, unless ``of_any_inputs``.
     """
 
     of_any_inputs = False

@@ -21,21 +21,19 @@ from icltheory._typing import Array
 from icltheory.regression._linalg import (
     dot,
     einsum,
+    fitted,
     is_isotropic,
     is_zero,
-    symmetric_root,
-)
-from icltheory.regression.population import LinearPopulation, check_linear
-from icltheory.regression.predictors._recursive import (
     least_squares_path,
     posterior_path,
-)
-from icltheory.regression.predictors._solves import (
-    fitted,
     pseudoinverse,
+    quotient,
     ridge_weights,
+    spectrum,
+    symmetric_root,
+    unexplained,
 )
-from icltheory.regression.predictors._spectrum import spectrum, unexplained
+from icltheory.regression.population import LinearPopulation, check_linear
 from icltheory.regression.predictors.base import LinearInLabels, NoClosedForm, before
 
 __all__ = ["Bayes", "LeastSquares", "Ridge"]
@@ -45,13 +43,12 @@ class LeastSquares(LinearInLabels):
     r"""Least squares with the weight of minimum norm, :math:`\hat w = X^+ y`.
 
     The rank is that of X with columns (rows if N < d) of equal size: singular values
-    below max(N, d) eps times the largest count as zero. So the answer does not depend
-    on units; an intercept beside years is right in float32, as in NumPy's ``lstsq``,
-    which computes in float64. No examples predict 0. Differentiable where the rank does
-    not change. One prompt costs O(N d min(N, d)), all its prefixes O(P d^2) by
-    Greville's recursion, with an error of order eps times the largest condition number
-    among the prefixes so far. QR leaves a triangle of min(N, d) rows: many prompts at
-    once on a GPU up to 32 rows, one after the other above.
+    below max(N, d) eps times the largest count as zero, so that the answer does not
+    depend on units. No examples predict 0. Differentiable where the rank does not
+    change. One prompt costs O(N d min(N, d)), all its prefixes O(P d^2) by Greville's
+    recursion, with an error of order eps times the largest condition number among the
+    prefixes so far. QR leaves a triangle of min(N, d) rows: many prompts at once on a
+    GPU up to 32 rows, one after the other above.
 
     Example:
         >>> X, y = jnp.array([[1.0, 0.0], [1.0, 0.0]]), jnp.array([1.0, 3.0])
@@ -110,9 +107,8 @@ class LeastSquares(LinearInLabels):
         correlation = H / (sizes[:, None] * sizes[None])
         rank = jnp.linalg.matrix_rank(correlation, hermitian=True).astype(k.dtype)
         bias = population.signal * jnp.maximum(1 - k / jnp.maximum(rank, 1), 0)
-        few, many = rank - k - 1, k - rank - 1
-        ratio = jnp.where(few > 0, k / jnp.where(few > 0, few, 1), jnp.inf)
-        ratio = jnp.where(many > 0, rank / jnp.where(many > 0, many, 1), ratio)
+        few = quotient(k, rank - k - 1, jnp.inf)
+        ratio = quotient(rank, k - rank - 1, few)
         noisy = (k > 0) & (rank > 0) & (noise_var > 0)
         variance = jnp.where(noisy, noise_var * jnp.where(noisy, ratio, 0), 0)
         return where_valid(bias + variance, self._is_known(population, k))
@@ -190,9 +186,7 @@ class Ridge(LinearInLabels):
         s, V = spectrum(X)
         amount = jnp.asarray(self.penalty, s.dtype)
         square = s**2 + amount
-        seen = square > 0
-        shrink = jnp.where(seen, amount / jnp.where(seen, square, 1), 1)
-        gain = jnp.where(seen, s / jnp.where(seen, square, 1), 0)
+        shrink, gain = quotient(amount, square, 1), quotient(s, square, 0)
         H_V = einsum("ji,jk,kl->il", V, population.input_cov, V)
         M_V = einsum("ji,jk,kl->il", V, population.second_moment, V)
         bias = einsum("ij,j,ji,i->", H_V, shrink, M_V, shrink)
@@ -209,10 +203,8 @@ class Bayes(LinearInLabels):
     the answer of least squared error: ridge with penalty sigma^2 about the prior mean,
     in coordinates whitened by Psi, which may be singular. With sigma = 0 the inverse is
     the limit, a least-squares fit in those coordinates; a traced sigma must be
-    positive. All prefixes by Potter's form of the Kalman filter, O(d^2) each.
-
-    Args:
-        population: Whose prior and noise it assumes; its input covariance is not used.
+    positive. All prefixes by Potter's form of the Kalman filter, O(d^2) each. The input
+    covariance of the population is not used.
 
     Example:
         >>> X, y = jnp.array([[1.0, 0], [0, 1], [1, -1]]), jnp.array([1.0, -2, 2.5])

@@ -1,4 +1,4 @@
-"""Gradient and Newton steps from zero, averaging, and the zero predictor."""
+"""Gradient and Newton steps from zero, linear attention, averaging, and zero."""
 
 from typing import Any
 
@@ -13,15 +13,13 @@ from icltheory._checks import (
     check_positive_int,
     check_shape,
     checked,
-    finite,
     nonnegative,
     scalar,
 )
 from icltheory._core import calculator
-from icltheory._typing import Array, Scalar
-from icltheory.regression._linalg import Matrix, as_floats, einsum
-from icltheory.regression._moments import step_risk
-from icltheory.regression.population import LinearPopulation
+from icltheory._typing import Array, Float, Scalar
+from icltheory.regression._linalg import Matrix, as_floats, einsum, finite_floats
+from icltheory.regression.population import LinearPopulation, step_risk
 from icltheory.regression.predictors.base import (
     LinearInLabels,
     NoClosedForm,
@@ -30,7 +28,7 @@ from icltheory.regression.predictors.base import (
     shift_down,
 )
 
-__all__ = ["Averaging", "Newton", "Steps", "Zero", "tune_step_size"]
+__all__ = ["Averaging", "LinearStep", "Newton", "Steps", "Zero", "tune_step_size"]
 
 
 class Zero(LinearInLabels):
@@ -62,8 +60,8 @@ class Averaging(LinearInLabels):
     r"""The weight is the mean of label-weighted inputs, :math:`X^\top y / N`.
 
     It is one gradient step of size 1 from zero, with risk d (d + 1 + sigma^2) / N for H
-    = Psi = I and beta* = 0, besides the noise of the query. No examples predict 0; all
-    prefixes by one cumulative sum, O(P d).
+    = Psi = I and beta* = 0, besides the noise of the query. All prefixes by one
+    cumulative sum, O(P d).
 
     Example:
         >>> X, y = jnp.array([[1.0], [2.0]]), jnp.array([1.0, 2.0])
@@ -94,10 +92,9 @@ class Steps(LinearInLabels):
 
     .. math:: w_0 = 0, \qquad w_{t+1} = w_t - \eta_t\, A\, \frac1N X^\top (X w_t - y) .
 
-    No examples predict 0. One prompt costs O(T N d); all prefixes step together as two
-    masked products, O(T P^2 d). ``Steps(3)``, with a whole number, is the family of
-    three steps of any sizes, of which ``optimum`` finds the best. The risk of one step
-    is exact.
+    One prompt costs O(T N d); all prefixes step together as two masked products, O(T
+    P^2 d). ``Steps(3)``, with a whole number, is the family of three steps of any
+    sizes, of which ``optimum`` finds the best. The risk of one step is exact.
 
     Args:
         step_sizes: eta_t, ``(T,)``; for the prefixes alone also ``(P, T)``, with its
@@ -126,11 +123,10 @@ class Steps(LinearInLabels):
             check_nonnegative_int("step_sizes", self.step_sizes)
             self.num_steps, self.step_sizes = self.step_sizes, None
             return
-        (sizes,) = as_floats(jnp.asarray(self.step_sizes))
+        (sizes,) = finite_floats(step_sizes=jnp.asarray(self.step_sizes))
         if sizes.ndim not in (1, 2):
             raise ValueError(f"step_sizes: expected (T,) or (P, T), got {sizes.shape}")
-        self.step_sizes = checked("step_sizes", sizes, finite)
-        self.num_steps = sizes.shape[-1]
+        self.step_sizes, self.num_steps = sizes, sizes.shape[-1]
         if self.preconditioner is not None:
             check_shape("preconditioner", self.preconditioner, ("d", "d"))
             self.preconditioner = jnp.asarray(self.preconditioner)
@@ -197,11 +193,11 @@ class Newton(LinearInLabels):
     .. math:: S = X^\top X, \quad M_0 = \frac{c}{\|S S^\top\|_F} S, \quad
         M_{t+1} = 2 M_t - M_t S M_t, \quad \hat w = M_T X^\top y .
 
-    Since I - S M_t = (I - S M_0)^{2^t}, the weights obey w_{t+1} = w_t + E_t w_t with
-    E_{t+1} = E_t^2, which is what is computed: one product of small matrices a step.
-    It converges to least squares for 0 < c < 2. Published code takes c = 2, for which
-    one example, or examples of rank one, predict 0 for ever. Where the examples are of
-    deficient rank, rounding errors double with every step: use float64 there.
+    Computed as w_{t+1} = w_t + E_t w_t with E_t = I - S M_t = (I - S M_0)^{2^t}: one
+    product of small matrices a step. It converges to least squares for 0 < c < 2.
+    Published code takes c = 2, for which one example, or examples of rank one, predict
+    0 for ever. Where the examples are of deficient rank, rounding errors double with
+    every step: use float64 there.
 
     Args:
         steps: Steps T.
@@ -221,8 +217,8 @@ class Newton(LinearInLabels):
 
     def __post_init__(self):
         check_nonnegative_int("steps", self.steps)
-        scale = checked("initial_scale", self.initial_scale, scalar & nonnegative)
-        self.initial_scale = scale
+        rule = scalar & nonnegative
+        self.initial_scale = checked("initial_scale", self.initial_scale, rule)
 
     def weights(self, X: Array, y: Array) -> Array:
         """M_T X'y."""
@@ -292,17 +288,11 @@ def tune_step_size(
     For one step the loss is a parabola in eta, solved exactly. Otherwise a grid on
     [0, 4 sqrt(d) / mean Frobenius norm of A X'X/N] is refined around its best point.
     Uses the labels of the queries: judge the result on other prompts. Where no step
-    size moves an answer it is 0.
+    size moves an answer it is 0. X is ``(B, N, d)``, the others likewise.
 
     Args:
-        X: Example inputs, ``(B, N, d)``; ``y``, ``x_query`` and ``y_query`` likewise.
-        y: Example labels.
-        x_query: Query inputs.
-        y_query: Query labels.
-        steps: Steps T >= 1.
         preconditioner: A, symmetric positive definite; the identity if None.
-        rounds: Refinements of the grid; each makes the interval (candidates - 1) / 4
-            times smaller and costs ``candidates`` runs.
+        rounds: Refinements of the grid, each (candidates - 1) / 4 times smaller.
         candidates: Points of a grid, 6 or more.
 
     Example:
@@ -314,9 +304,10 @@ def tune_step_size(
     Source: von Oswald et al. (2023), Appendix A.
     """
     check_shape("X", X, ("B", "N", "d"))
-    check_shape("y", y, np.shape(X)[:2])
-    check_shape("x_query", x_query, (np.shape(X)[0], np.shape(X)[2]))
-    check_shape("y_query", y_query, np.shape(X)[:1])
+    B, N, d = np.shape(X)
+    check_shape("y", y, (B, N))
+    check_shape("x_query", x_query, (B, d))
+    check_shape("y_query", y_query, (B,))
     check_positive_int("steps", steps)
     check_positive_int("rounds", rounds)
     check_integer("candidates", candidates, 6)
@@ -330,10 +321,9 @@ def tune_step_size(
         slope = predict(jnp.ones((), X.dtype))
         square = jnp.sum(slope**2)
         return jnp.sum(slope * target) / jnp.where(square > 0, square, 1)
-    gram = einsum("bni,bnj->bij", X, X) / max(X.shape[1], 1)
-    bounded = gram
+    bounded = einsum("bni,bnj->bij", X, X) / max(N, 1)
     if preconditioner is not None:
-        bounded = einsum("ij,bjk->bik", jnp.asarray(preconditioner, X.dtype), gram)
+        bounded = einsum("ij,bjk->bik", jnp.asarray(preconditioner, X.dtype), bounded)
     largest = jnp.mean(jnp.linalg.norm(bounded, axis=(1, 2)))
 
     def refine(interval, _):
@@ -345,5 +335,70 @@ def tune_step_size(
         return (jnp.maximum(best - width, 0), best + width), best
 
     largest = jnp.where(largest > 0, largest, 1)
-    start = (jnp.zeros_like(largest), 4 * np.sqrt(X.shape[2]) / largest)
+    start = (jnp.zeros_like(largest), 4 * np.sqrt(d) / largest)
     return jax.lax.scan(refine, start, length=rounds)[1][-1]
+
+
+class LinearStep(LinearInLabels):
+    r"""One layer of linear attention: a preconditioned gradient step from zero.
+
+    .. math:: \hat w = \Gamma X^\top y / N .
+
+    Gamma need not be symmetric. From another start it is
+    :class:`~icltheory.regression.GDBeta`. Its risk is exact for inputs of any known
+    fourth moments, ``population.with_(fourth_moment=...)``.
+
+    Example:
+        >>> from icltheory.regression import risk
+        >>> population = LinearPopulation.isotropic(5)
+        >>> signs = population.with_(fourth_moment=1.0)  # inputs 1 and -1
+        >>> step = LinearStep(20 / 26 * jnp.eye(5))
+        >>> [f"{risk(step, inputs, 20):.4f}" for inputs in (population, signs)]
+        ['1.1538', '0.8580']
+
+    Source: Ahn et al. (2023), Theorem 1; Wu et al. (2024), Section 3.
+    """
+
+    Gamma: Any
+
+    of_any_inputs = True
+
+    def __post_init__(self):
+        (self.Gamma,) = finite_floats(Gamma=self.Gamma)
+        check_shape("Gamma", self.Gamma, ("d", "d"))
+
+    def weights(self, X: Array, y: Array) -> Array:
+        """Gamma X'y / N."""
+        mean = einsum("nd,n->d", X, y) / max(X.shape[0], 1)
+        return einsum("ij,j->i", self.Gamma.astype(X.dtype), mean)
+
+    def exact_risk(self, population: LinearPopulation, k: Array) -> Array:
+        """tr(H M) - 2 tr(H Gamma H M) + tr(Gamma' H Gamma S)."""
+        return step_risk(population, self.Gamma, k)
+
+    def masked_weights(self) -> tuple[Float[Array, "n n"], Float[Array, "n n"]]:
+        r"""P and Q of a layer :math:`-[Z + P Z M Z^\top Q Z / N]_{d+1, N+1}`.
+
+        .. math:: P = e_{d+1} e_{d+1}^\top, \qquad
+            Q = -\begin{pmatrix} \Gamma^\top & 0 \\ 0 & 0 \end{pmatrix},
+
+        with the mask M = diag(1, ..., 1, 0).
+
+        Source: Ahn, Cheng, Daneshmand and Sra (2023), Theorem 1.
+        """
+        P = jnp.zeros((len(self.Gamma) + 1,) * 2, self.Gamma.dtype).at[-1, -1].set(1)
+        return P, -jnp.pad(self.Gamma.T, ((0, 1), (0, 1)))
+
+    def balanced_weights(self) -> tuple[Float[Array, "n n"], Float[Array, "n n"]]:
+        r"""W_KQ and W_PV of one norm, :math:`[E + W_{PV} E E^\top W_{KQ} E / N]`.
+
+        .. math:: W_{KQ} = |\Gamma|_F^{-1/2}
+            \begin{pmatrix} \Gamma^\top & 0 \\ 0 & 0 \end{pmatrix}, \qquad
+            W_{PV} = |\Gamma|_F^{1/2}
+            \begin{pmatrix} 0 & 0 \\ 0 & 1 \end{pmatrix} .
+
+        Source: Zhang, Frei and Bartlett (2024), Theorem 4.1.
+        """
+        P, Q = self.masked_weights()
+        scale = jnp.sum(self.Gamma**2) ** 0.25
+        return -Q / scale, scale * P
