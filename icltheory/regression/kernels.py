@@ -41,9 +41,9 @@ class KernelSystem(Record):
 
     With ``"softmax"`` the layer applies :math:`P = D^{-1} K` with K the exponential
     kernel and :math:`D_j = \sum_{i \le N + 1} e^{x_j^\top x_i}`, the query's key
-    included. P is similar to a symmetric matrix, of which eigenvalues and closed form
-    are, but not symmetric, so that its recursion is gradient descent in no space of
-    functions: ``approximate`` says so.
+    included. P is not symmetric, so that its recursion is gradient descent in no space
+    of functions: ``approximate`` says so. It is similar to a symmetric matrix, and
+    eigenvalues and closed form are those of P all the same.
 
     Args:
         eigenvalues: Of ``matrix``, ascending; of its symmetric part where a user's

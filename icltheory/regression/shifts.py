@@ -22,13 +22,7 @@ from icltheory._typing import Array, Float, PRNGKey
 from icltheory.regression._linalg import default_dtype, einsum
 from icltheory.regression.prompts import PrefixPrompt
 
-__all__ = [
-    "EXTRA_SHIFTS",
-    "GARG_SHIFTS",
-    "SampledShift",
-    "Shift",
-    "garg_shifts",
-]
+__all__ = ["EXTRA_SHIFTS", "GARG_SHIFTS", "SampledShift", "Shift", "garg_shifts"]
 
 _SCALES = (0.333, 0.5, 2.0, 3.0)
 GARG_SHIFTS = (
