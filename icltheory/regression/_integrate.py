@@ -112,7 +112,7 @@ class Krogstad(diffrax.AbstractAdaptiveSolver):
         return y1, error, dense, slope, diffrax.RESULTS.successful
 
 
-def phi_functions(z: Array) -> tuple[Array, Array, Array, Array]:
+def phi_functions(z: Array) -> tuple[Array, ...]:
     """exp(z) and phi_k(z) = (phi_{k-1}(z) - 1/(k-1)!) / z for k = 1, 2, 3, z <= 0."""
     near = jnp.abs(z) < 1
     small = jnp.where(near, z, 0)

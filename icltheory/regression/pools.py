@@ -87,9 +87,9 @@ class TaskPool(_Wrapped):
         replace: bool = True,
     ):
         self.task, self.replace = task, replace
-        self.pool, self.pool_size = self._read(pool_size, key, pool)
+        self.pool, self.pool_size = self._members(pool_size, key, pool)
 
-    def _read(self, pool_size, key, pool):
+    def _members(self, pool_size, key, pool):
         """Draws the pool, or checks the one that is given."""
         if (pool is None) != (key is not None and pool_size is not None):
             parts = {"pool_size": pool_size, "key": key, "pool": pool}

@@ -7,7 +7,7 @@ A source has the method ``sample(key, num_examples, num_prompts)``, which return
 
 import abc
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -47,14 +47,23 @@ class Source(Record):
     sharded batch has the same values as an unsharded one.
     """
 
-    dim: eqx.AbstractVar[int]
-    dtype: eqx.AbstractVar[Any]
+    if TYPE_CHECKING:  # a dataclass would use an inherited property as a default
+
+        @property
+        def dim(self) -> int:
+            """Input dimension d."""
+            ...
+
+        @property
+        def dtype(self) -> Any:
+            """Dtype of the samples."""
+            ...
 
     def _read(self, *counts: str) -> None:
         """Checks the named counts and reads the dtype, ``None`` being JAX's default."""
         for name in counts:
             check_positive_int(name, getattr(self, name))
-        self.dtype = default_dtype(self.dtype)
+        self.dtype = default_dtype(self.dtype)  # pyrefly: ignore[read-only]
 
     @property
     def targets(self) -> str:
@@ -114,7 +123,10 @@ class Source(Record):
 class NoisyLinear(Source):
     """Linear functions with Gaussian noise; a subclass has the field ``noise_var``."""
 
-    noise_var: eqx.AbstractVar[Any]
+    if TYPE_CHECKING:
+
+        @property
+        def noise_var(self) -> Number: ...
 
     def evaluate(
         self, w: Float[Array, "B d"], X: Float[Array, "B P d"]
