@@ -17,6 +17,7 @@ from icltheory._checks import (
     check_key,
     check_nonnegative_int,
     check_positive_int,
+    check_shape,
     checked,
     count,
     nonnegative,
@@ -29,6 +30,7 @@ from icltheory.regression.prompts import Prompt
 
 __all__ = [
     "DecisionTree",
+    "Functions",
     "LinearClassification",
     "QuadraticRegression",
     "ReluNetwork",
@@ -348,6 +350,44 @@ class DecisionTree(Source):
         start = jnp.zeros(X.shape[:2], jnp.int32)
         node = jax.lax.fori_loop(0, self.depth, descend, start, unroll=True)
         return jnp.take_along_axis(w["values"], node - (2**self.depth - 1), axis=1)
+
+
+class Functions(Source):
+    r"""Functions of one's own: a new one for each prompt, of standard normal inputs.
+
+    .. math:: x \sim N(0, I) , \qquad y = f(x) , \quad f \sim \mathtt{draw}
+
+    ``draw(key, X)`` draws a function and returns its labels ``(P,)`` at inputs
+    ``(P, d)``, with noise if there is any, in jax.numpy.
+
+    Example:
+        >>> def sines(key, X):
+        ...     return jnp.sin(X @ jax.random.normal(key, X.shape[1:]))
+        >>> prompt = Functions(3, sines).sample(jax.random.key(0), 10, 8)
+        >>> prompt.X.shape, prompt.y_query.shape
+        ((8, 10, 3), (8,))
+    """
+
+    dim: int = eqx.field(static=True)
+    draw: Any = eqx.field(static=True)
+    dtype: Any = eqx.field(static=True, default=None)
+
+    def __post_init__(self):
+        self._read("dim")
+        if not callable(self.draw):
+            raise ValueError(f"draw: expected a function (key, X), got {self.draw!r}")
+
+    def sample_parameters(
+        self, key: PRNGKey, num_prompts: int, *, active_dims: Any = None
+    ) -> Any:
+        """A key for each prompt, which draws its function."""
+        return jax.random.split(key, num_prompts)
+
+    def evaluate(self, w: Any, X: Float[Array, "B P d"]) -> Float[Array, "B P"]:
+        """What the functions return."""
+        y = jax.vmap(self.draw)(w, X)
+        check_shape("what draw returns", y, X.shape[:2])
+        return jnp.asarray(y, X.dtype)
 
 
 def inner_products(w: Array, X: Array) -> Array:
