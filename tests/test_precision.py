@@ -39,7 +39,8 @@ PACKAGES = [
     *("attention", "trajectory", "noise", "bounds", "linalg", "constructions"),
     *("regression.gaps", "regression.landscape", "regression.transfer"),
     *("regression.depth", "regression.flow_limits", "regression.features"),
-    *("regression.flows", "regression.kernels", "regression.orders", *OTHERS),
+    *("regression.balanced_features", "regression.flows", "regression.kernels"),
+    *("regression.orders", *OTHERS),
 ]
 
 

@@ -11,6 +11,7 @@ Stability: stable.
 """
 
 from icltheory.regression import (
+    balanced_features,
     depth,
     features,
     gaps,
@@ -97,6 +98,7 @@ __all__ = [
     "TaskPool",
     "Trajectory",
     "Zero",
+    "balanced_features",
     "depth",
     "descend",
     "estimate_risk",

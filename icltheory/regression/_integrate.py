@@ -1,6 +1,7 @@
-"""Integration by diffrax, with an exponential solver that is exact for linear decay.
+"""How flows are integrated: coordinates, and an exponential solver for diffrax.
 
-Imported when a flow is integrated, as diffrax takes long to import.
+In the coordinates the linear part of a flow is nearly diagonal, for which the solver is
+exact. Imported when a flow is integrated, as diffrax takes long to import.
 """
 
 from collections.abc import Callable
@@ -10,6 +11,182 @@ import diffrax
 import jax.numpy as jnp
 
 from icltheory._typing import Array
+from icltheory.regression._block_moments import Moments, best_step, curvature
+from icltheory.regression._linalg import einsum, seen_eigenvalues
+from icltheory.regression.gradient_blocks import AttentionWeights, GDBeta, Scales
+from icltheory.regression.population import LinearPopulation
+
+
+class OfGDBeta(NamedTuple):
+    """Bases and optimum of a population, and matrices of GD-beta's flow.
+
+    With H = V diag(h) V', K = H^{1/2} Omega H^{1/2} = W diag(k) W' and Q(Gamma*) = V Z
+    diag(q) Z' V', the state is y = (Z'V'(beta - beta*), V'(Gamma - Gamma*)W). Near the
+    optimum its entries decay at the rates 2 q_i and 2 h_i k_j, elsewhere nearly at
+    those of ``decay_rates``.
+
+    ``h`` eigenvalues of H; ``V, W`` bases; ``seen`` which columns of W are in im(H);
+    ``Z`` basis of beta in that of H; ``T`` = W'V; ``G`` = V'Gamma* W; ``K`` = W'KW;
+    ``H_right`` = W'HW; ``mean`` = beta*; ``Gamma`` = Gamma*; ``M`` examples.
+    """
+
+    h: Array
+    V: Array
+    W: Array
+    seen: Array
+    K: Array
+    Z: Array
+    T: Array
+    G: Array
+    H_right: Array
+    mean: Array
+    Gamma: Array
+    M: Array
+
+    @classmethod
+    def of(
+        cls, population: LinearPopulation, num_examples: Any, start: GDBeta
+    ) -> "OfGDBeta":
+        """Computes the coordinates of a population.
+
+        Where eigenvalues coincide, as for H = Psi = I, the start's direction is made an
+        axis: the flow couples with it most.
+        """
+        at = Moments.of(population, jnp.asarray(num_examples, start.dtype))
+        Gamma, _ = best_step(at.H, at.Psi, at.noise_var, at.M)
+        h, V = seen_eigenvalues(at.H)
+        w = einsum("ij,j->i", at.H, start.beta - at.mean)
+        seen, W = basis_along(at.H_Omega_H, w)
+        Q = einsum("ji,jk,kl->il", V, curvature(at, Gamma), V)
+        return cls(
+            h=h,
+            V=V,
+            W=W,
+            seen=seen,
+            K=einsum("ji,jk,kl->il", W, at.H_Omega_H, W),
+            Z=basis_along(Q, einsum("ji,j->i", V, w))[1],
+            T=einsum("ji,jk->ik", W, V),
+            G=einsum("ji,jk,kl->il", V, Gamma, W),
+            H_right=einsum("ji,jk,kl->il", W, at.H, W),
+            mean=at.mean,
+            Gamma=Gamma,
+            M=at.M,
+        )
+
+    def state(self, model: GDBeta) -> Array:
+        """Converts a model to a state."""
+        b = einsum("ji,kj,k->i", self.Z, self.V, model.beta - self.mean)
+        D = einsum("ji,jk,kl->il", self.V, model.Gamma - self.Gamma, self.W)
+        return jnp.concatenate([b, D.ravel()])
+
+    def model(self, state: Array) -> GDBeta:
+        """Converts a state to a model."""
+        b, D = self._split(state)
+        return GDBeta(
+            self.mean + einsum("ij,jk,k->i", self.V, self.Z, b),
+            self.Gamma + einsum("ij,jk,lk->il", self.V, D, self.W),
+        )
+
+    def _split(self, state: Array) -> tuple[Array, Array]:
+        d = self.h.shape[0]
+        return state[:d], state[d:].reshape(d, d)
+
+    def field(self, state: Array) -> Array:
+        """Right-hand side of the flow, with one product of d x d matrices."""
+        b, D = self._split(state)
+        h, M = self.h, self.M
+        G, part = self.G + D, einsum("ij,j->i", self.Z, b)
+        left = h * part  # V'Hb
+        right = einsum("ij,j->i", self.T, left)  # W'Hb
+        GH = einsum("ij,jk->ik", G, self.H_right)
+        spread = jnp.sum(part * left) / M  # |b|_H^2 / M
+        size = jnp.sum(h[:, None] * G * GH) / M  # tr(Gamma'H Gamma H) / M
+        moved = h * einsum("ij,j->i", G, right)  # V'H Gamma Hb
+        pull = left - (M + 1) / M * moved
+        back = einsum("ij,i->j", self.T, einsum("ij,i->j", G, pull))
+        in_b = einsum("ij,i->j", self.Z, (1 + size) * left - moved - h * back)
+        in_D = pull[:, None] * right[None, :] - h[:, None] * (
+            einsum("ij,jk->ik", D, self.K) + spread * GH
+        )
+        frozen = jnp.where(
+            self.seen[None, :], in_D, 0
+        )  # exactly zero, despite rounding
+        return 2 * jnp.concatenate([-in_b, frozen.ravel()])
+
+    def decay_rates(self, state: Array) -> Array:
+        """Diagonal of the linear part of the flow in each block, the other fixed."""
+        b, D = self._split(state)
+        h, M = self.h, self.M
+        part = einsum("ij,j->i", self.Z, b)
+        right = einsum("ij,j->i", self.T, h * part)
+        spread = jnp.sum(h * part**2) / M
+        K = jnp.diagonal(self.K) + (M + 1) / M * right**2
+        K = K + spread * jnp.diagonal(self.H_right)
+        G = einsum("ij,jk->ik", self.G + D, self.T)  # V'Gamma V
+        HZ = h[:, None] * self.Z
+        HGZ = h[:, None] * einsum("ij,jk->ik", G, HZ)
+        size = jnp.sum(h[:, None] * G**2 * h[None, :]) / M
+        square = (M + 1) / M * einsum("ij,ij->j", einsum("ij,jk->ik", G, HZ), HGZ)
+        Q = (1 + size) * jnp.sum(self.Z * HZ, axis=0)
+        Q = Q - 2 * jnp.sum(self.Z * HGZ, axis=0)
+        pairs = h[:, None] * jnp.where(self.seen, K, 0)[None, :]
+        return 2 * jnp.concatenate([Q + square, pairs.ravel()])
+
+
+class OfAttention(NamedTuple):
+    """Coordinates of attention weights: U in the eigenbasis, u from the invariant.
+
+    ``balance`` is u^2 - |U|_F^2 and ``sign`` that of u, both at the start.
+    """
+
+    scales: Scales
+    basis: Array
+    balance: Array
+    sign: Array
+
+    @classmethod
+    def of(
+        cls, population: LinearPopulation, num_examples: Any, start: AttentionWeights
+    ) -> "OfAttention":
+        """Computes the coordinates of a population and a start."""
+        scales, V = Scales.of(population, num_examples)
+        balance = start.u**2 - jnp.sum(start.U**2)
+        return cls(scales, V, balance, jnp.sign(start.u))
+
+    def state(self, weights: AttentionWeights) -> Array:
+        """Converts weights to a state."""
+        return einsum("ji,jk,kl->il", self.basis, weights.U, self.basis).ravel()
+
+    def model(self, state: Array) -> AttentionWeights:
+        """Converts a state to weights."""
+        U, u = self._split(state)
+        return AttentionWeights(u, einsum("ij,jk,lk->il", self.basis, U, self.basis))
+
+    def _split(self, state: Array) -> tuple[Array, Array]:
+        d = self.scales.values.shape[0]
+        square = jnp.sum(state**2) + self.balance
+        return state.reshape(d, d), self.sign * jnp.sqrt(jnp.maximum(square, 0))
+
+    def field(self, state: Array) -> Array:
+        """Time derivative of U."""
+        U, u = self._split(state)
+        drive = u * jnp.diag(self.scales.values**2)
+        return 2 * (drive - u**2 * self.scales.pairs * U).ravel()
+
+    def decay_rates(self, state: Array) -> Array:
+        """Decay rates of U, including the change of u near the limit."""
+        U, u = self._split(state)
+        return 2 * (self.scales.pairs * (u**2 + U**2)).ravel()
+
+
+def basis_along(matrix: Array, direction: Array) -> tuple[Array, Array]:
+    """Eigenvectors, aligned with a direction among equal ones, and a rank mask."""
+    size = jnp.sum(direction**2)
+    unit = direction / jnp.sqrt(jnp.where(size > 0, size, 1))
+    small = jnp.finfo(matrix.dtype).eps ** 0.5 * jnp.max(jnp.abs(matrix))
+    values, basis = seen_eigenvalues(matrix + small * unit[:, None] * unit[None, :])
+    return values > 0, basis
+
 
 TERMS = 18  # terms of the series, which suffice for float64 at |z| <= 1
 

@@ -30,7 +30,6 @@ from icltheory.regression._block_moments import (
     gd_beta_gradient,
     informative,
 )
-from icltheory.regression._flow_coordinates import OfAttention, OfGDBeta
 from icltheory.regression._linalg import einsum
 from icltheory.regression.blocks import LSA, LTB, EffectiveParameters
 from icltheory.regression.gaps import excess
@@ -225,19 +224,22 @@ def flow(
     Source: Zhang, Wu and Bartlett (2024), Theorem 6.3 and Appendix G; Zhang, Frei and
     Bartlett (2024), Theorem 4.1.
     """
-    from icltheory.regression._integrate import integrate  # diffrax imports slowly
+    from icltheory.regression import _integrate  # it needs diffrax
 
     dtype = jnp.result_type(float, model.dtype, population.dtype)
     times = usable_times(times, dtype)
     rtol, atol = read_settings(solver, rtol, atol, max_steps, dtype)
     model = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), model)
-    kind = {GDBeta: OfGDBeta, AttentionWeights: OfAttention}.get(type(model))
+    kinds = {GDBeta: _integrate.OfGDBeta, AttentionWeights: _integrate.OfAttention}
+    kind = kinds.get(type(model))
     if solver == "auto":
         solver = "explicit" if kind is None else "exponential"
     settings = {"rtol": rtol, "atol": atol, "max_steps": max_steps, "solver": solver}
     if solver != "exponential":
         moments = Moments.of(population, jnp.asarray(num_examples, dtype))
-        models, *done = integrate(minus_gradient, model, moments, times, **settings)
+        models, *done = _integrate.integrate(
+            minus_gradient, model, moments, times, **settings
+        )
     elif kind is None:
         raise ValueError(
             "solver: expected 'explicit' or 'implicit' for models other than GDBeta "
@@ -252,7 +254,7 @@ def flow(
         def rates(state, at):
             return at.decay_rates(state)
 
-        states, *done = integrate(
+        states, *done = _integrate.integrate(
             field, at.state(model), at, times, rates=rates, **settings
         )
         models = jax.vmap(at.model)(states)

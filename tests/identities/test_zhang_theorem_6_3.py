@@ -15,7 +15,7 @@ from icltheory.regression import (
     flow_bounds,
     flow_limit,
 )
-from icltheory.regression._flow_coordinates import basis_along
+from icltheory.regression._integrate import basis_along
 from tests import oracles_ltb as oracles
 
 DIM, TIMES = 3, 41

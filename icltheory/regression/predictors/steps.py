@@ -293,7 +293,6 @@ def tune_step_size(
     Args:
         preconditioner: A, symmetric positive definite; the identity if None.
         rounds: Refinements of the grid, each (candidates - 1) / 4 times smaller.
-        candidates: Points of a grid, 6 or more.
 
     Example:
         >>> X, y = jnp.ones((1, 2, 1)), jnp.ones((1, 2))
@@ -334,9 +333,8 @@ def tune_step_size(
         width = 2 * (high - low) / (candidates - 1)
         return (jnp.maximum(best - width, 0), best + width), best
 
-    largest = jnp.where(largest > 0, largest, 1)
-    start = (jnp.zeros_like(largest), 4 * np.sqrt(d) / largest)
-    return jax.lax.scan(refine, start, length=rounds)[1][-1]
+    top = 4 * np.sqrt(d) / jnp.where(largest > 0, largest, 1)
+    return jax.lax.scan(refine, (jnp.zeros_like(top), top), length=rounds)[1][-1]
 
 
 class LinearStep(LinearInLabels):
@@ -383,8 +381,6 @@ class LinearStep(LinearInLabels):
             Q = -\begin{pmatrix} \Gamma^\top & 0 \\ 0 & 0 \end{pmatrix},
 
         with the mask M = diag(1, ..., 1, 0).
-
-        Source: Ahn, Cheng, Daneshmand and Sra (2023), Theorem 1.
         """
         P = jnp.zeros((len(self.Gamma) + 1,) * 2, self.Gamma.dtype).at[-1, -1].set(1)
         return P, -jnp.pad(self.Gamma.T, ((0, 1), (0, 1)))
