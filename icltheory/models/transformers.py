@@ -30,8 +30,10 @@ def transformer(
     with heads of size c and a gate :math:`\gamma_t = \operatorname{sigmoid}(w^\top h_t
     + b)` of each token and head; at gates of 1 the last is the one before. Everything
     else is that of :class:`GPT2`, whose further fields are ``options``, such as
-    ``mlp=False`` for attention alone. Narrow models train faster from larger weights:
-    unless given, ``init_std`` is 6.4 / width, at most 0.1 and at least Garg's 0.02.
+    ``mlp=False`` for attention alone. Unless given, a token is a pair
+    (``token_layout="matrix"``), from which small models learn in fewer steps than from
+    Garg's interleaved tokens, and ``init_std`` is 6.4 / width, at most 0.1 and at least
+    Garg's 0.02, as narrow models train faster from larger weights.
 
     Args:
         dim: Dimension d of the inputs.
@@ -51,7 +53,7 @@ def transformer(
     """
     check_choice("kind", kind, get_args(Kind))
     check_positive_int("num_examples", num_examples)
-    layout = options.get("token_layout", "interleaved")
+    layout = options.setdefault("token_layout", "matrix")
     points = num_examples + 1
     options.setdefault("init_std", min(max(6.4 / width, 0.02), 0.1))
     return GPT2(

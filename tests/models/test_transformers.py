@@ -45,7 +45,7 @@ def test_weights_are_those_of_the_sums(gated, causal):
 
 
 @pytest.mark.parametrize("kind", ["linear", "gated"])
-@pytest.mark.parametrize("layout", ["interleaved", "shifted"])
+@pytest.mark.parametrize("layout", ["interleaved", "matrix"])
 def test_one_pass_answers_every_prefix_and_every_query(kind, layout):
     model = transformer(3, 4, kind, width=8, num_layers=2, token_layout=layout, **F64)
     params = drawn(model.init, X, Y)["params"]
@@ -87,8 +87,8 @@ def test_gates_of_one_are_linear_attention():
 @pytest.mark.usefixtures("as_for_a_user")
 def test_sizes_and_what_cannot_be():
     model = transformer(5, 10)
-    assert (model.num_positions, model.init_std) == (22, 0.1)
-    assert transformer(5, 10, token_layout="shifted").num_positions == 11
+    assert (model.num_positions, model.init_std) == (11, 0.1)
+    assert transformer(5, 10, token_layout="interleaved").num_positions == 22
     assert transformer(5, 10, width=256).init_std == 0.025
     assert transformer(5, 10, width=1024, init_std=0.3).init_std == 0.3
     with raises("kind: expected one of"):
