@@ -11,7 +11,7 @@ import pytest
 from experiments import publish
 from experiments.frame.run import small_lm_digest
 
-NAMES = publish.published()
+NAMES = list(publish.sources())
 SMALL_LM, SHIPPED = "experiments/small_lm/checkpoint", small_lm_digest()
 
 
@@ -116,21 +116,22 @@ def elsewhere(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_the_newest_clean_run_of_the_default_preset_is_taken(elsewhere):
+def test_the_newest_run_of_the_revision_and_preset_is_taken(elsewhere):
     runs = elsewhere / "runs"
     a_run(runs, "one", "1")
     newest = a_run(runs, "one", "2")
     a_run(runs, "one", "3", revision="abc-dirty")
     a_run(runs, "one", "4", verdict="not applicable")
     a_run(runs, "one", "5", preset="gpu")
-    assert publish.finished(runs, "one") == newest
+    assert publish.finished(runs, "one", "abc") == newest
     assert publish.finished(runs, "one", "other") is None
-    assert publish.finished(runs, "two") is None
+    assert publish.finished(runs, "two", "abc") is None
 
 
 def test_results_are_stored_whole_with_six_digits(elsewhere):
     run = a_run(elsewhere / "runs", "one", "1")
-    target = publish.collect(run, "one")
+    assert publish.store(run, "one") == [""]
+    target = publish.RESULTS / "one"
     assert {path.name for path in target.iterdir()} == {
         "config.json",
         "result.json",
@@ -144,22 +145,27 @@ def test_results_are_stored_whole_with_six_digits(elsewhere):
     with pytest.raises(
         ValueError, match=r"one: expected figure.png, which a page shows, got"
     ):
-        publish.collect(run, "one")
+        publish.store(run, "one")
     assert (target / "figure.png").read_bytes() == b"picture"
     assert [path.name for path in publish.RESULTS.iterdir()] == ["one"]
 
 
-def test_figures_alone_are_stored_of_a_run_with_the_stored_numbers(elsewhere):
-    target = publish.collect(a_run(elsewhere / "runs", "one", "1"), "one")
+def test_a_run_with_the_stored_numbers_replaces_the_figures_alone(elsewhere):
+    publish.store(a_run(elsewhere / "runs", "one", "1"), "one")
+    target = publish.RESULTS / "one"
+
+    def revision():
+        return json.loads((target / "config.json").read_text())["environment"]
+
     again = a_run(elsewhere / "runs", "one", "2", revision="def")
     (again / "figure.png").write_bytes(b"redrawn")
-    publish.collect_figures(again, "one")
+    assert publish.store(again, "one") == []
     assert (target / "figure.png").read_bytes() == b"redrawn"
-    revision = json.loads((target / "config.json").read_text())["environment"]
-    assert revision == {"revision": "abc"}
+    assert revision() == {"revision": "abc"}
     (again / "result.json").write_text('{"verdict": "passed", "value": 0.5}')
-    with pytest.raises(ValueError, match="one: expected the stored numbers.*at /value"):
-        publish.collect_figures(again, "one")
+    assert publish.store(again, "one") == ["/value"]
+    assert json.loads((target / "result.json").read_text())["value"] == 0.5
+    assert revision() == {"revision": "def"}
 
 
 def test_differences_name_paths_and_leave_out_times():
@@ -190,7 +196,9 @@ def test_one_failed_run_does_not_keep_the_others_from_being_stored(
         publish.main(["--output", str(runs)])
     assert asked == ["one", "two"]
     assert (elsewhere / "results" / "two").is_dir()
-    assert "no finished run below" in capsys.readouterr().err
+    said = capsys.readouterr()
+    assert "no finished run below" in said.err
+    assert "two differs:" in said.out
     # Only what is missing is run again.
     asked.clear()
     a_run(runs, "one", "2")
@@ -201,7 +209,7 @@ def test_one_failed_run_does_not_keep_the_others_from_being_stored(
 def test_further_presets_are_stored_under_names_of_their_own(elsewhere, monkeypatch):
     runs = elsewhere / "runs"
     monkeypatch.setattr(publish, "_FURTHER", {"one": ("gpu",)})
-    assert publish.published() == ["one", "one_gpu", "two"]
+    assert [*publish.sources()] == ["one", "one_gpu", "two"]
     asked = []
     monkeypatch.setattr(
         publish.subprocess, "run", lambda line, check: asked.append(line)
@@ -211,9 +219,10 @@ def test_further_presets_are_stored_under_names_of_their_own(elsewhere, monkeypa
         *("-m", "experiments.one", "--preset", "gpu", "--output", str(runs))
     ]
     default, further = a_run(runs, "one", "1"), a_run(runs, "one", "2", preset="gpu")
-    assert publish.finished(runs, "one") == default
-    assert publish.finished(runs, "one_gpu") == further
-    assert publish.collect(further, "one_gpu") == elsewhere / "results" / "one_gpu"
+    assert publish.finished(runs, "one", "abc") == default
+    assert publish.finished(runs, "one_gpu", "abc") == further
+    publish.store(further, "one_gpu")
+    assert (elsewhere / "results" / "one_gpu" / "figure.png").is_file()
 
 
 def test_unknown_names_are_refused(elsewhere, capsys):
