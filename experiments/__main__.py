@@ -18,13 +18,7 @@ _HEAD = "| NAME | what it shows | time on 2 cores | result |\n|---|---|---|---|\
 
 
 class Experiment(NamedTuple):
-    """Name, summary and presets of one experiment in the list.
-
-    Attributes:
-        name: The name behind ``python -m experiments.``.
-        summary: The first line of its documentation.
-        presets: For each preset the measured time, or ``None``.
-    """
+    """Name, first line of the docstring, and measured time of each preset, or None."""
 
     name: str
     summary: str
@@ -34,7 +28,7 @@ class Experiment(NamedTuple):
 def experiments() -> list[Experiment]:
     """Lists all experiments in alphabetical order, without importing them."""
     folders = [path.parent for path in FOLDER.glob("*/__main__.py")]
-    mark = re.compile(r"^@(frame\.)?experiment\(", re.MULTILINE)
+    mark = re.compile(r"^@frame\.experiment\(", re.MULTILINE)
     files = [path for path in FOLDER.glob("*.py") if mark.search(path.read_text())]
     return [_read(path) for path in sorted([*folders, *files], key=lambda p: p.stem)]
 

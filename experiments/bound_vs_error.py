@@ -1,14 +1,10 @@
 """True generalisation errors against every variant of Theorem 2 (Yao et al. 2024).
 
-Linear regression, x ~ N(0, I), y = beta.x + 0.5 eps, |beta| = 1; weights that make one
-step of gradient descent per layer (step 0.5), or dense weights of width 3; the Gaussian
-noise of Assumption 1; the squared error cut at 2, so R = 1 and the trivial bound is 2.
-For each row (d, N, b, L) the error by Monte Carlo, its expected loss exact, beside the
-bound as printed, with its numerator made valid (F), with |G_t| (G), with the
-population's centre (opt), with the prior N(g, Sigma_mu/b) (aniso), with a prior that
-saw N/2, 0.9N or N - 1 of the demonstrations, and without noise the smoothing bound; for
-both learners the supersample bound. Then errors and bounds against N, how large N would
-have to be, and which terms do not depend on the weights.
+Linear regression, y = beta.x + 0.5 eps, |beta| = 1; one step of descent per layer, or
+dense weights; the noise of Assumption 1; the squared error cut at 2, so R = 1. By row
+(d, N, b, L) the error beside the bound as printed, with a valid numerator (F), |G_t|
+(G), the population's centre (opt) or Gaussian (aniso), held-out priors, and beside the
+smoothing and supersample bounds; then slopes in N, and how large N would have to be.
 """
 
 import dataclasses
@@ -22,7 +18,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.frame import Check, Report, expect, experiment, panels, program, table
+from experiments import frame
+from experiments.frame import Check, Report, expect
 from icltheory import bounds, linalg, noise
 from icltheory.attention import LinearAttentionStack
 from icltheory.batching import in_turns
@@ -440,9 +437,7 @@ def measure(config: Config, row: Row) -> dict[str, Any]:
 def measure_invariance(seed: int) -> dict[str, Any]:
     """Terms of both priors in several layers and stacks, on noisy paths of equal pools.
 
-    z_i = J_t vech(h_i h_i') with one J_t for all demonstrations. Where m_t = n(n + 1)/2
-    it is invertible on the support, and a divergence between two Gaussians made of the
-    same z does not see it: both terms are one number for all layers and such weights.
+    z_i = J_t vech(h_i h_i'): with J_t invertible on the support, both are one number.
     """
     row = Row(2, 40, 20, 3, generic=True)
     (n, N, b), L = (row.dim + 1, *row[1:3]), row.num_layers
@@ -714,10 +709,14 @@ def tables(config: Config, rows: dict[str, dict], plan: dict[str, Any]) -> list[
     )
     independent = "z-scores against the independent simulation"
     return [
-        table(errors, title=title),
-        table(scores[: len(config.table())], title=independent),
-        table(planned, title="plan for a bound at a target: d = 5, L = 2, b = N/2"),
-        table(noiseless, title="without noise: true error (standard error) and bounds"),
+        frame.table(errors, title=title),
+        frame.table(scores[: len(config.table())], title=independent),
+        frame.table(
+            planned, title="plan for a bound at a target: d = 5, L = 2, b = N/2"
+        ),
+        frame.table(
+            noiseless, title="without noise: true error (standard error) and bounds"
+        ),
     ]
 
 
@@ -773,7 +772,7 @@ def draw_rows(config: Config, rows: dict[str, dict]) -> Any:
     title = "How many times the true generalisation error a bound is"
     look: dict[str, Any] = {"xlabel": "", "ylabel": "", "limit": 3.0}
     look["write"] = lambda log: f"{10**log:.1f}" if log < 0.99 else f"{10**log:,.0f}"
-    with panels(1, 2, title, figsize=size, width_ratios=widths) as (figure, grid):
+    with frame.panels(1, 2, title, figsize=size, width_ratios=widths) as (figure, grid):
         for axes, (part, (kind, drawn)) in zip(grid, parts.items(), strict=True):
             error = _numbers(shown, rows, kind)
             # There is no ratio to an error that is not positive.
@@ -846,7 +845,7 @@ def report(config: Config, records: dict[str, dict]) -> Report:
     )
 
 
-@experiment(PRESETS)
+@frame.experiment(PRESETS)
 def main(config, run):
     """Simulates every row that is missing, and compares errors with bounds."""
     with jax.enable_x64(True):
@@ -855,4 +854,4 @@ def main(config, run):
         return report(config, records)
 
 
-program(__name__, main)
+frame.program(__name__, main)

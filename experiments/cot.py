@@ -1,11 +1,9 @@
 """Chain of thought against plain in-context learning (Li et al., arXiv 2410.02167).
 
-Trains the attention model of equation (11) on error-free prompts of three steps and of
-two. Figures 17 and 18: CoT error against prompt length for alpha', tau and rho, and the
-length that reaches an error of .1. Figure 19: CoT and plain ICL on the same prompts
-where Condition 1 fails for one input, for all and for none. Figure 20: attention on
-four classes of columns along training. Beside them exact errors of votes, proved bounds
-and limits. Intervals are Student's t over seeds, each with several draws of patterns.
+Trains the model of equation (11) on error-free prompts. Figures 17 and 18: CoT error
+against prompt length for alpha', tau and rho. Figure 19: CoT and plain ICL on the same
+prompts. Figure 20: attention along training. Beside them exact errors of votes, proved
+bounds and limits. Intervals are Student's t over seeds.
 """
 
 import dataclasses
@@ -15,10 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.frame import experiment, name_ends, program, table
-from experiments.frame.config import check_at_least, check_seeds, expect
-from experiments.frame.figures import figure, key
-from experiments.frame.report import Check, Claim, Report
+from experiments import frame
+from experiments.frame import Check, Claim, Report, check_at_least, expect
 from icltheory import chain_of_thought as cot
 from icltheory.batching import in_turns
 from icltheory.plotting.style import COLOURS, colours, plain_log_axis
@@ -114,7 +110,7 @@ class Config:
         check_at_least(self, 1, *counts, "rows_at_once", "chain_steps")
         check_at_least(self, 1, "iterations", "record_every")
         check_at_least(self, 2, "prompts", "compare_prompts", "states")
-        check_seeds("seeds", self.seeds)
+        frame.check_seeds("seeds", self.seeds)
         for name in ("lengths", "compare_lengths"):
             values = getattr(self, name)
             fine = values and list(values) == sorted(set(values)) and values[0] >= 1
@@ -487,8 +483,8 @@ def tables(config, swept, compared):
     others |= by_length(config.compare_lengths) | {"limit": "{limit:g}"}
     made = columns | by_length(config.lengths), columns | others
     return [
-        table(rows, made[0], "CoT error against prompt length (s.e. over seeds)"),
-        table(beside, made[1], "CoT and ICL, two steps (s.e. over seeds)"),
+        frame.table(rows, made[0], "CoT error against prompt length (s.e. over seeds)"),
+        frame.table(beside, made[1], "CoT and ICL, two steps (s.e. over seeds)"),
     ]
 
 
@@ -512,7 +508,7 @@ def draw_comparison(config, compared, floor=3e-4):
     }
     title = "Errors of chain of thought (CoT) and of plain in-context learning (ICL), "
     title += "which tends to its limit"
-    with figure(panels, 3, title, 2.6, sharey=True) as (shown, entries):
+    with frame.figure(panels, 3, title, 2.6, sharey=True) as (shown, entries):
         plain_log_axis(shown[0].yaxis, 1.0 / floor / 20)
         shown[0].set_ylim(floor / 1.3, 1.6)
         for axes, row in zip(shown, panels.values(), strict=True):
@@ -540,13 +536,14 @@ def draw_comparison(config, compared, floor=3e-4):
             axes.set(xscale="log", xlabel="examples in the prompt (log scale)")
             axes.set_xticks(lengths, [f"{length:g}" for length in lengths])
             axes.set_xticks([], minor=True)
-            name_ends(axes, ends)
+            frame.name_ends(axes, ends)
         for axes in shown[::3]:
             axes.set_ylabel("error")
         of = f"trained (95 % interval of {len(config.seeds)} trainings)"
         for name, look in zip((of, *[*LOOKS][1:]), LOOKS.values(), strict=True):
-            entries[name] = key(**look)
-        entries["no error in the test"] = key(linestyle="", marker="v", markersize=4)
+            entries[name] = frame.key(**look)
+        none = {"linestyle": "", "marker": "v", "markersize": 4}
+        entries["no error in the test"] = frame.key(**none)
     return shown[0].figure
 
 
@@ -564,7 +561,7 @@ def draw_needed(config, swept):
         r"$\propto (\alpha' \tau \rho)^{-2}$, Theorem 5": "-.",
     }
     title = "Prompt length against what Theorem 5 says it depends on"
-    with figure([""] * len(quantities), 3, title, 3.0) as (shown, entries):
+    with frame.figure([""] * len(quantities), 3, title, 3.0) as (shown, entries):
         for axes, (group, name) in zip(shown, quantities.items(), strict=True):
             axes.set(xscale="log", xlabel=name)
             values, *drawn = needed(config, swept, group)
@@ -591,7 +588,7 @@ def draw_mechanism(config, masses):
     steps, ends = np.arange(0, config.iterations + 1, config.record_every), []
     of = f"(mean and range of {len(config.seeds)} trainings)"
     title = f"Attention on examples along training {of}"
-    with figure([title], 1, "", 3.3) as ((axes,), _):
+    with frame.figure([title], 1, "", 3.3) as ((axes,), _):
         for colour, name in zip(colours(1), CLASSES, strict=False):
             values = masses[name]
             mean, band = values.mean(axis=0), (values.min(axis=0), values.max(axis=0))
@@ -608,7 +605,7 @@ def draw_mechanism(config, masses):
                 axes.text(x, height, name, **look)
         axes.set(xlabel="iteration", ylabel="share of the attention", ylim=(0, 1))
         axes.set_xlim(0, steps[-1])
-        name_ends(axes, ends)
+        frame.name_ends(axes, ends)
     return axes.figure
 
 
@@ -660,7 +657,7 @@ def report(config, along, losses, swept, compared):
     )
 
 
-@experiment(PRESETS)
+@frame.experiment(PRESETS)
 def main(config, run):
     """Trains models of three steps and of two, and measures both."""
     with jax.default_matmul_precision("highest"), jax.enable_x64(False):
@@ -681,4 +678,4 @@ def main(config, run):
     return report(config, along, losses, swept, compared)
 
 
-program(__name__, main)
+frame.program(__name__, main)

@@ -1,11 +1,9 @@
 """The limit of depth: trained linear attention beside exact bounds of L layers.
 
-Trains L = 1 to 6 layers of linear attention in three classes, from several starts:
-gradient descent with learned steps, GD++ (which also moves the inputs), and all weights
-free (L = 2 and 3). Their risks on other prompts stand beside two exact lines: the best
-L gradient steps and a lower bound for L layers, which holds for the first two classes.
-Then, without training, how many steps an error takes as N / d varies. Risks are divided
-by d; without noise, inputs and tasks are isotropic.
+Trains 1 to 6 layers in three classes: descent with learned steps, GD++ (which also
+moves the inputs), all weights free (L = 2 and 3). Beside their risks / d stand the best
+L gradient steps and a lower bound, which holds for the first two classes. Then, without
+training, how many steps an error takes as N / d varies.
 """
 
 import dataclasses
@@ -18,7 +16,7 @@ import numpy as np
 import optax
 
 from experiments import frame
-from experiments.frame import Check, Report
+from experiments.frame import Check, Report, check_at_least, expect
 from icltheory import constructions
 from icltheory import regression as reg
 from icltheory.plotting import COLOURS, METHODS, STYLE
@@ -63,16 +61,16 @@ class Config:
     def __post_init__(self):
         dims, lengths, name = len(self.dims), len(self.lengths), "free_layers"
         each = f"one for each of {dims} dims"
-        frame.expect(dims == lengths, "lengths", each, lengths)
+        expect(dims == lengths, "lengths", each, lengths)
         counts = ("max_layers", "starts", "steps", "batch_size", "phase_dim")
         counts += ("free_starts", "free_steps", "free_batch", "phase_layers")
-        frame.check_at_least(self, 1, *counts)
-        frame.check_at_least(self, 2, "eval_prompts")
-        frame.check_at_least(self, self.starts, "draws")
+        check_at_least(self, 1, *counts)
+        check_at_least(self, 2, "eval_prompts")
+        check_at_least(self, self.starts, "draws")
         free, most = self.free_layers, self.max_layers
-        frame.expect(min(free, default=0) >= 1, name, "at least 1 each", free)
+        expect(min(free, default=0) >= 1, name, "at least 1 each", free)
         wanted = f"at most max_layers = {most}, whose GD++ they start from"
-        frame.expect(max(free) <= most, name, wanted, free)
+        expect(max(free) <= most, name, wanted, free)
 
 
 PRESETS = {"cpu": Config()}

@@ -1,13 +1,9 @@
 """A transformer learns linear regression in context (Garg et al. 2022).
 
-Trains GPT-2 on prompts (x_1, y_1, ..., x_k, y_k, x) with x ~ N(0, I_d), w ~ N(0, I_d)
-and y = <w, x>, and compares its squared error at every k with least squares, ridge,
-averaging and 3 nearest neighbours on the same prompts, and with exact lines: the best
-one-layer linear attention, the best gradient steps at equal depth, and (up to three
-layers) the lower bound for linear layers. --task trains on another family of functions
-with its own methods beside the model: sparse linear functions (Lasso), two-layer ReLU
-networks (a network trained on each prompt) or decision trees (greedy trees). Errors are
-divided by the variance of the labels. --eval-shifts adds Garg's evaluation settings.
+Trains GPT-2 on prompts (x_1, y_1, ..., x_k, y_k, x), and compares its squared error at
+every k with methods on the same prompts and with exact lines. --task trains on another
+family of functions: sparse linear functions, two-layer ReLU networks or decision trees.
+Errors are divided by the variance of the labels. --eval-shifts adds Garg's settings.
 """
 
 import functools
@@ -23,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments import frame
-from experiments.frame import Check, Claim, Report, check_at_least, expect, experiment
+from experiments.frame import Check, Claim, Report, check_at_least, expect
 from experiments.shared.fitted import NetworkRecipe, network_prefixes, tree_prefixes
 from experiments.shared.training import GPT2_CPU, fit, mean_metrics, with_seeds
 from icltheory import plotting as plot
@@ -831,7 +827,7 @@ def check(config: Config, switches: Switches) -> None:
     expect(fits, "eval_shifts", "the task linear", config.task)
 
 
-@experiment(PRESETS, Switches(), check)
+@frame.experiment(PRESETS, Switches(), check)
 def main(config, run, switches):
     """Trains a transformer and compares it with the methods of its family."""
     setup = set_up(config, switches.devices)

@@ -11,7 +11,8 @@ from typing import Literal
 
 import tyro
 
-from experiments.frame import Run, expect, program, read_line
+from experiments import frame
+from experiments.frame import expect
 from experiments.garg_linear import PRESETS, Baselines, FamilySizes, report, set_up
 from experiments.shared.training import with_seeds
 from icltheory.models import load_garg_checkpoint
@@ -37,7 +38,7 @@ class Options:
 def main(argv: list[str] | None = None) -> dict:
     """Evaluates a checkpoint and writes the table and the figure to a run folder."""
     about = __doc__.partition("\n")[0]
-    options = read_line(Options(), argv, name="garg_published", about=about)
+    options = frame.read_line(Options(), argv, name="garg_published", about=about)
     file, form = options.checkpoint, options.format
     expect(file is not None, "checkpoint", "a file", "None; pass --checkpoint")
     try:
@@ -65,10 +66,10 @@ def main(argv: list[str] | None = None) -> dict:
     prompts = f"at least {needed} positions for prompts of {config.num_points} points"
     expect(held >= needed, "checkpoint", prompts, held)
     setup = replace(set_up(config, 1), model=model)
-    run = Run.create(options.output, "garg_linear", "published", config)
+    run = frame.Run.create(options.output, "garg_linear", "published", config)
     with run.phase("evaluation"):
         found = report(setup, with_seeds(loaded.params, config.seeds), [])
     return run.finish(found, checkpoint=str(file))
 
 
-program(__name__, main)
+frame.program(__name__, main)

@@ -1,12 +1,9 @@
 """Gradient flow on exact risks: its limits, its rates, and the local minima it meets.
 
-Theorem 6.3 of Zhang, Wu and Bartlett (2024): the flow of GD-beta from a random start,
-for a regular and a singular H, beside its limit and its proved bounds. Then gradient
-descent on the exact risk at several step sizes, and on fresh prompts at several batch
-sizes, beside the flow. Then what the theorem does not cover: the flow of all weights of
-an LTB, and of an LSA at beta* = 0, from many random starts; the share that reaches the
-least risk, and whether the rest lies at the spurious minimum of
-``regression.landscape.spurious_minimum``. Everything is float64.
+Theorem 6.3 of Zhang, Wu and Bartlett (2024): the flow of GD-beta for a regular and a
+singular H, beside limit and bounds; descent at several step and batch sizes; then the
+flow of all weights of an LTB and an LSA from many random starts, and which of them end
+at ``regression.landscape.spurious_minimum``. Everything is float64.
 """
 
 import dataclasses
@@ -19,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments import frame
-from experiments.frame import Check, Report
+from experiments.frame import Check, Report, check_at_least, expect
 from icltheory import regression as reg
 from icltheory.plotting import COLOURS, STYLE, Curve, error_curves, heat_map, name_ends
 from icltheory.plotting.panels import axes_in_rows
@@ -70,16 +67,15 @@ class Config:
 
     def __post_init__(self):
         null, most, sizes = self.null_dim, self.dim - 1, len(self.dims)
-        expect, at_least = frame.expect, frame.check_at_least
         expect(0 < null <= most, "null_dim", f"1 to dim - 1 = {most}", null)
         each, lengths = f"one for each of {sizes} dims", len(self.lengths)
         expect(lengths == sizes, "lengths", each, lengths)
         expect(min(self.dims) >= 2, "dims", "at least 2", self.dims)
-        at_least(self, 2, "seeds", "num_starts")
-        at_least(self, 3, "points")
+        check_at_least(self, 2, "seeds", "num_starts")
+        check_at_least(self, 3, "points")
         counts = ("num_examples", "descent_dim", "sgd_steps", "max_steps")
-        at_least(self, 1, *counts, "condition")
-        at_least(self, 0, "noise_var", "end_time")
+        check_at_least(self, 1, *counts, "condition")
+        check_at_least(self, 0, "noise_var", "end_time")
         for name in ("step_shares", "batch_sizes"):
             expect(len(getattr(self, name)) > 0, name, "at least one value", "none")
         steps = self.sgd_steps

@@ -1,12 +1,9 @@
 """Noise of the implicit gradient: the error due to few shots and due to training.
 
-Trains a GPT-2 and a linear stack on noiseless linear regression and measures them at
-several steps (Yao et al. 2024, Appendix C.4). GPT-2: the weight that its answers imply,
-by a fit over many queries. Its error is the error of least squares on the same examples
-(shots) plus the distance from least squares (training); the product of the two has mean
-zero, because least squares is the mean of w given noiseless examples. Stack:
-|G(b) - G(N)|^2 / |G(N)|^2 for b of N demonstrations, normalised by 1/b, against tr C_t,
-against fresh demonstrations in every layer, and against eq. (4).
+Yao et al. 2024, Appendix C.4. GPT-2: the error of the weight that its answers imply is
+that of least squares (shots) plus the distance from it (training); their product has
+mean zero. Linear stack: |G(b) - G(N)|^2 / |G(N)|^2, normalised by 1/b, against tr C_t,
+fresh demonstrations in every layer, and eq. (4).
 """
 
 import dataclasses
@@ -19,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments import frame
-from experiments.frame import Check, Report, largest
+from experiments.frame import Check, Report, check_at_least, expect, largest
 from experiments.shared.training import GPT2_CPU, GPT2_GPU, Recipe, linear_recipe, train
 from icltheory import regression as reg
 from icltheory.noise import noise_spectrum, noisy_trajectory
@@ -52,7 +49,7 @@ class Config:
     label_noise: float = 0.25  # variance in the curve of the Bayes predictor
 
     def __post_init__(self):
-        d, Q, shots, expect = self.gpt2.dim, self.queries, self.shots, frame.expect
+        d, Q, shots = self.gpt2.dim, self.queries, self.shots
         models = f"{self.gpt2.model} and {self.stack.model}"
         wanted, both = "gpt2 and linear", "gpt2.model, stack.model"
         expect(models == wanted, both, wanted, models)
@@ -69,7 +66,7 @@ class Config:
         expect(inside, "shots", f"numbers from 1 to {self.pool}", shots)
         inside = all(0 <= part <= 1 for part in self.parts)
         expect(inside, "parts", "parts in [0, 1]", self.parts)
-        frame.check_at_least(self, 2, "eval_prompts", "subset_prompts", "subsets")
+        check_at_least(self, 2, "eval_prompts", "subset_prompts", "subsets")
 
     def needs_all_steps(self):
         """Why the run cannot be extended by more steps."""

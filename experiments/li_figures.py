@@ -1,11 +1,8 @@
 """Figures of Li et al. whose settings are not published: searched, or shown impossible.
 
-Figures 17 to 19: attention that counts votes on a grid of tasks; the best ones again on
-fresh prompts, and how near any error that depends on votes can come, by a linear
-program. Figures 8, 10, 11, 14, 15: one layer, for every size of the second layer, step
-size and set of tasks, at every stop. Figures 24 to 26: three layers, for every
-optimiser, step size and scale. Figures 27 and 28: the exact error of the nearest
-neighbour. Relations of docs/reference/derivations/published_patterns.md are checked.
+Figures 17 to 19: attention that counts votes, and a linear program; 8, 10, 11, 14, 15:
+one layer; 24 to 26: three layers; 27 and 28: the exact error of the nearest neighbour.
+Relations of docs/reference/derivations/published_patterns.md are checked.
 """
 
 import dataclasses
@@ -22,10 +19,9 @@ import optax
 from scipy.optimize import linprog
 from scipy.stats import binom
 
+from experiments import frame
 from experiments.cot import PUBLISHED, PUBLISHED_LENGTHS
-from experiments.frame import check_at_least, expect, experiment, program, table
-from experiments.frame.figures import figure, key
-from experiments.frame.report import Check, Claim, Report
+from experiments.frame import Check, Claim, Report, check_at_least, expect
 from experiments.pattern_layers import Layers
 from experiments.shared.patterns import PatternEnsemble, shifted_prompts
 from icltheory.patterns import neuron_parts, projections, prune_neurons, scores, train
@@ -263,9 +259,8 @@ class Task(NamedTuple):
 def voter(grid, lengths):
     """A function from a row and alpha' to the errors of counted votes, (K, lengths).
 
-    For k steps from 1 on these are the share of wrong steps of chain of thought and the
-    error of plain in-context learning. States are counted from the correct one, 0, so
-    that one row serves all. Ties, also without any vote, are decided at random.
+    Shares of wrong steps of chain of thought, and errors of plain in-context learning,
+    for k steps from 1 on. States are counted from the correct one; ties are random.
     """
     M, most, shape = grid.states, max(grid.steps), (grid.prompts, len(lengths))
     draw = np.random.default_rng(grid.seed).random
@@ -429,11 +424,7 @@ def train_one_layer(grid, shifts):
 
 
 def one_layer(grid, ensemble):
-    """A function from gain and step size to the probes of all snapshots.
-
-    ``angle_ratio`` is the largest b sin(angle) / (delta |w|) over all neurons, and
-    ``drift`` the change of W_V W_V' - W_O' W_O over the norm of W_O' W_O.
-    """
+    """A function from gain and step size to the probes of all snapshots."""
     model, keys = ensemble.model(), [ensemble.keys(purpose)[0] for purpose in range(6)]
     data, init, inside, outside, pruning, training = keys
     task = ensemble.task(data)
@@ -587,10 +578,7 @@ def train_three_layers(grid, rule, sizes):
 
 
 def nearest_layers(runs):
-    """The snapshot nearest to the figures of each training with a hinge of .1 or less.
-
-    ``ratio`` is the largest turn over the second largest at any snapshot.
-    """
+    """Each training's snapshot nearest to the figures, with a hinge of .1 or less."""
     published, found = np.array([LAYERS[0], *sorted(LAYERS[1])]), []
     for run in runs:
         norm, turn = run["norm"], np.sort(run["angle"][0] - run["angle"], axis=1)
@@ -754,7 +742,7 @@ def tables(fits, nearest, stacks):
     columns = {"figure": "{name}", "tasks": "{tasks}"}
     columns |= {"typical factor": "{typical:.2f}", "largest factor": "{largest:.2f}"}
     title = "levels of Figures 17 to 19: nearest tasks, and ratios to the published "
-    made = [table(rows, columns, f"{title}errors on fresh prompts")]
+    made = [frame.table(rows, columns, f"{title}errors on fresh prompts")]
     heads = {"|W_Q p|": "query", "along the pattern": "component"}
     heads |= {"feature": "feature", "label": "label", "row of W_O": "size"}
     heads |= {"attention": "attention", "feature angle": "feature_turn"}
@@ -775,7 +763,7 @@ def tables(fits, nearest, stacks):
     columns |= heads | exact | {"factor": "factor"}
     columns = {head: f"{{{name}}}" for head, name in columns.items()}
     title = "one layer: the stop of each training that is nearest to Figures 8, 10, "
-    made.append(table(rows, columns, f"{title}11 and 14"))
+    made.append(frame.table(rows, columns, f"{title}11 and 14"))
     digits = {"norm": 3, "turn": 3, "attention": 2}
     several = ({k: texts(stop[k], n) for k, n in digits.items()} for stop in stacks)
     rows = [stop | shown for stop, shown in zip(stacks, several, strict=True)]
@@ -785,7 +773,7 @@ def tables(fits, nearest, stacks):
     columns |= {"factor": "{factor:.2f}"}
     columns |= {"largest turn / next, any stop": "{ratio:.2f}"}
     title = "three layers: the stop of each training that is nearest to the norms of "
-    made.append(table(rows, columns, f"{title}Figures 24 to 26"))
+    made.append(frame.table(rows, columns, f"{title}Figures 24 to 26"))
     rows = []
     for a, errors in NEIGHBOURS.items():
         for n, error in zip(NEIGHBOUR_LENGTHS, errors, strict=True):
@@ -794,7 +782,7 @@ def tables(fits, nearest, stacks):
     columns = {"alpha'": "{alpha:g}", "n": "{n}", "published ICL": "{icl:.4f}"}
     columns |= {"1-NN, exact": "{nearest:.4f}", "a miss": "{miss:.4f}"}
     title = "Figures 27 and 28: published errors of in-context learning beside the "
-    return [*made, table(rows, columns, f"{title}exact error of 1-NN")]
+    return [*made, frame.table(rows, columns, f"{title}exact error of 1-NN")]
 
 
 def draw_levels(fits):
@@ -809,7 +797,7 @@ def draw_levels(fits):
     pairs = [(*level["curves"], *level["errors"]) for level in both]
     panels["Figure 19, a task for each curve"] = pairs
     title = "Errors of chain of thought: published levels and votes"
-    with figure(panels, 2, title, 2.9) as (shown, entries):
+    with frame.figure(panels, 2, title, 2.9) as (shown, entries):
         for axes, lines in zip(shown, panels.values(), strict=True):
             for (one, errors), colour in zip(lines, COLOURS[1:], strict=False):
                 x = np.array(LENGTHS)[one["places"]]
@@ -820,8 +808,8 @@ def draw_levels(fits):
             own_legend(axes, [greek(one["label"]) for one, _ in lines])
         for axes in shown[::2]:
             axes.set_ylabel("error")
-        entries["read off the figure"] = key(marker="o", linestyle="")
-        entries["attention that counts votes, task found"] = key()
+        entries["read off the figure"] = frame.key(marker="o", linestyle="")
+        entries["attention that counts votes, task found"] = frame.key()
     return shown[0].figure
 
 
@@ -833,7 +821,10 @@ def draw_norms(single, near):
     parts = {"feature": "feature part", "label": "label part", "size": "row of $W_O$"}
     panels = {"attention (Figure 8)": query, "neurons (Figures 10, 11, 14)": parts}
     of = rf"second layer $\pm{near['gain']:g}/m$, step size {near['step_size']:g}"
-    with figure(panels, 2, f"Norms along training, {of}", 2.9) as (shown, entries):
+    with frame.figure(panels, 2, f"Norms along training, {of}", 2.9) as (
+        shown,
+        entries,
+    ):
         for axes, names in zip(shown, panels.values(), strict=True):
             for name, colour in zip(names, COLOURS[1:], strict=False):
                 axes.plot(one["steps"], one["probes"][name][place], color=colour)
@@ -841,14 +832,14 @@ def draw_norms(single, near):
             axes.set(xlabel="step", ylim=(0, None))
             own_legend(axes, names.values())
         shown[0].set_ylabel("mean norm")
-        entries["end of the published figure"] = key(linestyle="--")
+        entries["end of the published figure"] = frame.key(linestyle="--")
     return shown[0].figure
 
 
 def own_legend(axes, names):
     """A legend of the panel's own lines."""
     pairs = zip(names, COLOURS[1:], strict=False)
-    lines = [key(color=colour, label=name) for name, colour in pairs]
+    lines = [frame.key(color=colour, label=name) for name, colour in pairs]
     axes.legend(handles=lines, fontsize=7)
 
 
@@ -903,7 +894,7 @@ def report(config, fits, single, deep):
     )
 
 
-@experiment(PRESETS)
+@frame.experiment(PRESETS)
 def main(config, run):
     """Searches tasks and trainings for the published numbers."""
     one, three = config.one_layer, config.three_layers
@@ -923,4 +914,4 @@ def main(config, run):
     return report(config, fits, single, deep)
 
 
-program(__name__, main)
+frame.program(__name__, main)

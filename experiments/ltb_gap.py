@@ -1,12 +1,9 @@
 """What an MLP saves: the best LSA, LTB and Bayes (Zhang, Wu and Bartlett, Theorem 4.1).
 
-Tasks have x ~ N(0, I), w ~ N(beta*, I) and noise of variance sigma^2. Along ||beta*||,
-M, d and sigma^2, one at a time: exact risks of the best LSA and of the best LTB (which
-is the best GD-beta), the bounds of Theorem 4.1, and the Bayes risk. Beside the lines
-are LSAs and LTBs with all their matrices, trained by Adam from random starts; their
-risks are exact too, so that a dot's interval is over seeds alone. Then the ratio of
-both risks over ||beta*|| and M, and the hill that keeps a descent in a spurious minimum
-of the LTB. Training is float32, the rest float64.
+x ~ N(0, I), w ~ N(beta*, I), noise sigma^2. Along ||beta*||, M, d and sigma^2: exact
+risks of the best LSA, the best LTB (= GD-beta), Bayes and trained layers, and bounds;
+then the ratio over ||beta*|| and M, and the hill that keeps a descent in a spurious
+minimum of the LTB. Training is float32, the rest float64.
 """
 
 import dataclasses
@@ -20,7 +17,7 @@ import numpy as np
 import optax
 
 from experiments import frame
-from experiments.frame import Check, Report, largest
+from experiments.frame import Check, Report, check_at_least, expect, largest
 from experiments.shared.training import fit, mean_metrics
 from icltheory import regression as reg
 from icltheory import training
@@ -78,12 +75,12 @@ class Config:
 
     def __post_init__(self):
         counts = ("dim", "num_examples", "steps", "batch_size", "phase_points")
-        frame.check_at_least(self, 1, *counts, "chunk_steps", "checkpoint_every")
-        frame.check_at_least(self, 2, "bayes_samples")
-        frame.check_at_least(self, 0, "mean_norm", "noise_var")
+        check_at_least(self, 1, *counts, "chunk_steps", "checkpoint_every")
+        check_at_least(self, 2, "bayes_samples")
+        check_at_least(self, 0, "mean_norm", "noise_var")
         for name in ("mean_norms", "examples", "dims", "noise_vars"):
             values, wanted = getattr(self, name), "at least one value, each above 0"
-            frame.expect(min(values, default=0) > 0, name, wanted, values)
+            expect(min(values, default=0) > 0, name, wanted, values)
         frame.check_seeds("seeds", self.seeds)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from scipy.optimize import root_scalar
 
 from experiments import frame
-from experiments.frame import Check, Claim, Report, check_at_least, expect, experiment
+from experiments.frame import Check, Claim, Report, check_at_least, expect
 from experiments.shared.training import GPT2_CPU, Recipe, check_snapshots, train
 from icltheory import regression as reg
 from icltheory import training
@@ -244,8 +244,7 @@ def _rule_errors(config, mean):
 def noise_limit(dim: int, num_examples: int) -> tuple[float, float]:
     r"""Largest noise variance at which ``LOWEST`` is possible, and its standard error.
 
-    No predictor is below the average Bayes risk :math:`\sigma^2 + E \sum_i \sigma^2 /
-    (s_i + \sigma^2)`, with the eigenvalues s of X'X, inputs and tasks of covariance I.
+    Bayes' risk is :math:`\sigma^2 + E \sum_i \sigma^2 / (s_i + \sigma^2)`, s of X'X.
     """
     if num_examples < dim:
         # In d - M directions w is not observed, so the risk is at least d - M.
@@ -362,8 +361,7 @@ def _states(model, params, prompt):
 def floors(config: Config, mean: float, bayes: float) -> dict[str, float]:
     r"""Least risks of predictors that do not see <beta*, x>, or only add it.
 
-    With u = beta* / |beta*|, <u, w> <u, x> has mean 0 given all else and the variance
-    :math:`|\beta^*|^2 + 1`; of the posterior variance, d - 1 of d equal parts remain.
+    With u = beta* / |beta*|, <u, w> <u, x> has the variance :math:`|\beta^*|^2 + 1`.
     """
     d, noise = config.recipe.dim, config.recipe.noise_var
     rest = (d - 1) / d * (bayes - noise) + noise
@@ -782,7 +780,7 @@ def report(config: Config, rows: list[dict], risks: Mapping) -> Report:
     )
 
 
-@experiment(PRESETS)
+@frame.experiment(PRESETS)
 def main(config, run):
     """Trains the four cells, the slowest column first, and measures each."""
     rows, timing, records = config.cells, {}, []

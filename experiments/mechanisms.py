@@ -1,12 +1,9 @@
 """Mechanisms of attention: learning phases, kernel gradient descent, induction heads.
 
-Huang et al.: softmax attention on orthonormal features by gradient descent, beside the
-closed form where they are equally likely; finite contexts; one dominant feature. Cheng
-et al.: the error of deep attention with a kernel on Gaussian processes, averaged over
-inputs, for matched and other kernels; three forms of the same descent. Olsson et al.:
-prefix-matching and copying scores of a circuit built by hand, of the heads of our small
-language model, and of a GPT-2 trained briefly on regression, where inputs come again in
-place of tokens. What trained models do stands under claims, not checks.
+Huang et al.: softmax attention on orthonormal features by descent, beside the closed
+form. Cheng et al.: the error of deep attention with a kernel on Gaussian processes.
+Olsson et al.: prefix-matching and copying scores of heads built by hand and trained.
+What trained models do stands under claims, not checks.
 """
 
 import dataclasses
@@ -17,8 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.frame import check_at_least, expect, experiment, program, table
-from experiments.frame.report import Check, Claim, Report
+from experiments import frame
+from experiments.frame import Check, Claim, Report, check_at_least, expect
 from experiments.shared import language as v
 from experiments.shared.language import Language, documents, load, logits
 from experiments.shared.training import GPT2_CPU, GPT2_GPU, Recipe, train
@@ -298,8 +295,7 @@ def circuit(config, seed):
 def language(config, seed, model):
     """Scores of the small LM's heads on repeated random words and on documents.
 
-    At colons prefix matching is attention on the label words of the demonstrations
-    before. ``paired`` is the last label's loss minus the second's.
+    ``paired`` is the last label's loss minus the second's.
     """
     keys = jax.random.split(stream_key(seed, "evaluation"))
     words = jnp.arange(v.FIRST_WORD, len(v.VOCABULARY))
@@ -564,7 +560,7 @@ def tables(config, found):
     columns |= {"t(u) off by": "{time_error:.2%}", "L(t) off by": "{loss_error:.2%}"}
     rows = [{"K": K, **one} for K, one in found["balanced"].items()]
     title = f"equally likely features, step {config.features.step_size:g}"
-    made = [table(rows, columns | {"L t / limit": "{asymptote:.3f}"}, title)]
+    made = [frame.table(rows, columns | {"L t / limit": "{asymptote:.3f}"}, title)]
     columns = {"attention": "{kernel}"}
     columns |= {str(depth): f"{{cells[{at}]}}" for at, depth in enumerate(depths)}
     for data, one in found["errors"].items():
@@ -574,7 +570,7 @@ def tables(config, found):
             row["cells"] = list(cells)
         kriging = f"kriging {one['kriging']:.4f}"
         title = f"{data} data: error by depth over that of 0, {kriging}"
-        made.append(table(rows, columns | {"not PSD": "{bad:.0%}"}, title))
+        made.append(frame.table(rows, columns | {"not PSD": "{bad:.0%}"}, title))
     lm, gpt2, built = found["language"], found["regression"], found["circuit"]
     second = jax.tree.map(lambda a: a[1:] if a.ndim else a, built["scores"])
     copying, none = f"{lm['numbers']['copying'].max():.3f}", "no tokens"
@@ -593,7 +589,7 @@ def tables(config, found):
     columns = {"model": "{model}", "prefix": "{prefix:.3f}"}
     columns |= {"uniform": "{uniform:.3f}", "previous token": "{to:.3f}"}
     title = "heads: the largest scores, and those of uniform attention"
-    return [*made, table(rows, columns | {"copying": "{copying}"}, title)]
+    return [*made, frame.table(rows, columns | {"copying": "{copying}"}, title)]
 
 
 # --- figures
@@ -704,7 +700,7 @@ def report(config, found):
     )
 
 
-@experiment(PRESETS)
+@frame.experiment(PRESETS)
 def main(config, run):
     """Trains a GPT-2, and measures all three mechanisms."""
     heads, seed = config.heads, config.seed
@@ -726,4 +722,4 @@ def main(config, run):
     return report(config, found)
 
 
-program(__name__, main)
+frame.program(__name__, main)

@@ -1,11 +1,8 @@
 """Training on pattern tasks predicted by reduced dynamics, and the exponent in alpha.
 
-Trains the one-layer model of Li et al. on all tasks for several shares alpha of
-relevant examples, at two norms beta of the patterns. Beside each training stands what
-``patterns.reduced_training`` predicts from its weights at the start: attention on the
-query's pattern, hinge loss and the step at which it falls below 0.1. Then reduced
-dynamics alone, for smaller alpha: is the number of steps a power of alpha, as Theorem 1
-bounds it (alpha^(-2/3)), or A / alpha + B?
+Beside each training of the one-layer model, for several shares alpha at two norms beta,
+stands what ``patterns.reduced_training`` predicts from the start. Then reduced dynamics
+alone: are steps a power of alpha (Theorem 1: alpha^(-2/3)), or A / alpha + B?
 """
 
 import dataclasses
@@ -16,17 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.frame import (
-    Check,
-    Claim,
-    Report,
-    check_at_least,
-    expect,
-    experiment,
-    panels,
-    program,
-    table,
-)
+from experiments import frame
+from experiments.frame import Check, Claim, Report, check_at_least, expect
 from icltheory import patterns
 from icltheory.plotting import COLOURS, panel_grid
 from icltheory.statistics import Estimate
@@ -85,11 +73,7 @@ TIMES = {"cpu": "2 to 3 min, 2 cores"}
 
 
 def measure(config, scale, step_size, share):
-    """Trains one model per seed, and predicts its training from the initial weights.
-
-    Losses (seeds, steps), of training averaged over a window; attention on the query's
-    pattern (seeds, snapshots); and the first steps with a loss below the goal.
-    """
+    """Losses, attention (seeds, steps) and steps to the goal, trained and predicted."""
     seeds = jnp.asarray(config.seeds, jnp.uint32)
     given = (jnp.float32(x) for x in (scale, step_size, share))
     losses, masses, predicted = _measure(config, seeds, *given)
@@ -143,10 +127,7 @@ def first_below(losses, goal):
 
 
 def jump_times(config):
-    """Steps until one context of the query's pattern outweighs all others.
-
-    By the reduced dynamics of the first seed at the first beta, for each small share.
-    """
+    """Steps until one context of the query's pattern outweighs all others, by alpha."""
     scale, step_size = config.scales[0]
     task, _, start, _ = setup(config, config.seeds[0], scale)
     setting = {"step_size": step_size, "num_examples": config.num_examples}
@@ -167,8 +148,7 @@ def jump_times(config):
 def fitted(shares, steps) -> dict[str, Any]:
     """C and exponent of C alpha^exponent, A and B of A / alpha + B, with errors.
 
-    Least squares of relative errors; the errors are the largest ones. NaN for fewer
-    than three known steps.
+    Least squares of relative errors, and the largest of them; NaN for fewer than three.
     """
     shares, steps = np.asarray(shares, float), np.asarray(steps, float)
     known, none = np.isfinite(steps), (np.nan, np.nan)
@@ -305,7 +285,10 @@ def tables(config, found, jumps):
     }
     title = f"steps to a hinge loss below {config.goal:g}, {len(config.seeds)} seeds"
     jump = "reduced dynamics alone: steps until attention jumps"
-    return [table(rows, first, f"{title} (standard error)"), table(lines, second, jump)]
+    return [
+        frame.table(rows, first, f"{title} (standard error)"),
+        frame.table(lines, second, jump),
+    ]
 
 
 # --- what is drawn
@@ -328,13 +311,10 @@ def draw_paths(shown, every, title):
 
 
 def draw_steps(shares, points, title):
-    """Steps of training and predicted against alpha, with A / alpha + B.
-
-    ``points`` are both (shares, seeds) and (A, B) by name.
-    """
+    """Steps of training and predicted against alpha, with A / alpha + B."""
     places = np.asarray(shares, float)
     fine = np.geomspace(places.min(), places.max(), 100)
-    with panels(figsize=(6.2, 4.2)) as (made, axes):
+    with frame.panels(figsize=(6.2, 4.2)) as (made, axes):
         for order, (name, (found, predicted, (A, B))) in enumerate(points.items()):
             x, colour = np.broadcast_to(places[:, None], found.shape), COLOURS[order]
             mark: Any = {"color": colour, "markersize": 4.5, "alpha": 0.8}
@@ -407,7 +387,7 @@ def report(config, found, jumps):
     )
 
 
-@experiment(PRESETS)
+@frame.experiment(PRESETS)
 def main(config, run):
     """Trains models at every setting beside their prediction, and reports."""
     settings = [(*pair, share) for pair in config.scales for share in config.shares]
@@ -422,4 +402,4 @@ def main(config, run):
     return report(config, found, jumps)
 
 
-program(__name__, main)
+frame.program(__name__, main)

@@ -1,13 +1,9 @@
 """In-context classification of patterns: attention, neurons, S_1, prompts (Li et al.).
 
-In the manner of Figures 8 to 13, 27 and 28 of the slides. One-layer models of equation
-(7), a seed each: attention and neurons along training; errors against the coefficient
-sum S_1 beside the closed form [1 - F]_+, against the number of contexts beside the
-chance of a miss (1 - alpha'/2)^l, against the number of training tasks; iterations
-against alpha. GPT-2 reads the same prompts as pairs (x, y), and classifiers of
-scikit-learn are fitted to their contexts. Sizes, step sizes and
-GPT-2's shape are not on the slides: M1 = 6, m = 64, beta = 2 were read off figures, the
-rest was chosen. In float32. A resumed run trains the one-layer models again.
+In the manner of Figures 8 to 13, 27 and 28. One-layer models of equation (7) along
+training, against S_1, number of contexts, training tasks and alpha; GPT-2 and
+classifiers of scikit-learn on the same prompts. M1 = 6, m = 64, beta = 2 were read off
+figures, the rest was chosen. A resumed run trains the one-layer models again.
 """
 
 import dataclasses
@@ -19,10 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.frame import check_at_least, expect, experiment, program, table
-from experiments.frame.figures import figure, layer_marker
-from experiments.frame.figures import key as legend_key
-from experiments.frame.report import Check, Claim, Report
+from experiments import frame
+from experiments.frame import Check, Claim, Report, check_at_least, expect
 from experiments.shared.pattern_gpt2 import GPT_GPU, GPT_PAPER, Gpt, pairs, train_gpt
 from experiments.shared.patterns import (
     IN_DOMAIN,
@@ -708,8 +702,11 @@ def tables(config, found):
             ends = zip(config.baseline_lengths, *Estimate.of(wrong, 1), strict=True)
             methods.append(row | {f"n{n}": f"{m:.4f} ({e:.4f})" for n, m, e in ends})
     title = "one layer, out of domain: hinge, its closed form, 0-1 error"
-    first = table(by_sum, columns, title)
-    return [first, table(methods, heads, "0-1 error on unseen tasks (standard error)")]
+    first = frame.table(by_sum, columns, title)
+    return [
+        first,
+        frame.table(methods, heads, "0-1 error on unseen tasks (standard error)"),
+    ]
 
 
 # --- what is drawn
@@ -718,11 +715,9 @@ def tables(config, found):
 def draw_panels(panels, title):
     """Measured dots with intervals, beside formulas (dashed).
 
-    A panel has ``lines``: label, (mean, low, high) and a formula if there is one. With
-    a least value the axis is logarithmic, zeros are triangles there, and lines are
-    named at their right ends; otherwise they are named in the legend.
+    Lines are label, (mean, low, high), formula; a floor makes the axis logarithmic.
     """
-    with figure(panels, 2, title, 3.0) as (shown, entries):
+    with frame.figure(panels, 2, title, 3.0) as (shown, entries):
         for axes, panel in zip(shown, panels.values(), strict=True):
             floor, ends, tops = panel["floor"], [], []
             x = np.asarray(panel["x"], float)
@@ -737,7 +732,12 @@ def draw_panels(panels, title):
                 # Later markers are smaller, since they may coincide with earlier ones.
                 size, look = max(3, 9 - 2 * order), {"color": colour, "label": "_"}
                 axes.plot(x[none], np.full(none.sum(), floor), "v", ms=size, **look)
-                look |= {"marker": layer_marker(order), "ms": 4, "capsize": 2, "lw": 1}
+                look |= {
+                    "marker": frame.layer_marker(order),
+                    "ms": 4,
+                    "capsize": 2,
+                    "lw": 1,
+                }
                 if floor is None:
                     look["label"] = label
                 else:
@@ -759,7 +759,7 @@ def draw_panels(panels, title):
                 axes.text(place, 0.98, label, ha="right", transform=across, **text)
             name_ends(axes, ends)
             if panel["law"]:
-                entries[panel["law"]] = legend_key(linestyle="--")
+                entries[panel["law"]] = frame.key(linestyle="--")
     return shown[0].figure
 
 
@@ -799,19 +799,16 @@ def draw_lengths(config, found):
 
 
 def draw_neurons(clouds, positive, steps):
-    """Angle of every neuron over training, and below it its norm (Figures 10 and 11).
-
-    ``clouds`` are angles and norms (snapshots, neurons) by title.
-    """
+    """Angles of every neuron over training, below them norms (Figures 10 and 11)."""
     titles, count = [*clouds, *[""] * len(clouds)], len(clouds)
     title = "The two parts of each neuron (row of $W_O W_V$) turn and grow, one seed"
     kinds = {"neurons with a > 0": positive, "neurons with a < 0": ~positive}
-    with figure(titles, count, title, 2.0) as (shown, entries):
+    with frame.figure(titles, count, title, 2.0) as (shown, entries):
         for i, both in enumerate(clouds.values()):
             for (kind, which), colour in zip(kinds.items(), COLOURS[1:3], strict=True):
                 for axes, values in zip(shown[i::count], both, strict=True):
                     axes.plot(steps, values[:, which], color=colour, linewidth=0.6)
-                entries[kind] = legend_key(color=colour)
+                entries[kind] = frame.key(color=colour)
             places = np.linspace(0, np.pi, 5)
             shown[i].set_yticks(places, ["0", "π/4", "π/2", "3π/4", "π"])
             shown[i].set_ylim(-0.1, np.pi + 0.1)
@@ -845,7 +842,7 @@ def report(config, found):
     )
 
 
-@experiment(PRESETS)
+@frame.experiment(PRESETS)
 def main(config, run):
     """Trains and measures one-layer models, GPT-2 and classifiers, and reports."""
     with run.phase("training and measuring"):
@@ -853,4 +850,4 @@ def main(config, run):
     return report(config, found)
 
 
-program(__name__, main)
+frame.program(__name__, main)

@@ -1,11 +1,8 @@
 """Three layers on pattern tasks: attention, labels, errors (Figures 21 to 26).
 
-Trains transformers of three layers with residuals by Adam, a model a seed, on 18 of the
-30 tasks and again on a ring of 6. Follows the attention to contexts of the query's
-pattern in every layer, and norm and angle to +-q of the label part of each row of
-W_O W_V; then tests on shifted patterns of coefficient sum S_1, by 0-1 and hinge error,
-with the same draws at every S_1. In float32. The authors' layers and step sizes are not
-known; these are chosen.
+A model a seed, trained by Adam on 18 of the 30 tasks and on a ring of 6: attention and
+label parts of W_O W_V in every layer, then errors on shifted patterns of sum S_1, with
+the same draws for all. The authors' layers and step sizes are not known.
 """
 
 import dataclasses
@@ -17,7 +14,7 @@ import numpy as np
 import optax
 
 from experiments import frame
-from experiments.frame import Check, Claim, Report
+from experiments.frame import Check, Claim, Report, check_at_least, expect
 from experiments.shared import patterns as shared
 from experiments.shared.patterns import PatternEnsemble, TrainedEnsemble
 from icltheory import patterns
@@ -42,9 +39,9 @@ class Layers(PatternEnsemble):
 
     def __post_init__(self):
         super().__post_init__()
-        frame.check_at_least(self, 0, "neuron_scale", "attention_noise")
+        check_at_least(self, 0, "neuron_scale", "attention_noise")
         decay = self.decay
-        frame.expect(0 < decay < 1, "decay", "a number in (0, 1)", decay)
+        expect(0 < decay < 1, "decay", "a number in (0, 1)", decay)
 
     def model(self) -> Any:
         """The model."""
@@ -73,9 +70,9 @@ class Config:
     relevant_fraction: float = 0.8  # alpha' of a test
 
     def __post_init__(self):
-        frame.check_at_least(self, 1, "prompts", "probe_prompts", "num_examples")
-        frame.check_at_least(self, 2, "draws")
-        layers, low, high, expect = self.layers, self.low, self.high, frame.expect
+        check_at_least(self, 1, "prompts", "probe_prompts", "num_examples")
+        check_at_least(self, 2, "draws")
+        layers, low, high = self.layers, self.low, self.high
         seeds, shifts, most = layers.seeds, layers.shifts, layers.num_relevant - 1
         pair = "at least two seeds (for intervals)"
         expect(len(seeds) > 1, "layers.seeds", pair, seeds)

@@ -1,14 +1,9 @@
 """Pruning neurons by magnitude (Li et al.) and by SVD (Yao et al.), on the same models.
 
-Prunes neurons, rows of W_O, of one-layer models (equation 7): small ones first, large
-ones first, at random (Figures 14 and 15; Theorem 3). Beside the errors stand
-[1 - F (1 - g)]_+ for the share g of the large neurons that is gone, and the same with
-the share of the gain of the neurons of the query's sign. A GPT-2 trained on the same
-prompts loses the same fraction of the neurons in every block. Then the bridge between
-the papers: clips singular values of the matrices, and prunes entries and neurons to as
-many parameters as the clipped factors hold. Entries also in the basis of the patterns:
-pruning by entry depends on the basis, clipping does not. In float32; intervals are 95 %
-of Student's t over the seeds. A resumed run trains the one-layer models again.
+Neurons of one-layer models, small ones, large ones or random ones first (Figures 14 and
+15; Theorem 3), beside [1 - F (1 - g)]_+; the same for a GPT-2. Then singular values,
+entries (in two bases) and neurons at equal numbers of parameters. Intervals are 95 % of
+Student's t over the seeds. A resumed run trains the one-layer models again.
 """
 
 import dataclasses
@@ -20,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments import frame
-from experiments.frame import Check, Claim, Report
+from experiments.frame import Check, Claim, Report, check_at_least, expect
 from experiments.shared import patterns as shared
 from experiments.shared.pattern_gpt2 import GPT_GPU, GPT_PAPER, Gpt, train_gpt
 from experiments.shared.patterns import PatternEnsemble, over_seeds, train_ensemble
@@ -75,10 +70,10 @@ class Config:
     gpt_prompts: int = 64  # prompts of a draw for GPT-2
 
     def __post_init__(self):
-        models, ranks, expect = self.ensemble, self.ranks, frame.expect
+        models, ranks = self.ensemble, self.ranks
         counts = ("draws", "prompts", "bridge_prompts", "num_examples", "random_orders")
         counts += ("gpt_draws", "gpt_prompts", "gpt_random_orders")
-        frame.check_at_least(self, 1, *counts)
+        check_at_least(self, 1, *counts)
         named = {"ensemble.seeds": models.seeds, "gpt_seeds": self.gpt_seeds}
         for name, seeds in named.items():
             expect(len(seeds) > 1, name, "at least two seeds (for intervals)", seeds)
@@ -155,8 +150,7 @@ def prune(config, trained):
     """Norms of the neurons of every seed, and errors (seeds, rates, tests) by order.
 
     ``counted`` is [1 - F (1 - g)]_+ for the share g of the large neurons that is gone,
-    with the margins F of the prompts before pruning; ``weighed`` has the share of the
-    gain of the neurons of the query's sign.
+    ``weighed`` the same with the share of the gain of neurons of the query's sign.
     """
     model = trained.model
 
@@ -298,10 +292,7 @@ def without(params, kept):
 
 
 def compare(config, trained):
-    """Errors (seeds, ranks, in or out of domain) of every module by every method.
-
-    Beside them the errors before, and the singular values of W_O W_V and W_K' W_Q.
-    """
+    """Errors (seeds, ranks, in or out of domain) by module and method, and spectra."""
     keys, params = trained.ensemble.keys(PROMPTS), trained.params
 
     def ask(task, key):

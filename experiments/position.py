@@ -1,11 +1,8 @@
 """Does the place of an example matter? Linear stacks and GPT-2 on regression.
 
-Moves one special example through the prompt and keeps the others in their order. Either
-it is the only relevant one (the query with its label, while every other example comes
-from another task), or it is the only wrong one. Measured are linear attention stacks
-that make steps of gradient descent, with a causal mask, whose weights are exact, and a
-GPT-2 that was trained on regression, for three seeds. Two paired contrasts, first and
-last third against the middle, say whether the curve is a U.
+Moves one example through the prompt: the only relevant one (the query with its label),
+or the only wrong one. Two paired contrasts, first and last third against the middle,
+say whether the curve of the error is a U.
 """
 
 import dataclasses
@@ -17,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments import frame
-from experiments.frame import Check, Claim, Report
+from experiments.frame import Check, Claim, Report, check_at_least, expect
 from experiments.shared.training import GPT2_CPU, Recipe, train
 from icltheory import constructions
 from icltheory.plotting import Curve, error_curves, panel_grid
@@ -51,10 +48,10 @@ class Config:
     level: float = 0.95  # level of the intervals, and 1 minus that of the tests
 
     def __post_init__(self):
-        N, points, expect = self.long_prompt, self.gpt2.num_points, frame.expect
+        N, points = self.long_prompt, self.gpt2.num_points
         expect(self.gpt2.model == "gpt2", "gpt2.model", "gpt2", self.gpt2.model)
         expect(points >= 4, "gpt2.num_points", "at least 4", points)
-        frame.check_at_least(self, 2, "prompts")
+        check_at_least(self, 2, "prompts")
         expect(N > 0 and N % PARTS == 0, "long_prompt", f"a multiple of {PARTS}", N)
         expect(min(self.layers, default=0) > 0, "layers", "numbers >= 1", self.layers)
         step, level = self.step_size, self.level

@@ -1,12 +1,10 @@
 """SVD pruning of models that learned regression in context (Yao et al. 2024).
 
-The paper asks whether its findings hold beyond language. GPT-2 and a stack of linear
-attention learn noise-free regression, three seeds each. Every module and matrix of
-every layer is clipped to every rank, and the errors are compared prompt by prompt with
-the unpruned model's, on prompts like those of training, with label noise, and with
-skewed inputs. Layers and rates are chosen on validation prompts, by Algorithm 1 and by
-an exhaustive search, and judged on others. Two controls: no pruning, but all answers
-times one number, and magnitude pruning at equal storage.
+Every module and matrix of a GPT-2 and a stack of linear attention is clipped to every
+rank, and compared prompt by prompt with the unpruned model, on prompts like those of
+training, with label noise, and with skewed inputs. Layers and rates are chosen on
+validation prompts, by Algorithm 1 and exhaustively, and judged on others. Two controls:
+all answers times one number, and magnitude pruning at equal storage.
 """
 
 import itertools
@@ -20,7 +18,7 @@ import numpy as np
 import scipy.stats
 
 from experiments import frame
-from experiments.frame import Check, Claim, Report, expect, experiment, plain_words
+from experiments.frame import Check, Claim, Report, check_at_least, expect
 from experiments.shared.descent import gradient_descent_errors
 from experiments.shared.training import GPT2_CPU, GPT2_GPU, Recipe, linear_recipe, train
 from icltheory import pruning, training
@@ -55,8 +53,8 @@ class Config:
     level: float = 0.95  # level of all intervals, and one minus that of all tests
 
     def __post_init__(self):
-        frame.check_at_least(self, 2, "validation_prompts", "test_prompts")
-        frame.check_at_least(self, 0, "label_noise")
+        check_at_least(self, 2, "validation_prompts", "test_prompts")
+        check_at_least(self, 0, "label_noise")
         expect(0 < self.level < 1, "level", "a value within (0, 1)", self.level)
         expect(self.error_cap > 0, "error_cap", "a value > 0", self.error_cap)
         points, least, k = self.gpt2.num_points, 2 * self.gpt2.dim + 1, self.top_k
@@ -217,9 +215,8 @@ def errors_of(answers: Any, targets: Any, dim: int, cap: float) -> np.ndarray:
 def measure(subject: Subject, config: Config, progress: Any = None) -> dict[str, Any]:
     """Errors after all pruning sweeps of a subject, and what was chosen on them.
 
-    ``errors`` are (seeds, layers, modules, rates, prompts, shots). ``single`` and
-    ``magnitude`` are those of the first seed, on standard prompts, of one matrix and of
-    magnitude pruning at the same number of parameters; ``plain`` is its unpruned error.
+    ``errors`` are (seeds, layers, modules, rates, prompts, shots); of the first seed
+    alone ``single`` matrices, ``magnitude`` pruning and the unpruned ``plain``.
     """
     inputs, targets, parts = questions(subject, config)
     standard, their_targets, _ = questions(subject, config, CONDITIONS[:1])
@@ -256,10 +253,9 @@ def on_test(m: dict[str, Any], condition: str = "standard", shot: int = -1):
 
 
 def choices(subject, config, answers, targets, parts, condition, seed) -> list[dict]:
-    """Choices by Algorithm 1 for each module, by exhaustive search, and two controls.
+    """Choices by Algorithm 1, by exhaustive search, and two controls.
 
-    ``answers`` are of the main shots, (layers, modules, rates, prompts). The scaled
-    answer prunes nothing; beyond scaling is the best of both against scaling alone.
+    ``answers`` are of the main shots, (layers, modules, rates, prompts).
     """
     validation, test = (parts[condition, part] for part in ("validation", "test"))
 
@@ -618,7 +614,7 @@ def draw_maps(measured: list[dict], title: str) -> Any:
     for m in measured:
         values, subject = inflation(on_test(m)).mean(axis=0), m["subject"]
         for place, module in enumerate(subject.modules):
-            name = f"{subject.name}, {plain_words(module)}"
+            name = f"{subject.name}, {frame.plain_words(module)}"
             maps[name] = [f"{rate:.2g}" for rate in subject.rates], values[:, place]
     limit = max(float(np.abs(values).max()) for _, values in maps.values())
 
@@ -684,7 +680,7 @@ def draw_gains(chosen: list[dict], sure: list[dict], title: str) -> Any:
     panels: dict[str, dict] = {row["condition"]: {} for row in chosen}
     for row in chosen:
         rule, _, module = row["rule"].partition(", ")
-        name = f"{row['model']}, {rule}{module and f', {plain_words(module)}'}"
+        name = f"{row['model']}, {rule}{module and f', {frame.plain_words(module)}'}"
         panels[row["condition"]].setdefault(name, []).append(row)
     height = 1.0 + 0.42 * max(map(len, panels.values()))
     blue, ends = COLOURS[1], ("test", "low", "high")
@@ -719,7 +715,7 @@ def figures(measured: list[dict], config: Config) -> dict[str, Any]:
     by_layer = {}
     for m in measured:
         for place, module in enumerate(m["subject"].modules):
-            about = f"{m['subject'].name}, {plain_words(module)}\n"
+            about = f"{m['subject'].name}, {frame.plain_words(module)}\n"
             panel = rate_panel(m, config, place)
             about += f"{m['subject'].shots[-1]} examples, unpruned {panel[1]:.2g}"
             by_layer[about] = panel
@@ -763,7 +759,7 @@ def report(measured: list[dict], config: Config) -> Report:
     )
 
 
-@experiment(PRESETS)
+@frame.experiment(PRESETS)
 def main(config, run):
     """Trains a GPT-2 and a linear stack, prunes them in all ways, and reports."""
     trained, records = [], []

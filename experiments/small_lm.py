@@ -1,14 +1,10 @@
 """Trains a small language model that learns in context, for offline use of the bridge.
 
-A LLaMA of 4 layers and width 64 (188,160 parameters, 757 kB) learns documents of
-demonstrations ``w w w : LABEL`` of :mod:`experiments.shared.language`. In a quarter of
-the documents label words mean what they say, in the others they are nonce words drawn
-for each document, so that nothing can be known without demonstrations. Labels count in
-full in the loss, all other words a tenth. The curriculum goes from few words to the
-whole language, and from short documents to long ones. The run folder holds the model,
-its weights rounded to bfloat16, as a Hugging Face checkpoint, and four tasks for
-``load_task``; those of the preset cpu, seed 0, are in ``small_lm/`` beside this file.
-Sentences and pairs of nonce label words of the evaluation are held out.
+A LLaMA of 4 layers and width 64 learns documents of demonstrations ``w w w : LABEL`` of
+:mod:`experiments.shared.language`, in a quarter with meaningful label words, else with
+nonce words drawn for each document. The run folder holds the model in bfloat16 as a
+Hugging Face checkpoint, and four tasks for ``load_task``; those of the preset cpu are
+in ``small_lm/``. Sentences and nonce pairs of the evaluation are held out.
 """
 
 import dataclasses
@@ -21,17 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from experiments.frame import (
-    Check,
-    Report,
-    check_at_least,
-    expect,
-    experiment,
-    figure,
-    key,
-    program,
-    table,
-)
+from experiments import frame
+from experiments.frame import Check, Report, check_at_least, expect
 from experiments.shared import language as v
 from experiments.shared.training import fit, mean_metrics
 from icltheory import training
@@ -185,11 +172,7 @@ def decoder_of(config: Config) -> Decoder:
 
 
 def start(config: Config, key: jax.Array) -> Any:
-    """Draws initial parameters that preserve the scale of activations.
-
-    The token table is also the head. The last norm makes up for its size, so that all
-    words are about equally likely at first.
-    """
+    """Draws initial parameters that preserve the scale of activations."""
     params = decoder_of(config).init(key)
     leaves, tree = jax.tree_util.tree_flatten_with_path(params)
     drawn = []
@@ -299,10 +282,7 @@ def train(config: Config, run: Any) -> Any:
 
 
 def rounded(params: Any) -> Any:
-    """Rounds parameters to bfloat16 and returns them as float32.
-
-    Their archive is half as large, and products in float32 stay as they were.
-    """
+    """Rounds parameters to bfloat16, which halves the archive; returns float32."""
     return jax.tree.map(lambda leaf: leaf.astype("bfloat16").astype("float32"), params)
 
 
@@ -345,11 +325,7 @@ def _tokenizer_json(special) -> str:
 
 
 def declaration(name: str) -> TaskSpec:
-    """Returns the declaration of a task, which ``load_task`` reads with its folder.
-
-    Another ``demonstration_seed`` of ``load_task`` draws other demonstrations. Nonce
-    words are a combination new to the model.
-    """
+    """Returns the declaration of a task, which ``load_task`` reads with its folder."""
     place, meant = QUESTIONS[SHIPPED[name]]
     nonce = tuple(v.NONCE[: v.NUM_CLASSES[place]])
     words = v.MEANT[v.ATTRIBUTES[place]] if meant else nonce
@@ -365,10 +341,7 @@ def declaration(name: str) -> TaskSpec:
 
 
 def write_tasks(language: v.Language, folder: Path) -> None:
-    """Writes the rows of every task into a folder of its name.
-
-    Classes alternate, texts differ.
-    """
+    """Writes the rows of every task into a folder of its name; classes alternate."""
     draw = jax.jit(v.sentences, static_argnames=("language", "held_out"))
     for number, (name, kind) in enumerate(SHIPPED.items()):
         # This seed differs from the models' seeds, so no run shares these draws.
@@ -397,13 +370,10 @@ def _texts(said):
 
 
 def curves(config: Config, params: Any) -> dict[str, dict[str, np.ndarray]]:
-    """Accuracies of each draw, by kind of task.
+    """Accuracies of each draw (demonstrations with label words), by kind of task.
 
-    A draw is a set of demonstrations with its label words; its questions share them.
-    Predictions compare the label words of the draw and nothing else. With label noise
-    demonstrations may state a wrong class; a question is right if it is answered by its
-    true one. ``model`` is by number of shots, ``informed`` of an ideal learner that
-    knows which word stands for which class.
+    ``model`` is by number of shots, ``informed`` of an ideal learner that knows which
+    word stands for which class. Noise: demonstrations may state a wrong class.
     """
     keys = jax.random.split(stream_key(config.seed, "evaluation"), len(QUESTIONS))
     run = jax.jit(_last_logits, static_argnums=(0, 1))
@@ -461,11 +431,9 @@ def _last_logits(decoder, length, params, words, count, said):
 
 
 def informed(language: v.Language, asks: v.Sentences, place: int) -> np.ndarray:
-    """Accuracy of each draw of Bayes' rule that knows the task.
+    """Accuracy of each draw of Bayes' rule that knows the task: most words decide.
 
-    Given its class, each word of the attribute is of this class with probability
-    1 - noise, and of each of the C - 1 others with noise / (C - 1): most words decide.
-    Among classes with as many words one is drawn.
+    Words are of their class with probability 1 - noise, of each other noise / (C - 1).
     """
     classes, noise = v.NUM_CLASSES[place], language.noise
     counted = np.arange(asks.words.shape[-1]) < asks.length[..., None]
@@ -491,10 +459,7 @@ def summary(values: np.ndarray, level: float) -> dict[str, list[float]]:
 
 
 def checks(config: Config, found: dict[str, dict[str, np.ndarray]]) -> list[Check]:
-    """Checks that nonce labels are learned from shots, and that none is above Bayes.
-
-    Every difference is taken draw by draw.
-    """
+    """Checks that nonce labels are learned from shots, and that none is above Bayes."""
     learned, bounded, level = [], [], config.level
     for name, (place, meant) in QUESTIONS.items():
         model = found[name]["model"]
@@ -524,7 +489,7 @@ def accuracy_table(config: Config, summaries: dict[str, Any]) -> Any:
         ]
         rows.append({"task": name, **{f"c{i}": cell for i, cell in enumerate(cells)}})
     heads = [*(f"k = {k}" for k in config.shots), "ideal, knows the task"]
-    return table(
+    return frame.table(
         rows,
         {"task": "{task}", **{head: f"{{c{i}}}" for i, head in enumerate(heads)}},
         f"accuracy (standard error) over {config.demonstration_seeds} draws of "
@@ -543,7 +508,7 @@ def draw_curves(config: Config, summaries: dict[str, Any]) -> Any:
     )
     look = {"color": COLOURS[0], "marker": "o"}
     grey, dotted = {"color": "grey", "linewidth": 0.9}, {"linestyle": ":"}
-    with figure(titles, 3, title, 2.3, sharey=True) as (shown, entries):
+    with frame.figure(titles, 3, title, 2.3, sharey=True) as (shown, entries):
         k = np.asarray(config.shots, float)
         places = np.where(k <= 1, k, 1 + np.log2(np.maximum(k, 1)))
         for (name, (place, _)), axes in zip(QUESTIONS.items(), shown, strict=True):
@@ -558,9 +523,9 @@ def draw_curves(config: Config, summaries: dict[str, Any]) -> Any:
             axes.set_xlabel("demonstrations (log scale)")
         for axes in shown[::3]:
             axes.set(ylabel="accuracy", ylim=(0, 1.05))
-        entries["model"] = key(**look)
-        entries["ideal learner that knows the task"] = key(**grey)
-        entries["chance"] = key(**grey, **dotted)
+        entries["model"] = frame.key(**look)
+        entries["ideal learner that knows the task"] = frame.key(**grey)
+        entries["chance"] = frame.key(**grey, **dotted)
     return shown[0].figure
 
 
@@ -587,7 +552,7 @@ def report(config: Config, fitted: Any, found: dict[str, dict]) -> Report:
     )
 
 
-@experiment(PRESETS)
+@frame.experiment(PRESETS)
 def main(config, run):
     """Trains the model, keeps it with its tasks, and evaluates it."""
     with run.phase("training"):
@@ -601,4 +566,4 @@ def main(config, run):
     return report(config, fitted, found)
 
 
-program(__name__, main)
+frame.program(__name__, main)

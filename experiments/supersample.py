@@ -1,13 +1,9 @@
 """Supersample bounds of trained models beside their errors on new points of a task.
 
-Evaluates the losses of in-context learners on both demonstrations of each pair of a
-supersample, and from them the square-root and the optimal bound with their confidence
-limits. Learners are gradient descent, ridge regression, linear attention stacks, a
-GPT-2 along its training, along shots, label noise and the rank kept by SVD pruning, a
-pattern transformer along its training, and the small language model on two tasks. The
-error is measured on other prompts. Kendall's tau says whether the bounds order the
-models as their errors do, and whether norms and condition numbers of the weights do.
-Theorem 2 of Yao et al. stands beside them where it applies.
+The square-root and the optimal bound with confidence limits, of gradient descent, ridge
+regression, linear stacks, GPT-2 along training, shots, noise and rank, a pattern
+transformer and the small language model. Kendall's tau says whether bounds, norms and
+condition numbers order the models as their errors do. Theorem 2 stands beside them.
 """
 
 import dataclasses
@@ -19,18 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.frame import (
-    Check,
-    Claim,
-    Report,
-    check_at_least,
-    expect,
-    experiment,
-    figure,
-    plain_words,
-    program,
-    table,
-)
+from experiments import frame
+from experiments.frame import Check, Claim, Report, check_at_least, expect
 from experiments.shared import language as v
 from experiments.shared.language import (
     Language,
@@ -163,11 +149,7 @@ def judge(
     levels: int | None,
     **more: float,
 ) -> dict[str, Any]:
-    """The row of a learner, from two samples, each created by ``losses_of(key)``.
-
-    ``x`` is the number that is varied in the family. What a learner does not have is
-    NaN: the norm and condition number of the weights, and Theorem 2.
-    """
+    """The row of a learner, from two samples by ``losses_of(key)``; NaN: no such."""
     key, level = stream_key(config.seed, "evaluation"), config.confidence
     first, second = (losses_of(jax.random.fold_in(key, part)) for part in range(2))
     own, other = in_and_out(*second, levels)
@@ -210,10 +192,7 @@ def regression(config, family, name, x, predictor, task, N, **more) -> dict[str,
 
 
 def theorem2(config: Config, stack: Any, task: Any, num_examples: int) -> float:
-    """The corrected Theorem 2 for a linear attention stack, for losses in [0, 1].
-
-    Its learner sees half of the demonstrations in each step, with Gaussian noise.
-    """
+    """The corrected Theorem 2 of a linear stack, for losses in [0, 1] and b = N / 2."""
     key = stream_key(config.seed, "evaluation")
     prompts = task.sample(key, num_examples, config.theorem2_prompts)
     H, _ = prompts.tokens()
@@ -317,7 +296,7 @@ def patterns(config: Config, trained: Any) -> Iterator[dict]:
 def language(config: Config, model: Any) -> Iterator[dict]:
     """Every task of the small language model with every number of pairs, 0-1 loss."""
     for task in config.language_tasks:
-        family = f"language model, {plain_words(task)}"
+        family = f"language model, {frame.plain_words(task)}"
         for shots in config.language_shots:
 
             def losses_of(key, task=task, shots=shots):
@@ -372,10 +351,7 @@ def language_losses(decoder, task, shots, count, params, key):
 
 
 def tau_of(x: Any, y: Any, level: float) -> dict[str, float]:
-    """Kendall's tau-b with a percentile interval over resampled models.
-
-    Samples of which all values of x or y are equal have no tau and are left out.
-    """
+    """Kendall's tau-b with a percentile interval over resampled models."""
     x, y = np.asarray(x, float), np.asarray(y, float)
     rng = np.random.default_rng(0)
     drawn = (rng.integers(0, len(x), len(x)) for _ in range(DRAWS))
@@ -468,17 +444,15 @@ def tables(rows: list[dict], found: dict[str, dict]) -> list[Any]:
         line = {"models": f"{family} ({count})"} | dict.fromkeys(names, "-")
         ordered.append(line | {name: cell.format(**known[name]) for name in known})
     title = "Kendall's tau with the error on other prompts (interval)"
-    return [
-        table(lines, heads, "errors on new points of a task, and their bounds"),
-        table(ordered, title=title) if ordered else table([], {"models": ""}, title),
-    ]
+    made = frame.table(lines, heads, "errors on new points of a task, and their bounds")
+    return [made, frame.table(ordered, None if ordered else {"models": ""}, title)]
 
 
 def draw_beside(rows: list[dict]) -> Any:
     """The limits of both bounds against the error, one dot per learner."""
     title = "Upper limits of the bounds against the error on new points"
     families = dict.fromkeys(row["family"] for row in rows)
-    with figure(BOUNDS, 2, title, 3.4) as (shown, _):
+    with frame.figure(BOUNDS, 2, title, 3.4) as (shown, _):
         for axes, kind in zip(shown, BOUNDS.values(), strict=True):
             for place, family in enumerate(families):
                 own = [row for row in rows if row["family"] == family]
@@ -506,7 +480,7 @@ def draw_along(rows: list[dict]) -> Any:
         "loss on the prompt": ("loss on the prompt", "0.55", "x:"),
     }
     title = "Error on new points of a task, its bounds, and the loss on the prompt"
-    with figure(panels, 2, title, 2.5) as (shown, _):
+    with frame.figure(panels, 2, title, 2.5) as (shown, _):
         for axes, (family, own) in zip(shown, panels.items(), strict=True):
             x, (name, scale) = [row["x"] for row in own], AXES[family]
             mean = np.array([row["error"] for row in own])
@@ -553,7 +527,7 @@ def report(config: Config, rows: list[dict]) -> Report:
     )
 
 
-@experiment(PRESETS)
+@frame.experiment(PRESETS)
 def main(config, run):
     """Trains the learners, and evaluates all of them."""
     model, trained, records = load(config.checkpoint), [], []
@@ -577,4 +551,4 @@ def main(config, run):
     return report(config, rows)
 
 
-program(__name__, main)
+frame.program(__name__, main)

@@ -1,14 +1,10 @@
 """From memorised tasks to ridge regression as the pool grows (Raventos et al. 2023).
 
 Trains GPT-2 on prompts y = <w, x> + noise whose w is one of M fixed tasks, for a
-growing M, several pools a size, and without a pool. Compares its answers with discrete
-MMSE (dMMSE, the posterior mean for the pool) and with ridge at penalty sigma^2 (the
-posterior mean for Gaussian tasks), on tasks of the pool and on new ones: squared errors
-against <w, x> and squared distances, divided by d, means over k = 0, ..., P - 1.
-Ridge's line is an average over inputs of an exact risk, dMMSE's one over pools that no
-model has seen. Error minus Bayes error is the distance to the Bayes predictor (dMMSE on
-the pool, ridge on new tasks), which is checked. The size from which the transformer is
-closer to ridge is read off for every seed.
+growing M, and without a pool. Compares its answers with dMMSE (the posterior mean for
+the pool) and with ridge at penalty sigma^2 (for Gaussian tasks), on the pool's tasks
+and on new ones: squared errors and distances / d, means over k = 0, ..., P - 1. Ridge's
+line is an average over inputs, dMMSE's one over pools that no model has seen.
 """
 
 import itertools
@@ -21,18 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.frame import (
-    Check,
-    Report,
-    check_at_least,
-    check_seeds,
-    expect,
-    experiment,
-    figure,
-    largest,
-    program,
-    table,
-)
+from experiments import frame
+from experiments.frame import Check, Report, check_at_least, expect, largest
 from experiments.shared.training import GPT2_CPU, Recipe, fit, mean_metrics
 from icltheory import regression as reg
 from icltheory import training
@@ -89,7 +75,7 @@ class Config:
             ),
         ):
             expect(fits, name, expected, got)
-        check_seeds("recipe.seeds", recipe.seeds)
+        frame.check_seeds("recipe.seeds", recipe.seeds)
         counts = ("eval_prompts", "theory_pools", "theory_prompts", "ridge_draws")
         check_at_least(self, 2, *counts)
         check_at_least(self, 1, "runs_at_once")
@@ -158,9 +144,8 @@ TIMES = {"cpu": "4 to 7 min, 2 cores", "gpu": "4 min, one H200"}
 class Pool:
     """Prompts with w ~ Uniform{w_1, ..., w_M}; fresh inputs and noise in every prompt.
 
-    Task i is drawn from N(0, I) with a key that depends on the pool's key and i alone.
-    So a pool holds all smaller ones of the same key, and one compiled program serves
-    all sizes. The size may be traced, and is 0 for a new task in every prompt.
+    Task i depends on the pool's key and i alone. The size may be traced, and is 0 for a
+    new task in every prompt.
     """
 
     task: reg.LinearPopulation
@@ -217,11 +202,7 @@ def answers(pool: Pool, size: int, prompt: Any) -> dict[str, Any]:
 
 
 def scores(task: Any, answers: dict[str, Any], prompt: Any) -> dict[str, Any]:
-    """Squared errors against <w, x> and squared distances, for each prompt.
-
-    Means over the prefixes k = 0, ..., P - 1, divided by d as in Raventos et al.;
-    a distance is named ``a - b``.
-    """
+    """Squared errors against <w, x> and distances ``a - b``, over d and prefixes."""
     truth = task.evaluate(prompt.w, prompt.X_query)
 
     def gap(a, b):
@@ -257,10 +238,7 @@ def scorers(config: Config) -> dict[int, Any]:
 def measure(
     config: Config, params: Any, scored: dict[int, Any], names: Any = (POOL, NEW)
 ) -> list[dict[str, dict[str, Any]]]:
-    """Scores each of ``config.runs()`` by source of prompts, one number a prompt.
-
-    Sources are the run's pool and new tasks; parameters have a leading axis of runs.
-    """
+    """Scores each of ``config.runs()`` by source of prompts, one number a prompt."""
     recipe, task, found = config.recipe, config.recipe.task(), []
     for index, (size, seed) in enumerate(config.runs()):
         own = jax.tree.map(lambda leaf, i=index: leaf[i], params)
@@ -279,9 +257,8 @@ def measure(
 def train(config: Config, run: Any, scored: dict[int, Any]) -> Any:
     """Trains one transformer per pool size and seed in one program, or resumes.
 
-    Runs of one seed share their initial weights, inputs and noise, whatever the pool.
-    After 1, 2, 4, ... chunks the record says which predictor each run is closer to on
-    new tasks; negative values mean dMMSE. Parameters have a leading axis of runs.
+    Runs of one seed share initial weights, inputs and noise. After 1, 2, 4, ... chunks
+    the record says which predictor each is closer to on new tasks (negative: dMMSE).
     """
     # Products are in full float32, in training and in the evaluation after it.
     jax.config.update("jax_default_matmul_precision", "highest")
@@ -338,10 +315,8 @@ def training_step(config: Config) -> training.Step:
 def theory(config: Config) -> dict[str, Any]:
     """Risks to compare with the transformers, as in :func:`scores`.
 
-    ``ridge`` is the Bayes risk of new tasks, where only the inputs are sampled; over
-    pools it is ridge's risk on their tasks too, as a task of a pool is Gaussian.
-    ``one_layer`` is exact. The others are averages over pools that no run has seen, by
-    source and finite size.
+    ``ridge`` is the Bayes risk of new tasks, ``one_layer`` exact; the others are
+    averages over pools that no run has seen, by source and finite size.
     """
     recipe, task = config.recipe, config.recipe.task()
     root = evaluation_key(recipe.seeds[0], "theory")
@@ -399,11 +374,7 @@ def by_size(config: Config, measured: list[dict]) -> dict[str, dict[str, np.ndar
 
 
 def over_training(config: Config, records: Any, new: dict) -> tuple[list[int], Any]:
-    """log10 of distance to dMMSE / distance to ridge, at some steps and the last.
-
-    Means over the seeds, (sizes, steps); no pool is left out, since dMMSE and ridge are
-    one there.
-    """
+    """log10 of distance to dMMSE / distance to ridge at some steps, (sizes, steps)."""
     known = [r for r in records if CLOSENESS in r and r["step"] < config.recipe.steps]
     runs = [np.asarray(r[CLOSENESS], float) for r in known]
     runs.append(np.log10(new[TO_DMMSE] / new[TO_RIDGE]).ravel())
@@ -416,8 +387,7 @@ def over_training(config: Config, records: Any, new: dict) -> tuple[list[int], A
 def crossings(config: Config, scored: dict[str, np.ndarray]) -> np.ndarray:
     """Pool size at which the transformer becomes closer to ridge than to dMMSE.
 
-    For every seed the last sign change of log(distance to ridge / distance to dMMSE)
-    over the finite sizes, by linear interpolation in log M; NaN if it never changes.
+    By seed the last change of sign, interpolated in log M; NaN if it never changes.
     """
     logs, found = np.log(config.finite_sizes), []
     for values in np.log(scored[TO_RIDGE] / scored[TO_DMMSE])[: len(logs)].T:
@@ -434,9 +404,7 @@ def crossings(config: Config, scored: dict[str, np.ndarray]) -> np.ndarray:
 def pythagoras(config: Config, measured: list[dict], source: str) -> float:
     """Largest z-score of E|f - w'x|^2 = E|bayes - w'x|^2 + E|f - bayes|^2.
 
-    The Bayes predictor is the mean of <w, x> given the prompt, so that the identity
-    holds for every f that sees the prompt only: for the pool dMMSE, for new tasks
-    ridge. With a pool of one task dMMSE is <w, x>, and there is nothing to test.
+    Bayes is dMMSE for the pool and ridge for new tasks; a pool of one has no test.
     """
     bayes, found = BAYES[source], [0.0]
     for (size, _), run in zip(config.runs(), measured, strict=True):
@@ -513,7 +481,7 @@ def compared(config: Config, scored: dict, lines: dict, source: str) -> Any:
     title = f"{source} tasks: squared errors and distances / d, mean over k (s.e.); "
     title += f"ridge {lines['ridge'].mean:.4f}"
     formats = {head: f"{{cells[{place}]}}" for place, head in enumerate(heads)}
-    return table(rows, formats, title)
+    return frame.table(rows, formats, title)
 
 
 def draw(
@@ -523,11 +491,7 @@ def draw(
     linear: tuple[str, ...] = (),
     marks: Mapping[str, float] = MappingProxyType({}),
 ) -> Any:
-    """Errors or distances against the number of tasks, a panel for each source.
-
-    A curve is its estimates by size, its kind and its method. No pool is drawn apart.
-    Some panels have a linear axis of values, or a mark where their curves cross.
-    """
+    """Errors or distances against the number of tasks, a panel for each source."""
     import matplotlib.pyplot as plt
 
     recipe, finite = config.recipe, np.log2(config.finite_sizes)
@@ -630,7 +594,7 @@ def draw_phases(config: Config, steps: list[int], values: np.ndarray) -> Any:
     rows = [f"{size:,}" for size in config.finite_sizes[::-1]]
     names = {"xlabel": "training step", "ylabel": "tasks in the pool"}
     columns = [f"{step:,}" for step in steps]
-    with figure([""], 1, title, 3.4) as ((axes,), _):
+    with frame.figure([""], 1, title, 3.4) as ((axes,), _):
         # Colours end at a factor of 3; a pool of one task is far beyond.
         look: Any = {"limit": 0.5, "write": lambda ratio: f"{10**ratio:.2g}"}
         heat_map(values[::-1], ax=axes, rows=rows, columns=columns, **names, **look)
@@ -681,7 +645,7 @@ def report(config: Config, measured: list[dict], lines: dict, fitted: Any) -> Re
     )
 
 
-@experiment(PRESETS)
+@frame.experiment(PRESETS)
 def main(config, run):
     """Trains transformers on pools of every size and compares them with both rules."""
     scored = scorers(config)
@@ -694,4 +658,4 @@ def main(config, run):
     return report(config, measured, lines, fitted)
 
 
-program(__name__, main)
+frame.program(__name__, main)

@@ -1,10 +1,9 @@
 r"""Implicit gradient trajectories before and after pruning (Yao et al., Remark 5).
 
-Measures ||dW_t|| and ||G_t|| of Theorem 1 along the depth of three stacks of linear
-attention, random, gradient descent and trained, and again with one matrix of one layer
-cut to a low rank, for every layer k, kind of matrix and rank. Beside them the dimension
-m_t of the gradients, the terms of the corrected Theorem 2 (on the path without noise: a
-diagnostic) and the error. Training is float32, the rest float64. Layers count from 0.
+||dW_t|| and ||G_t|| of Theorem 1 in random, gradient-descent and trained linear stacks,
+and with one matrix of one layer cut to a low rank; m_t, the terms of the corrected
+Theorem 2 (without noise: a diagnostic) and the error. Training is float32, the rest
+float64. Layers count from 0.
 """
 
 import dataclasses
@@ -18,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments import frame
-from experiments.frame import Check, Claim, Report, largest
+from experiments.frame import Check, Claim, Report, check_at_least, expect, largest
 from experiments.shared.training import Recipe, linear_recipe, train
 from icltheory import bounds, constructions, linalg, pruning, training
 from icltheory.attention import LinearAttentionStack
@@ -43,15 +42,15 @@ class Config:
     error_cap: float = 10.0  # largest error / d of a prompt; predicting 0 has mean 1
 
     def __post_init__(self):
-        linear, ranks, expect = self.linear, self.ranks, frame.expect
+        linear, ranks = self.linear, self.ranks
         expect(linear.model == "linear", "linear.model", "linear", linear.model)
         L, d, N = linear.num_layers, linear.dim, linear.num_points - 1
         expect(L >= 2, "linear.num_layers", "at least 2", L)
         inside = min(ranks, default=0) >= 1 and max(ranks) <= d
         expect(inside, "ranks", f"at least one rank, each from 1 to {d}", ranks)
-        frame.check_at_least(self, 2, "prompts")
+        check_at_least(self, 2, "prompts")
         expect(1 <= self.shots <= N, "shots", f"1 to {N}", self.shots)
-        frame.check_at_least(self, 0, "label_noise", "random_scale")
+        check_at_least(self, 0, "label_noise", "random_scale")
 
 
 # N - 1 = 31 exceeds the 21 dimensions of the gradients, so the bound is finite.

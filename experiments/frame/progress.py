@@ -24,9 +24,7 @@ COMPILING = "compiling"
 class Activity:
     """A task in progress: its label, what it counts, and its speed.
 
-    ``stage`` is what is being done just now, such as ``"compiling"``, and ``shown``
-    further numbers as they are to be printed; both may be empty. ``done`` of ``total``
-    units were done by an earlier run.
+    ``stage``, such as ``"compiling"``, and ``shown``, further numbers, may be empty.
     """
 
     def __init__(self, label: str, total: int | None = None, done=0, unit: str = ""):

@@ -134,13 +134,11 @@ class Run:
         self.console.print(f"{name}: {self.seconds[name]:.1f} s")
 
     def finish(self, report: Report, **numbers: Any) -> dict[str, Any]:
-        """Prints a report and writes figures, ``result.json`` and ``report.html``.
+        """Prints a report, writes figures, ``result.json`` and ``report.html``.
 
-        Returns what a reader of ``result.json`` gets. It begins with
-        ``schema_version``, the ``experiment``, the ``verdict`` (``"passed"``,
-        ``"failed"``, or ``"not applicable"`` where the config is not that of a preset,
-        for which the checks are made) and the ``interval_level``, and ends with
-        ``numbers``.
+        Returns the contents of ``result.json``: ``schema_version``, ``experiment``,
+        ``verdict`` (``"not applicable"`` unless the config is a preset's),
+        ``interval_level``, the report and ``numbers``.
         """
         checked = self.launch.unmodified if self.launch else self.checked
         report.print(self.results, checked)

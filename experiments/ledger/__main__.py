@@ -1,6 +1,6 @@
 """``python -m experiments.ledger``."""
 
-from experiments.frame import program
+from experiments import frame
 from experiments.ledger.main import main
 
-program(__name__, main)
+frame.program(__name__, main)

@@ -121,14 +121,7 @@ def read_labels(folder: Path) -> dict[str, list[str]]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Prints the list, and compares it with the texts of a folder.
-
-    Args:
-        argv: At most a folder; the command line of the process when left out.
-
-    Returns:
-        0, or 1 if a label of the texts is not in the list or the other way round.
-    """
+    """Prints the list, and compares it with the texts of a folder; 1 if they differ."""
     arguments = sys.argv[1:] if argv is None else argv
     known, missing = labels(), 0
     for document, rows in known.items():

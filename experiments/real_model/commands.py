@@ -23,15 +23,8 @@ import numpy as np
 import tyro
 from rich.console import Console
 
-from experiments.frame import (
-    Activity,
-    Display,
-    check_at_least,
-    continue_with,
-    expect,
-    read_line,
-    table,
-)
+from experiments import frame
+from experiments.frame import check_at_least, expect
 from experiments.real_model import cost
 from experiments.small_lm import FOLDER, SHIPPED, declaration
 from icltheory.bridge import (
@@ -212,7 +205,7 @@ def read_prunings(name: str, texts: Prunings) -> tuple[Intervention, ...]:
 
 def read_options(kind: Any, argv: list[str] | None, command: str, about: str) -> Any:
     """Parses a command line, and checks what is invalid whatever the model is."""
-    options = read_line(kind(), argv, name=f"real_model {command}", about=about)
+    options = frame.read_line(kind(), argv, name=f"real_model {command}", about=about)
     options._check()
     return options
 
@@ -286,11 +279,11 @@ def run_evaluate(argv: list[str] | None = None) -> None:
         models[" ".join(prune)] = prune_model(model, prunings, **how)
     split, size = options.split, len(task.examples(options.split))
     expect(size > 0, "split", f"examples of {task.name} {split}", "none")
-    console, display = _console(), Display(Console(stderr=True))
+    console, display = _console(), frame.Display(Console(stderr=True))
     console.print(f"{options.describe(model, task)}, {split}")
     rows, labels = [], None
     for name, one in models.items():
-        with display.during(Activity(name, unit="examples")) as activity:
+        with display.during(frame.Activity(name, unit="examples")) as activity:
             how = {"batch_size": options.batch_size, "progress": activity.follow}
             answers = evaluate(one, task, split, options.given_shots, **how)
         rows.append({"model": name} | judged(options.level, task, answers))
@@ -298,7 +291,7 @@ def run_evaluate(argv: list[str] | None = None) -> None:
     level = f"{100 * options.level:g} % interval"
     columns = {"model": "{model}", "right": "{right}", "accuracy": "{cell}"}
     columns |= {level: "{ends}", "ties": "{num_ties}", "NaN": "{num_nan}"}
-    console.print(table(rows, columns), soft_wrap=False)
+    console.print(frame.table(rows, columns), soft_wrap=False)
     silent = [row["model"] for row in rows if row["interval"] is None]
     for name in silent:
         console.print(
@@ -421,10 +414,10 @@ def run_search(argv: list[str] | None = None) -> None:
         f"{len(task.validation)} examples"
     )
     if options.answers is not None:
-        continue_with("the same command, which reads the answers kept so far")
+        frame.continue_with("the same command, which reads the answers kept so far")
     kept = None if options.systems is None else SingularSystems(options.systems)
-    display = Display(Console(stderr=True))
-    with display.during(Activity("searching", unit="answers")) as activity:
+    display = frame.Display(Console(stderr=True))
+    with display.during(frame.Activity("searching", unit="answers")) as activity:
         evaluator = Evaluator(
             model,
             task,
@@ -476,7 +469,7 @@ def _found_table(found: Any) -> Any:
     rows[0] |= first
     columns = {"clipped": "{clipped}", "validation": "{validation:.4f}"}
     level = f"{100 * found.comparison.level:g} % interval"
-    return table(rows, columns | {"test": "{test}", level: "{ends}"})
+    return frame.table(rows, columns | {"test": "{test}", level: "{ends}"})
 
 
 # --- export
@@ -519,9 +512,8 @@ def run_export(argv: list[str] | None = None) -> None:
             rows.append({"clipped": str(one), "shape": shape, "size": size})
     columns = {"clipped": "{clipped}", "matrix": "{size.matrix}", "shape": "{shape}"}
     columns |= {"rank": "{size.rank}", "numbers": "{size.dense:,}"}
-    console.print(
-        table(rows, columns | {"as two factors": "{size.factors:,}"}), soft_wrap=False
-    )
+    columns |= {"as two factors": "{size.factors:,}"}
+    console.print(frame.table(rows, columns), soft_wrap=False)
     if model.arch.tied and not clipped.arch.tied:
         console.print("embeddings and head were one matrix, and are two now")
     in_factors = take_factors(json.loads((folder / "config.json").read_text()))[1]

@@ -13,7 +13,8 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from experiments.frame import check_at_least, expect, read_line, table
+from experiments import frame
+from experiments.frame import check_at_least, expect
 from experiments.real_model.config import PRESETS, PROMPTS, SCORINGS, Config, arms_of
 from experiments.real_model.published import CONFIGS
 from icltheory.bridge.architecture import Architecture
@@ -141,7 +142,7 @@ def plan(options: Options) -> Any:
         for name, count in times.items()
     ]
     parameters = model_cost(arch, config.dtype).parameters
-    return table(
+    return frame.table(
         [dict(zip(heads, row, strict=True)) for row in rows],
         title=f"{parameters:,} parameters in {config.dtype}, {speed:.3g} operations/s",
     )
@@ -150,5 +151,5 @@ def plan(options: Options) -> Any:
 def main(argv: list[str] | None = None) -> None:
     """Parses the command line and prints the table."""
     about = (__doc__ or "").partition("\n")[0]
-    given = read_line(Options(), argv, name="real_model cost", about=about)
+    given = frame.read_line(Options(), argv, name="real_model cost", about=about)
     Console().print(plan(given))

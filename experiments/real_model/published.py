@@ -35,10 +35,7 @@ def denominator(task: str) -> str:
 
 
 def beside(model: str | None, tested: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of Algorithm 1 beside those of the paper, of the same model and module.
-
-    Published scores are text, which keeps their digits.
-    """
+    """Rows of Algorithm 1 beside those of the paper, whose scores are text."""
     names = ("model", "task", "module")
     printed = {tuple(row[name] for name in names): row for row in STORED["rows"]}
     rows = []

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import scipy.stats
 
-from experiments.frame import Check, Claim, Report, table
+from experiments import frame
+from experiments.frame import Check, Claim, Report
 from experiments.real_model.config import ARMS, Config
 from experiments.real_model.published import beside
 from icltheory import plotting
@@ -26,11 +27,7 @@ def report(
     about: dict[str, Any],
     model: str | None = None,
 ) -> Report:
-    """Builds the report from the parts of a run.
-
-    ``about`` says which weights these are, and ``model`` is the paper's model that has
-    this architecture.
-    """
+    """Builds the report of the weights ``about`` from the parts of a run."""
     tested = tested_rows(config, found["searches"])
     numbers: dict[str, Any] = {
         "weights": about,
@@ -91,10 +88,7 @@ def curves(config: Config, found: dict[str, Any]) -> dict[str, Any]:
 
 
 def tested_rows(config: Config, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Adds paired differences with intervals, and p-values after Holm's correction.
-
-    A search that chose no pruning tests nothing: its difference is 0.
-    """
+    """Adds paired differences with intervals, and p-values after Holm's correction."""
     pruned = [row for row in rows if row.get("chosen", row.get("rate"))]
     p = adjust_holm([exact_mcnemar(r["gained"], r["lost"]) for r in pruned])
     corrected, found = iter(p.tolist()), []
@@ -349,13 +343,13 @@ def tables(prompts: dict[str, Any], found: dict[str, Any]) -> list[Any]:
         ),
     ]
     if rows:
-        made.append(table(rows, {name: f"{{{name}}}" for name in rows[0]}, title))
+        made.append(frame.table(rows, {name: f"{{{name}}}" for name in rows[0]}, title))
     return made
 
 
 def listed(rows: list[dict[str, Any]], heads: str, cells: str, title: str) -> Any:
     """A table of rows, whose heads and cells are given as lines of text."""
-    return table(
+    return frame.table(
         rows, dict(zip(heads.split(" | "), cells.split(" | "), strict=True)), title
     )
 

@@ -15,10 +15,9 @@ from icltheory.regression.prompts import Prompt
 def gradient_descent_errors(
     recipe: Recipe, prompt: Prompt, steps: int
 ) -> tuple[np.ndarray, float]:
-    """Squared errors / d of gradient descent with its best constant step size.
+    """Squared errors / d, by prompt, of descent with its best constant step size.
 
-    One error for each prompt, and the step size: the best of 60 on 2,048 fresh prompts,
-    so that ``prompt`` is not used twice.
+    The step size, returned too, is the best of 60 on 2,048 fresh prompts.
     """
     key = jax.random.fold_in(training.stream_key(recipe.seeds[0], "evaluation"), 1)
     tuning = recipe.task().sample(key, recipe.num_points - 1, 2048)

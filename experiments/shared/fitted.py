@@ -36,9 +36,7 @@ def network_prefixes(
 ) -> Float[Array, "B P"]:
     """Answers at x_{k+1} of ReLU networks trained on the first k examples, for all k.
 
-    Each prompt and each k has a network of its own, which starts from uniform weights
-    on +-1 / sqrt(fan-in). Without examples the prediction is 0. The cost is about 12 B
-    P^2 width (d + 1) floating-point operations per step.
+    Weights start uniform on +-1 / sqrt(fan-in). Without examples the prediction is 0.
     """
     count = X.shape[1]
     seen = jnp.tril(jnp.ones((count, count), X.dtype), -1)
@@ -87,9 +85,7 @@ def network_start(key: Array, dim: int, width: int, dtype: Any) -> dict[str, Arr
 def tree_prefixes(X: np.ndarray, y: np.ndarray, depth: int) -> np.ndarray:
     """Answers at x_{k+1} of greedy regression trees of the first k examples, for all k.
 
-    Each prompt and each k has a tree of its own, grown split by split to the depth.
-    Without examples the prediction is 0. Features are taken in their order where two
-    splits are equally good.
+    Without examples the prediction is 0; equal splits are taken in order of features.
     """
     from sklearn.tree import DecisionTreeRegressor
 

@@ -148,10 +148,9 @@ def sentences(
 ) -> Sentences:
     """Draws one sentence per subject, either all held out or none.
 
-    A word is any of its list with the probability ``spread``, else the list's first.
-    The smaller the hardness, from 1 to 0, the shorter a sentence is, the more of its
-    words speak of its subject, and the fewer are of a wrong class. A row of ``topics``
-    names four topics of which a sentence has one; all there are, if not given.
+    A word is any of its list with the probability ``spread``, else the list's first. At
+    a smaller hardness, from 1 to 0, sentences are shorter and plainer. A row of
+    ``topics`` names four topics of which a sentence has one; all there are by default.
     """
     subject = jnp.asarray(subject)
     shape, n = subject.shape, language.most_words
@@ -197,8 +196,7 @@ def _moved(key, word, length, held_out):
 def nonce_labels(key: Array, num_documents: int, held_out: bool) -> Array:
     """Draws four nonce words per document, one for each class.
 
-    Words of one group never meet in a training document, words of a held-out one are
-    all of one group: the pairs are new although every word is known.
+    Held-out ones are of one group, whose words never meet in a training document.
     """
     group_key, word_key = jax.random.split(key)
     shape, count = (num_documents, MOST_CLASSES), len(NONCE) // GROUP
@@ -259,8 +257,7 @@ def mislabelled(
 ) -> Array:
     """Changes a share of the stated classes to others of the same document.
 
-    The share may be one of each document, (documents, 1). A document has the first
-    ``count`` classes of its row of ``known``.
+    It may be (documents, 1); the classes are the first ``count`` of a row of ``known``.
     """
     classes, count = jnp.asarray(classes), jnp.asarray(count)[:, None]
     happens_key, other_key = jax.random.split(key)
@@ -321,11 +318,7 @@ def _slots(count, ndim):
 
 
 def load(checkpoint: str, name: str = "checkpoint") -> LanguageModel:
-    """Loads the small language model from a path here or in the repository.
-
-    Raises:
-        ValueError: If the checkpoint is another model's; it names the option ``name``.
-    """
+    """Loads the small language model from a path here or in the repository."""
     path, root = Path(checkpoint), Path(__file__).parents[2]
     model = load_checkpoint(path if path.exists() else root / path, "float32")
     words, expected = model.arch.vocab_size, len(VOCABULARY)

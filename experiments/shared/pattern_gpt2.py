@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments.frame import Run, check_at_least, depends_on_all_steps, expect
+from experiments import frame
+from experiments.frame import check_at_least, expect
 from experiments.shared.patterns import TrainedEnsemble
 from experiments.shared.training import fit, mean_metrics
 from icltheory import training
@@ -46,7 +47,7 @@ class Gpt:
 
     def needs_all_steps(self) -> str | None:
         """Why the run cannot be extended by more steps, or ``None``."""
-        return depends_on_all_steps(self.optimizer.schedule)
+        return frame.depends_on_all_steps(self.optimizer.schedule)
 
 
 GPT_GPU = Gpt(width=128, num_layers=6, num_heads=4, init_std=0.05, steps=1000)
@@ -111,7 +112,7 @@ class TrainedGpt(NamedTuple):
 
 
 def train_gpt(
-    gpt: Gpt, seeds: Sequence[int], trained: TrainedEnsemble, run: Run
+    gpt: Gpt, seeds: Sequence[int], trained: TrainedEnsemble, run: frame.Run
 ) -> TrainedGpt:
     """Trains a GPT-2 per seed on the patterns of the first one-layer model."""
     ensemble, (task, _) = trained.ensemble, trained.of_seed(0)

@@ -32,11 +32,7 @@ IN_DOMAIN, SHIFTED = 3, 4
 
 @dataclasses.dataclass(frozen=True)
 class PatternEnsemble:
-    """Data, initialisation and training of one-layer models; it decides every result.
-
-    The defaults are those of the figures at beta = 2; what the slides do not state was
-    read off them or chosen.
-    """
+    """Data, initialisation and training of one-layer models, by default at beta = 2."""
 
     num_relevant: int = 6  # number M1 of relevant patterns
     num_irrelevant: int = 24  # number M2 of irrelevant ones
@@ -157,10 +153,7 @@ def _trained(ensemble: PatternEnsemble) -> tuple[PatternTask, Training]:
 def over_seeds(
     function: Callable[..., Any], trained: TrainedEnsemble, *args: Any
 ) -> Any:
-    """Applies ``function(task, params, *arg)`` to every seed in one compiled program.
-
-    Each argument and the result have a leading axis of seeds.
-    """
+    """Applies ``function(task, params, *arg)`` to every seed in one program."""
     return jax.jit(jax.vmap(function))(trained.tasks, trained.params, *args)
 
 
@@ -216,10 +209,7 @@ def scores_at_sums(
     num_examples: int = 20,
     relevant_fraction: float = 0.8,
 ) -> dict[str, Any]:
-    """Out-of-domain means, (seeds, sums, draws of the patterns), in one program.
-
-    All sums share the draws' random numbers, so that what differs is S_1 alone.
-    """
+    """Out-of-domain means, (seeds, sums, draws), with one set of draws for all sums."""
     check_sums(trained.ensemble, sums)
     keys = trained.ensemble.keys(SHIFTED)
     arrays = jnp.asarray(sums, jnp.float32), relevant_fraction

@@ -15,14 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.frame import (
-    Interrupt,
-    Run,
-    check_at_least,
-    deferred,
-    depends_on_all_steps,
-    expect,
-)
+from experiments import frame
+from experiments.frame import check_at_least, expect
 from icltheory import constructions, training
 from icltheory.attention import LinearAttentionStack
 from icltheory.layered import LayeredModel, LayeredStack
@@ -60,7 +54,7 @@ class Fitted:
 def fit(
     step: training.Step,
     state: Any,  # where to begin
-    run: Run,  # its metrics.jsonl gets one record a chunk
+    run: frame.Run,  # its metrics.jsonl gets one record a chunk
     record: Callable[[int, training.Chunk], dict[str, Any]],  # of so many steps
     *,
     folder: Path,  # where the checkpoints are
@@ -74,9 +68,7 @@ def fit(
 ) -> Fitted:
     """Trains up to the last step, starting from the newest checkpoint if there is one.
 
-    Ctrl-C, or a signal of a scheduler, writes a checkpoint after the current chunk and
-    then interrupts. Raises ValueError if a snapshot falls within a chunk, or the
-    checkpoint is of another state or config.
+    A signal such as Ctrl-C writes a checkpoint after the current chunk and interrupts.
     """
     check_snapshots(snapshots, num_steps, chunk_steps)
     store = training.Checkpoints(folder)
@@ -155,15 +147,15 @@ def check_snapshots(snapshots: Sequence[int], num_steps: int, chunk_steps: int) 
         expect(ends, "snapshots", expected, s)
 
 
-def _stopping(run: Run) -> contextlib.AbstractContextManager[Interrupt]:
+def _stopping(run: frame.Run) -> contextlib.AbstractContextManager[frame.Interrupt]:
     """Defers Ctrl-C in a single process; several could not agree on a step."""
     if jax.process_count() > 1:
-        return contextlib.nullcontext(Interrupt())
-    return deferred(run.console.print)
+        return contextlib.nullcontext(frame.Interrupt())
+    return frame.deferred(run.console.print)
 
 
 def _check_config(
-    folder: Path, kept: dict[str, Any], config: dict[str, Any], run: Run
+    folder: Path, kept: dict[str, Any], config: dict[str, Any], run: frame.Run
 ) -> None:
     """Raises if a checkpoint has another config; newer fields may be absent."""
     names = differing(kept, json.loads(json.dumps(config)))
@@ -232,7 +224,7 @@ class Recipe:
 
     def needs_all_steps(self) -> str | None:
         """Returns why the run cannot be extended by more steps, or ``None``."""
-        return depends_on_all_steps(self.optimizer.schedule)
+        return frame.depends_on_all_steps(self.optimizer.schedule)
 
     def task(self, noise_var: float | None = None) -> LinearPopulation:
         """Returns the regression task, in float32."""
@@ -322,11 +314,7 @@ GPT2_GPU = dataclasses.replace(
 
 
 def linear_recipe(num_layers: int, dim: int = 5, steps: int = 1500) -> Recipe:
-    """Recipe of a linear attention stack on prompts of N = 4d examples.
-
-    Training takes seconds at d = 5. One layer ends at its exact optimum, error / d =
-    0.231; deeper stacks end far below as many tuned steps of gradient descent.
-    """
+    """Recipe of a linear attention stack on prompts of N = 4d examples."""
     rate = 1e-2 if num_layers == 1 else 5e-3 if num_layers < 6 else 3e-3
     warmup = {"schedule": "cosine", "warmup_steps": min(100, steps)}
     return Recipe(
@@ -370,8 +358,7 @@ class TrainedModels:
     def layered(self) -> tuple[LayeredModel, float]:
         """Returns the layered model, and the sign that makes its output a prediction.
 
-        A linear stack's output is the query token; its answer is the sign times the
-        last entry. Its parameters are :meth:`stack`, GPT-2's are :meth:`of_seed`.
+        Its parameters are :meth:`stack` of a linear stack, :meth:`of_seed` of GPT-2.
         """
         if self.recipe.model == "gpt2":
             return LayeredGPT2(self.module), 1.0
@@ -381,17 +368,15 @@ class TrainedModels:
 
 def train(
     recipe: Recipe,
-    run: Run,
+    run: frame.Run,
     *,
     name: str | None = None,
     earlier: Sequence[dict[str, Any]] = (),
 ) -> TrainedModels:
     """Trains to the last step, or resumes from the newest checkpoint.
 
-    Products run in full float32. Checkpoints are in ``checkpoints/NAME`` of the run
-    folder, where the name is the recipe's kind if not given; they hold the snapshots as
-    well. ``earlier`` are records of models that this run trained before. Raises
-    ValueError if the folder holds a checkpoint of another recipe.
+    Checkpoints are in ``checkpoints/NAME``, by default the recipe's kind, and hold the
+    snapshots too. ``earlier`` are records of models that this run trained before.
     """
     jax.config.update("jax_default_matmul_precision", "highest")
     name = name or recipe.model
