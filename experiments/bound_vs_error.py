@@ -703,21 +703,13 @@ def tables(config: Config, rows: dict[str, dict], plan: dict[str, Any]) -> list[
         line["bound there"] = f"{cell(there['value'])} ({there['se']:.3f})"
         line["N simulated"] = f"{entry['N simulated']:.0f}"
         planned.append(line | {"true error": with_error(entry["true error there"])})
-    title = (
-        "true error (standard error) and bounds; trivial bound 2, printed inf; "
-        "held-out priors see N/2, 0.9N, N-1; pairs: supersample bound, 95 % limit"
-    )
-    independent = "z-scores against the independent simulation"
-    return [
-        frame.table(errors, title=title),
-        frame.table(scores[: len(config.table())], title=independent),
-        frame.table(
-            planned, title="plan for a bound at a target: d = 5, L = 2, b = N/2"
-        ),
-        frame.table(
-            noiseless, title="without noise: true error (standard error) and bounds"
-        ),
-    ]
+    title = "true error (standard error) and bounds; trivial bound 2, printed inf; "
+    title += "held-out priors see N/2, 0.9N, N-1; pairs: supersample bound, 95 % limit"
+    found = {title: errors}
+    found["z-scores against the independent simulation"] = scores[: len(config.table())]
+    found["plan for a bound at a target: d = 5, L = 2, b = N/2"] = planned
+    found["without noise: true error (standard error) and bounds"] = noiseless
+    return [frame.table(rows, title=name) for name, rows in found.items()]
 
 
 def findings(rows, invariance, scaling, plan) -> list[str]:

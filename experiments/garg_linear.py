@@ -563,7 +563,7 @@ def claims(config: Config, errors: dict) -> list[Claim]:
     for k, least in PAPER_ERRORS.items() if config.task == "linear" and small else ():
         own = float(errors[MODEL][..., k].mean())
         claim = f"The error is that of Garg et al. at k = {k}"
-        found.append((claim, f"at most {least:g}", f"{own:.4f}", own <= least))
+        found.append((claim, f"{own:.4f}", own <= least, f"at most {least:g}"))
     for name, ks, slack in FAMILIES[config.task].claims(config):
         parts, held = [], True
         for k in ks:
@@ -575,8 +575,8 @@ def claims(config: Config, errors: dict) -> list[Claim]:
         beside = f"at most {slack:g} above" if slack else "below"
         claim = f"The transformer's error is {beside} that of: {name}"
         measured = "difference on the same prompts, 90 % interval: " + "; ".join(parts)
-        found.append((claim, f"intervals below {slack:g}", measured, held))
-    return [Claim(claim=c, expected=e, measured=m, held=h) for c, e, m, h in found]
+        found.append((claim, measured, held, f"intervals below {slack:g}"))
+    return [Claim(*one) for one in found]
 
 
 def curve_title(name: str) -> str:
@@ -618,16 +618,7 @@ def comparison(setup: Setup, curves: dict[str, plot.Curve], fewer: list[str]) ->
     few = f" ({config.baselines.prompts:,} of {', '.join(fewer)})" if fewer else ""
     exact = "; without interval: exact" if OPTIMUM in curves else ""
     title = f"{setup.family.label}, d = {d}, {config.eval_prompts:,} prompts{few}, "
-    return listed(["k", *curves], rows, f"{title}90 % intervals{exact}")
-
-
-def listed(heads: Sequence[str], rows: Sequence[Sequence], title: str) -> Any:
-    """A table of rows of cells, which are not broken where it is printed."""
-    columns = {head: f"{{row[{place}]}}" for place, head in enumerate(heads)}
-    made = frame.table([{"row": row} for row in rows], columns, title)
-    for column in made.columns:
-        column.no_wrap = True
-    return made
+    return frame.table(rows, ["k", *curves], f"{title}90 % intervals{exact}")
 
 
 def draw(
@@ -805,7 +796,7 @@ def report_shifts(setup: Setup, run: frame.Run, params: Any) -> dict[str, Any]:
         rows.append([shift.name, *cells])
     heads = ["setting", *(f"{name}\nk = {k}" for name in names[:2] for k in ks)]
     title = "distribution shifts: normalised squared error"
-    run.results.print(listed(heads, rows, title))
+    run.results.print(frame.table(rows, heads, title))
     title = f"Garg's evaluation settings, d = {d} (bands: 90 % intervals)"
     run.save_figure("shifts.png", draw_settings(shown, title))
     return found

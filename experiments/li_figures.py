@@ -299,12 +299,11 @@ def voter(grid, lengths):
 def search(grid, track=iter):
     """Errors by length of every task, with and without chain of thought."""
     errors, found = voter(grid, LENGTHS), {}
-    for (p, gap, rivals), row in track(grid.rows()):
+    for task, row in track(grid.rows()):
         for fraction in grid.fractions:
             both = errors(row, fraction)
             for K in grid.steps:
-                task = Task(p, gap, rivals, fraction, K)
-                found[task] = [each[K - 1] for each in both]
+                found[Task(*task, fraction, K)] = [each[K - 1] for each in both]
     return found
 
 
@@ -313,8 +312,7 @@ def again(grid, tasks, prompts):
     fresh = dataclasses.replace(grid, prompts=prompts, seed=grid.seed + 1)
     errors, found = voter(fresh, LENGTHS), {}
     for task in dict.fromkeys(tasks):
-        row = row_of(task.p, task.gap, task.rivals, grid.states)
-        both = errors(row, task.fraction)
+        both = errors(row_of(*task[:3], grid.states), task.fraction)
         found[task] = [each[task.steps - 1] for each in both]
     return found
 
@@ -622,7 +620,7 @@ def claims(config, fits, stops, stacks):
         typical, most = level["typical"], level["largest"]
         claim = f"{level['name']}: some task has the published level"
         said = f"typical factor {typical:.2f}, largest {most:.2f}, on fresh prompts"
-        rows.append((claim, said, wanted, typical <= MET))
+        rows.append((claim, said, typical <= MET, wanted))
     given = PUBLISHED["alpha'"], PUBLISHED_LENGTHS
     falling, free = (least_factor(*given, falling=falls) for falls in (True, False))
     near, turns = min(stacks, key=FACTOR), max(stacks, key=lambda stop: stop["ratio"])
@@ -634,23 +632,23 @@ def claims(config, fits, stops, stacks):
             "exactly its 20 values",
             f"none within a factor of {falling:.2f}; none within {free:.2f} even if "
             "more votes may do harm",
-            "a factor of 1 (linear program over all tasks)",
             free <= 1.001,
+            "a factor of 1 (linear program over all tasks)",
         ),
         (
             f"Figures 24 to 26: label parts grow from {LAYERS[0]:g} to {grown}",
             f"{texts(near['norm'], 3)} from {near['start']:.3f} ({of.format(**near)}, "
             f"step {near['step']}, hinge {near['hinge']:.2f}); typical factor "
             f"{near['factor']:.2f}",
-            f"{wanted}, at a stop with a hinge error of at most .1",
             near["factor"] <= MET,
+            f"{wanted}, at a stop with a hinge error of at most .1",
         ),
         (
             "Figures 24 to 26: label parts turn in one layer only",
             f"largest turn at most {turns['ratio']:.2f} times the next "
             f"({of.format(**turns)})",
-            "three times the next at some stop",
             turns["ratio"] >= 3,
+            "three times the next at some stop",
         ),
     ]
     for fraction, errors in NEIGHBOURS.items():
@@ -661,9 +659,8 @@ def claims(config, fits, stops, stacks):
         said += f"at {below} of {len(errors)} lengths "
         said += f"(n = 6: {errors[0]:g} and {nearest[0]:.3f})"
         claim += "than 1-NN on prompts of equation (6)"
-        rows.append((claim, said, "impossible for one layer", False))
-    names = ("claim", "measured", "expected", "held")
-    return [Claim(**dict(zip(names, row, strict=True))) for row in rows]
+        rows.append((claim, said, False, "impossible for one layer"))
+    return [Claim(*row) for row in rows]
 
 
 def one_layer_claims(config, stops):
@@ -689,29 +686,29 @@ def one_layer_claims(config, stops):
             "norms 1.75, 1.47, .42, 1.2 and .48 to .51",
             f"{shown} with {of.format_map(near)}, {6 * len(near['shifts'])} tasks, at "
             f"step {near['step']}; typical factor {near['factor']:.2f}",
-            "a typical factor of at most 1.15",
             near["factor"] <= 1.15,
+            "a typical factor of at most 1.15",
         ),
         (
             "Figures 10, 11 and 14 are of one network (balance of the last layers)",
             f"the parts imply rows of W_O from {low:.2f} to {high:.2f}, published "
             f"{least_size:g} to {most_size:g}",
-            "ranges that meet",
             low <= most_size and high >= least_size,
+            "ranges that meet",
         ),
         (
             f"Figure 11: some setting ends at an angle of .165 pi {between}",
             f"needs delta >= {least:.2f}; {starts} {delta:g}",
-            "delta at least that (proof for every setting)",
             delta >= least,
+            "delta at least that (proof for every setting)",
         ),
         (
             "Figure 14: a network with the norms of Figures 10, 11 and the attention "
             "of Figure 9 errs on .044 of the prompts after pruning",
             f"at most {bound:.4f}, whatever is pruned (c S_1 = {shift:.2f}; .044 needs "
             f"{needs:.2f})",
-            "a bound of .044 or more (proof for every setting)",
             bound >= PRUNED,
+            "a bound of .044 or more (proof for every setting)",
         ),
         (
             "Figures 14, 15: at some setting and stop the 0-1 error rises at "
@@ -720,8 +717,8 @@ def one_layer_claims(config, stops):
             f"({of.format_map(most)}, step {most['step']}, attention "
             f"{most['values']['attention']:.2f}), of the stops with an error of at "
             "most .02 before",
-            "a rise of .02 or more; in the figure .023 and .037",
             rise(most) >= 0.02,
+            "a rise of .02 or more; in the figure .023 and .037",
         ),
     ]
 
@@ -764,23 +761,20 @@ def tables(fits, nearest, stacks):
     columns = {head: f"{{{name}}}" for head, name in columns.items()}
     title = "one layer: the stop of each training that is nearest to Figures 8, 10, "
     made.append(frame.table(rows, columns, f"{title}11 and 14"))
-    digits = {"norm": 3, "turn": 3, "attention": 2}
-    several = ({k: texts(stop[k], n) for k, n in digits.items()} for stop in stacks)
-    rows = [stop | shown for stop, shown in zip(stacks, several, strict=True)]
-    columns = {"rule": "{rule}", "step size": "{step size:g}", "scale": "{scale:g}"}
-    columns |= {"step": "{step}", "norms": "{norm}", "turn / pi": "{turn}"}
-    columns |= {"attention": "{attention}", "hinge": "{hinge:.4f}"}
-    columns |= {"factor": "{factor:.2f}"}
-    columns |= {"largest turn / next, any stop": "{ratio:.2f}"}
+    digits = {"norm": 3, "turn": 3, "attention": 2}.items()
+    rows = [stop | {k: texts(stop[k], n) for k, n in digits} for stop in stacks]
+    heads = "rule | step size | scale | step | norms | turn / pi | attention | hinge | "
+    cells = "{rule} | {step size:g} | {scale:g} | {step} | {norm} | {turn} | "
+    cells += "{attention} | {hinge:.4f} | {factor:.2f} | {ratio:.2f}"
+    columns = f"{heads}factor | largest turn / next, any stop", cells
     title = "three layers: the stop of each training that is nearest to the norms of "
     made.append(frame.table(rows, columns, f"{title}Figures 24 to 26"))
-    rows = []
+    rows, columns = [], ["alpha'", "n", "published ICL", "1-NN, exact", "a miss"]
     for a, errors in NEIGHBOURS.items():
         for n, error in zip(NEIGHBOUR_LENGTHS, errors, strict=True):
-            near, row = nearest_neighbour_error(a, n), {"alpha": a, "n": n}
-            rows.append(row | {"icl": error, "nearest": near, "miss": near * (2 - a)})
-    columns = {"alpha'": "{alpha:g}", "n": "{n}", "published ICL": "{icl:.4f}"}
-    columns |= {"1-NN, exact": "{nearest:.4f}", "a miss": "{miss:.4f}"}
+            near = nearest_neighbour_error(a, n)
+            values = (f"{x:.4f}" for x in (error, near, near * (2 - a)))
+            rows.append([f"{a:g}", n, *values])
     title = "Figures 27 and 28: published errors of in-context learning beside the "
     return [*made, frame.table(rows, columns, f"{title}exact error of 1-NN")]
 
@@ -821,10 +815,8 @@ def draw_norms(single, near):
     parts = {"feature": "feature part", "label": "label part", "size": "row of $W_O$"}
     panels = {"attention (Figure 8)": query, "neurons (Figures 10, 11, 14)": parts}
     of = rf"second layer $\pm{near['gain']:g}/m$, step size {near['step_size']:g}"
-    with frame.figure(panels, 2, f"Norms along training, {of}", 2.9) as (
-        shown,
-        entries,
-    ):
+    title = f"Norms along training, {of}"
+    with frame.figure(panels, 2, title, 2.9) as (shown, entries):
         for axes, names in zip(shown, panels.values(), strict=True):
             for name, colour in zip(names, COLOURS[1:], strict=False):
                 axes.plot(one["steps"], one["probes"][name][place], color=colour)

@@ -10,7 +10,7 @@ at every depth. Presets without label noise measure the errors along training to
 import functools
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -416,13 +416,10 @@ def numbers(columns: list[dict]) -> dict[str, Any]:
     return found
 
 
-AXES = {
-    "cells.*.per_seed": ["seed"],
-    "cells.*.per_seed_error": ["seed"],
-    "removal.cells.*.explained": ["depth", "seed"],
-    "removal.cells.*.before.per_seed": ["seed"],
-    "removal.cells.*.after.*.per_seed": ["seed"],
-}
+_SCORES = ("cells.*", "removal.cells.*.before", "removal.cells.*.after.*")
+AXES = {f"{score}.per_seed": ["seed"] for score in _SCORES}
+AXES |= {"cells.*.per_seed_error": ["seed"]}
+AXES |= {"removal.cells.*.explained": ["depth", "seed"]}
 COURSE = {"steps": [], "cells.*.mean": [], "contrast.*.ratio": []}
 COURSE |= {"cells.*.per_seed": ["seed"], "cells.*.interval": ["lower and upper end"]}
 COURSE |= {"contrast.*.interval": ["lower and upper end"]}
@@ -482,8 +479,7 @@ def claims(columns: list[dict]) -> list[Claim]:
         (f"leaving it out costs more {at} than at 0", both, far > near),
         (f"{at} it costs more than {times:.0f} times the error", much, far > times),
     ]
-    found = found if len(without) > 1 else found[1:]
-    return [Claim(claim=c, measured=m, held=h) for c, m, h in found]
+    return [Claim(*one) for one in found[len(without) == 1 :]]
 
 
 def findings(columns: list[dict]) -> list[str]:
@@ -527,15 +523,9 @@ def tables(config: Config, columns: list[dict]) -> list[Any]:
         lines.append([d, M, f"{limit:.5f} ({error:.5f})", f"{limit**0.5:.3f}"])
     heads = ["d", "M", "largest noise variance (s.e.)", "its standard deviation"]
     title = f"settings in which an error of {LOWEST:g} is possible (H = Psi = I): "
-    possible = text_table(heads, lines, f"{title}Bayes' risk is no larger")
+    possible = frame.table(lines, heads, f"{title}Bayes' risk is no larger")
     shown = [risk_table(config, columns), possible, removal_table(config, columns)]
     return [*shown, course_table(columns)] if config.recipe.snapshots else shown
-
-
-def text_table(heads: Sequence[str], lines: Sequence[Any], title: str) -> Any:
-    """A table of lines of text."""
-    places = {head: f"{{row[{place}]}}" for place, head in enumerate(heads)}
-    return frame.table([{"row": line} for line in lines], places, title)
 
 
 def risk_table(config: Config, columns: list[dict]) -> Any:
@@ -561,13 +551,11 @@ def risk_table(config: Config, columns: list[dict]) -> Any:
     }.items():
         lines.append([label, *(f"{column['risks'][risk]:.4f}" for column in columns)])
     averaged = f"mean over {count} seeds +- standard error over seeds"
-    title = (
-        f"squared error with the query's noise; d = {recipe.dim}, M = "
-        f"{config.num_examples}, H = Psi = I, noise {recipe.noise_var:g}; "
-        f"{averaged if count > 1 else 'one seed'} (standard error over prompts)"
-    )
+    title = f"squared error with the query's noise; d = {recipe.dim}, M = "
+    title += f"{config.num_examples}, H = Psi = I, noise {recipe.noise_var:g}; "
+    title += f"{averaged if count > 1 else 'one seed'} (standard error over prompts)"
     heads = ["", *(f"beta* = {column['mean']:g} 1" for column in columns)]
-    return text_table(heads, lines, title)
+    return frame.table(lines, heads, title)
 
 
 def removal_table(config: Config, columns: list[dict]) -> Any:
@@ -596,13 +584,11 @@ def removal_table(config: Config, columns: list[dict]) -> Any:
     }.items():
         risks = [(column["floors"] | column["risks"])[risk] for column in columns]
         lines.append([label, *(f"{x:.3f}" for x in np.repeat(risks, 2))])
-    title = (
-        "squared error after a removal from the query's residual stream at the "
-        f"embedding; {over} +- half of the 90 % interval over {interval} (at mean 0: "
-        "the same function of x)"
-    )
+    title = "squared error after a removal from the query's residual stream at the "
+    title += f"embedding; {over} +- half of the 90 % interval over {interval} (at mean "
+    title += "0: the same function of x)"
     heads = ["", *(f"{cell['model']}, mean {cell['mean']:g}" for cell in cells)]
-    return text_table(heads, lines, title)
+    return frame.table(lines, heads, title)
 
 
 def course_table(columns: list[dict]) -> Any:
@@ -617,7 +603,7 @@ def course_table(columns: list[dict]) -> Any:
         parts.append([f"{x:.2f} [{low:.2f}, {high:.2f}]" for x, low, high in found])
     title = "squared error along training, and the error without MLP over the error "
     title += "with it; in brackets the 90 % interval of the ratio"
-    return text_table(heads, list(zip(*parts, strict=True)), title)
+    return frame.table(zip(*parts, strict=True), heads, title)
 
 
 SCALAR = r"$\langle\beta^*, x\rangle$"
@@ -633,12 +619,10 @@ LINES = {
 def draw_table(config: Config, columns: list[dict]) -> Any:
     """Each cell's seeds, their mean and the published error between exact risks."""
     recipe, ends = config.recipe, []
-    title = (
-        f"GPT-2 ({recipe.num_layers} layers, width {recipe.width}) on linear "
-        f"regression, d = {recipe.dim}, M = {config.num_examples}, noise "
-        f"{recipe.noise_var:g}\n{len(recipe.seeds)} seeds; crosses: mean and 90 % "
-        "interval"
-    )
+    title = f"GPT-2 ({recipe.num_layers} layers, width {recipe.width}) on linear "
+    title += f"regression, d = {recipe.dim}, M = {config.num_examples}, noise "
+    title += f"{recipe.noise_var:g}\n{len(recipe.seeds)} seeds; "
+    title += "crosses: mean and 90 % interval"
     with frame.panels(figsize=(8.2, 4.8)) as (figure, axes):
         for place, column in enumerate(columns):
             for risk, (label, dash) in LINES.items():
@@ -697,11 +681,9 @@ def draw_removals(config: Config, columns: list[dict]) -> Any:
         "input_everywhere": r"$\langle v, x\rangle$, $v \perp \beta^*$, from all",
         "random_everywhere": "a random direction, from all",
     }
-    title = (
-        "Error after a removal from the query's residual stream, mean "
-        f"{config.mean:g}, d = {recipe.dim}, M = {config.num_examples}\n"
-        f"{len(recipe.seeds)} seeds; bars: 90 % interval; dotted: exact risks"
-    )
+    title = "Error after a removal from the query's residual stream, mean "
+    title += f"{config.mean:g}, d = {recipe.dim}, M = {config.num_examples}\n"
+    title += f"{len(recipe.seeds)} seeds; bars: 90 % interval; dotted: exact risks"
     removed = {cell["model"]: cell["removal"] for cell in columns[1]["cells"]}
     names = {"xlabel": "depth of the removal (0: embedding)", "ylabel": "squared error"}
     with panel_grid(removed, 2, title, (4.2, 3.6)) as (figure, shown, _):

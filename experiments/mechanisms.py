@@ -514,7 +514,7 @@ def claims(config, found):
         best, uniform = scores.prefix_matching.max(), scores.uniform
         expected = f"largest {score} above three times uniform"
         measured = f"{best:.3f}; {beside}uniform {uniform:.3f}"
-        return claim, expected, measured, best > 3 * uniform
+        return claim, measured, best > 3 * uniform, expected
 
     share, count = lm["numbers"]["share of the right label"].max(), lm["by count"]
     last, (loss, error) = len(lm["numbers"]["label losses"]), lm["paired"]
@@ -528,26 +528,25 @@ def claims(config, found):
         of_heads(colons, lm["colons"], "score at colons"),
         (
             "small LM: of these label words the right one gets more",
-            "largest share above the share by count by 0.1",
             f"{share:.3f}; by count {count:.3f}",
             share > count + 0.1,
+            "largest share above the share by count by 0.1",
         ),
         (
             "small LM: context lowers the loss of labels",
-            f"label {last} minus label 2 below 0 by three standard errors",
             f"{loss:.3f} ({error:.3f})",
             loss < -3 * error,
+            f"label {last} minus label 2 below 0 by three standard errors",
         ),
         of_heads(seen, gpt2["trained"], beside=untrained),
         (
             "GPT-2 on regression: an input seen before is answered better",
-            f"error / d at inputs 1 to {inputs} again below that of a fresh input",
             f"{again:.4f} against {fresh:.4f}",
             again < fresh,
+            f"error / d at inputs 1 to {inputs} again below that of a fresh input",
         ),
     ]
-    names = ("claim", "expected", "measured", "held")
-    return [Claim(**dict(zip(names, row, strict=True))) for row in rows]
+    return [Claim(*row) for row in rows]
 
 
 def tables(config, found):
@@ -574,22 +573,19 @@ def tables(config, found):
     lm, gpt2, built = found["language"], found["regression"], found["circuit"]
     second = jax.tree.map(lambda a: a[1:] if a.ndim else a, built["scores"])
     copying, none = f"{lm['numbers']['copying'].max():.3f}", "no tokens"
-    rows = [
+    rows = []
+    for name, scores, copied in (
         ("circuit, layer 2", second, f"{built['copying'][0]:.3f}"),
         ("small LM, repeated words", lm["repeated"], copying),
         ("small LM, colons", lm["colons"], copying),
         ("GPT-2 on regression", gpt2["trained"], none),
         ("the same, untrained", gpt2["untrained"], none),
-    ]
-    rows = [
-        {"model": name, "copying": copied, "uniform": scores.uniform}
-        | {"prefix": scores.prefix_matching.max(), "to": scores.previous_token.max()}
-        for name, scores, copied in rows
-    ]
-    columns = {"model": "{model}", "prefix": "{prefix:.3f}"}
-    columns |= {"uniform": "{uniform:.3f}", "previous token": "{to:.3f}"}
+    ):
+        best = scores.prefix_matching.max(), scores.uniform, scores.previous_token.max()
+        rows.append([name, *(f"{x:.3f}" for x in best), copied])
+    columns = ["model", "prefix", "uniform", "previous token", "copying"]
     title = "heads: the largest scores, and those of uniform attention"
-    return [*made, frame.table(rows, columns | {"copying": "{copying}"}, title)]
+    return [*made, frame.table(rows, columns, title)]
 
 
 # --- figures

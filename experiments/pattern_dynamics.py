@@ -182,7 +182,7 @@ def mean_steps(config, found, scale):
 
 def numbers(config, found, laws, jumps):
     """Contents of ``result.json``."""
-    settings = {}
+    settings, shares = {}, config.small_shares
     for one in found.values():
         row = {f"{kind}steps": one[f"{kind}steps"] for kind in KINDS}
         for kind in KINDS:
@@ -190,25 +190,17 @@ def numbers(config, found, laws, jumps):
         row["loss at the end"] = one["losses"][:, -20:].mean()
         row["predicted loss at the end"] = one["predicted losses"][:, -1].mean()
         settings[one["name"]] = row
-    return {
-        "settings": settings,
-        "laws": {f"beta {scale:g}": law for scale, law in laws.items()},
-        "jump": {
-            "steps": jumps,
-            "slopes": slopes(config.small_shares, jumps),
-            "laws": fitted(config.small_shares, jumps),
-        },
-    }
+    made = {"settings": settings, "laws": {f"beta {b:g}": x for b, x in laws.items()}}
+    jump = {"steps": jumps, "slopes": slopes(shares, jumps)}
+    return made | {"jump": jump | {"laws": fitted(shares, jumps)}}
 
 
 def checks(found):
     """The prediction against training, at the setting of largest difference."""
-    steps = {x["name"]: x["predicted steps"] / x["steps"] - 1 for x in found.values()}
-    attention = {
-        x["name"]: x["masses"][:, -1] - x["predicted masses"][:, -1]
-        for x in found.values()
-    }
-    made = []
+    steps, attention, made = {}, {}, []
+    for x in found.values():
+        steps[x["name"]] = x["predicted steps"] / x["steps"] - 1
+        attention[x["name"]] = x["masses"][:, -1] - x["predicted masses"][:, -1]
     for name, values, limit in (
         ("steps, predicted over trained less 1", steps, 0.05),
         ("attention at the end, predicted less trained", attention, 0.015),
@@ -228,67 +220,41 @@ def claims(config, found, laws, jumps):
     for scale, law in laws.items():
         own = slopes(config.shares, mean_steps(config, found, scale))
         power, total = law["power_error"], law["sum_error"]
-        made += [
-            Claim(
-                claim=f"beta = {scale:g}: steps grow as alpha^(-2/3) (Theorem 1)",
-                expected="slopes between neighbouring alpha are -2/3",
-                measured=", ".join(f"{x:.2f}" for x in own),
-                held=np.abs(own + 2 / 3).max() < 0.05,
-            ),
-            Claim(
-                claim=f"beta = {scale:g}: steps are A / alpha + B",
-                expected="a smaller largest error than any power",
-                measured=f"{total:.1%}, power {power:.1%}",
-                held=total < power,
-            ),
-        ]
-    limit = Claim(
-        claim="as alpha falls the exponent goes to -1 (reduced dynamics)",
-        expected="slopes fall, and the last one is below -0.95",
-        measured=", ".join(f"{x:.3f}" for x in local),
-        held=np.all(np.diff(local) < 0) and local[-1] < -0.95,
-    )
-    return [*made, limit]
+        claim = f"beta = {scale:g}: steps grow as alpha^(-2/3) (Theorem 1)"
+        said, held = ", ".join(f"{x:.2f}" for x in own), abs(own + 2 / 3).max() < 0.05
+        expected = "slopes between neighbouring alpha are -2/3"
+        made.append(Claim(claim, said, held, expected))
+        claim, said = f"beta = {scale:g}: steps are A / alpha + B", f"power {power:.1%}"
+        expected = "a smaller largest error than any power"
+        made.append(Claim(claim, f"{total:.1%}, {said}", total < power, expected))
+    claim = "as alpha falls the exponent goes to -1 (reduced dynamics)"
+    held, said = np.all(np.diff(local) < 0), ", ".join(f"{x:.3f}" for x in local)
+    expected = "slopes fall, and the last one is below -0.95"
+    return [*made, Claim(claim, said, held and local[-1] < -0.95, expected)]
 
 
 def tables(config, found, jumps):
     """Steps of training, measured and predicted, and steps until attention jumps."""
-    rows = [
-        {
-            "name": one["name"],
-            "steps": Estimate.of(one["steps"]),
-            "predicted": Estimate.of(one["predicted steps"]),
-            "ratio": Estimate.of(one["predicted steps"] / one["steps"]),
-            "attention": one["masses"][:, -1].mean(),
-            "by_theory": one["predicted masses"][:, -1].mean(),
-        }
-        for one in found.values()
-    ]
-    first = {
-        "setting": "{name}",
-        "trained": "{steps.mean:.0f} ({steps.standard_error:.1f})",
-        "predicted": "{predicted.mean:.0f} ({predicted.standard_error:.1f})",
-        "ratio": "{ratio.mean:.3f} ({ratio.standard_error:.3f})",
-        "attention": "{attention:.3f}",
-        "predicted attention": "{by_theory:.3f}",
-    }
+    rows, lines = [], []
+    for one in found.values():
+        pair = one["steps"], one["predicted steps"]
+        ends = (one[f"{kind}masses"][:, -1].mean() for kind in KINDS)
+        steps = {"trained": (pair[0], 0, 1), "predicted": (pair[1], 0, 1)}
+        steps["ratio"], row = (pair[1] / pair[0], 3, 3), {"setting": one["name"]}
+        for name, (values, *digits) in steps.items():
+            both = zip(Estimate.of(values), digits, strict=True)
+            row[name] = "{} ({})".format(*(f"{x:.{n}f}" for x, n in both))
+        row["attention"], row["predicted attention"] = (f"{x:.3f}" for x in ends)
+        rows.append(row)
     local = ["", *(f"{x:.3f}" for x in slopes(config.small_shares, jumps))]
-    lines = [
-        {"alpha": share, "steps": steps, "scaled": share * steps, "slope": slope}
-        for share, steps, slope in zip(config.small_shares, jumps, local, strict=True)
-    ]
-    second = {
-        "alpha": "{alpha:g}",
-        "steps": "{steps:.0f}",
-        "alpha steps": "{scaled:.1f}",
-        "slope from the row above": "{slope}",
-    }
-    title = f"steps to a hinge loss below {config.goal:g}, {len(config.seeds)} seeds"
+    for share, steps, slope in zip(config.small_shares, jumps, local, strict=True):
+        row = {"alpha": f"{share:g}", "steps": f"{steps:.0f}"}
+        row["alpha steps"] = f"{share * steps:.1f}"
+        lines.append(row | {"slope from the row above": slope})
+    title = f"steps to a hinge loss below {config.goal:g}, {len(config.seeds)} seeds "
     jump = "reduced dynamics alone: steps until attention jumps"
-    return [
-        frame.table(rows, first, f"{title} (standard error)"),
-        frame.table(lines, second, jump),
-    ]
+    first = frame.table(rows, title=f"{title}(standard error)")
+    return [first, frame.table(lines, title=jump)]
 
 
 # --- what is drawn
@@ -328,8 +294,7 @@ def draw_steps(shares, points, title):
         axes.set(xscale="log", yscale="log", ylabel="steps")
         axes.set_xlabel(r"share $\alpha$ of examples of the task's two patterns")
         axes.set_xticks(shares, [f"{x:g}" for x in shares])
-        low, high = axes.get_ylim()
-        numbers = (50, 100, 150, 200, 300, 400, 600, 1000)
+        (low, high), numbers = axes.get_ylim(), (50, 100, 150, 200, 300, 400, 600, 1000)
         ticks = [n for n in numbers if low <= n <= high]
         axes.set_yticks(ticks, [f"{n:,}" for n in ticks])
         axes.minorticks_off()
@@ -344,27 +309,23 @@ def figures(config, found, laws):
     chosen = [(scales[0], shares[0]), (scales[0], shares[-2]), (scales[-1], shares[2])]
     shown = {rf"$\beta$ = {b:g}, $\alpha$ = {x:g}": found[b, x] for b, x in chosen}
     points = {}
-    for scale, law in laws.items():
-        steps = (
-            np.stack([found[scale, x][f"{k}steps"] for x in shares]) for k in KINDS
-        )
-        points[rf"$\beta$ = {scale:g}"] = (*steps, law["sum"])
+    for b, law in laws.items():
+        own = (np.stack([found[b, x][f"{k}steps"] for x in shares]) for k in KINDS)
+        points[rf"$\beta$ = {b:g}"] = (*own, law["sum"])
     paths = f"Training (lines, {seeds} seeds) and its reduced dynamics (dashed)"
     steps = (
         f"Steps to a hinge loss below {config.goal:g}: trained (dots, {seeds} seeds)"
     )
-    return {
-        "paths.png": draw_paths(shown, config.every, paths),
-        "steps.png": draw_steps(shares, points, f"{steps} and predicted (crosses)"),
-    }
+    steps = draw_steps(shares, points, f"{steps} and predicted (crosses)")
+    return {"paths.png": draw_paths(shown, config.every, paths), "steps.png": steps}
 
 
 def report(config, found, jumps):
     """Numbers, checks, claims, tables and figures of the run."""
-    laws = {
-        scale: fitted(config.shares, mean_steps(config, found, scale))
-        for scale, _ in config.scales
-    }
+    shares, axes = config.shares, dict.fromkeys(("steps", "predicted steps"), ["seed"])
+    laws = {b: fitted(shares, mean_steps(config, found, b)) for b, _ in config.scales}
+    axes = {f"settings.*.{name}": own for name, own in axes.items()}
+    axes |= {"jump.steps": ["share"], "jump.slopes": ["pair of neighbouring shares"]}
     findings = [
         f"beta = {scale:g}: steps = {law['sum'][0]:.1f} / alpha + {law['sum'][1]:.1f} "
         f"to {law['sum_error']:.1%}, {law['power'][0]:.0f} "
@@ -378,12 +339,7 @@ def report(config, found, jumps):
         claims=claims(config, found, laws, jumps),
         findings=findings,
         figures=figures(config, found, laws),
-        axes={
-            "settings.*.steps": ["seed"],
-            "settings.*.predicted steps": ["seed"],
-            "jump.steps": ["share"],
-            "jump.slopes": ["pair of neighbouring shares"],
-        },
+        axes=axes,
     )
 
 

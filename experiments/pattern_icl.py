@@ -488,16 +488,12 @@ def numbers(config, found):
         row |= {"shifted hinge": pair(cover["shifted"].mean(axis=1))}
         row |= {"shifted hinge, worst draw": cover["shifted"].max()}
         covers.append(row | {"logits": logits | {"spread": pair(cover["spread"])}})
-    baselines = [
-        {
-            "alpha'": own["alpha"],
-            "n": config.baseline_lengths,
-            "error": {name: pair(x, 1) for name, x in own["wrong"].items()},
-            "prompts": {name: x.shape[1] for name, x in own["wrong"].items()},
-            "missed": rounded(own["missed"]),
-        }
-        for own in found["comparisons"]
-    ]
+    baselines = []
+    for own in found["comparisons"]:
+        row = {"alpha'": own["alpha"], "n": config.baseline_lengths}
+        row |= {"error": {name: pair(x, 1) for name, x in own["wrong"].items()}}
+        row |= {"prompts": {name: x.shape[1] for name, x in own["wrong"].items()}}
+        baselines.append(row | {"missed": rounded(own["missed"])})
     return {
         "mechanism": {
             "steps": probes["steps"],
@@ -625,8 +621,8 @@ def claims(config, found):
     """Claims of Figures 8, 12, 13, 27 and 28, and the 0-1 error of Theorem 2."""
     curves, made = found["mechanism"]["curves"], []
 
-    def add(claim, measured, held):
-        made.append(Claim(claim=claim, measured=measured, held=held))
+    def add(*parts):
+        made.append(Claim(*parts))
 
     ends = ("W_Q p", "W_Q p along the pattern")
     norm, along = (curves[name][:, -1].mean() for name in ends)
@@ -646,10 +642,7 @@ def claims(config, found):
         means = {name: own.mean() for name, own in comparison["wrong"].items()}
         ours = means.pop(ONE_LAYER)
         del means[GPT]
-        best, worst = (
-            min(means, key=means.__getitem__),
-            max(means, key=means.__getitem__),
-        )
+        best, worst = (end(means, key=means.__getitem__) for end in (min, max))
         said = f"{ours:.4f}; {best} {means[best]:.4f} (means over n)"
         add(f"{at}: the one-layer model errs least of all", said, ours < means[best])
         for name in (LOGISTIC, ORIGIN):
@@ -702,11 +695,8 @@ def tables(config, found):
             ends = zip(config.baseline_lengths, *Estimate.of(wrong, 1), strict=True)
             methods.append(row | {f"n{n}": f"{m:.4f} ({e:.4f})" for n, m, e in ends})
     title = "one layer, out of domain: hinge, its closed form, 0-1 error"
-    first = frame.table(by_sum, columns, title)
-    return [
-        first,
-        frame.table(methods, heads, "0-1 error on unseen tasks (standard error)"),
-    ]
+    first, title = frame.table(by_sum, columns, title), "0-1 error on unseen tasks "
+    return [first, frame.table(methods, heads, f"{title}(standard error)")]
 
 
 # --- what is drawn
@@ -732,17 +722,12 @@ def draw_panels(panels, title):
                 # Later markers are smaller, since they may coincide with earlier ones.
                 size, look = max(3, 9 - 2 * order), {"color": colour, "label": "_"}
                 axes.plot(x[none], np.full(none.sum(), floor), "v", ms=size, **look)
-                look |= {
-                    "marker": frame.layer_marker(order),
-                    "ms": 4,
-                    "capsize": 2,
-                    "lw": 1,
-                }
+                look |= {"marker": frame.layer_marker(order), "ms": 4, "lw": 1}
                 if floor is None:
                     look["label"] = label
                 else:
                     ends.append((max(mean[np.argmax(x)], floor), label, colour))
-                axes.errorbar(x, dots, bars, linestyle="", zorder=4, **look)
+                axes.errorbar(x, dots, bars, ls="", capsize=2, zorder=4, **look)
                 for law in formula:
                     axes.plot(x, law, "--", color=colour)
                 tops += [np.nanmax(dots), *map(np.max, formula)]

@@ -218,7 +218,7 @@ def claims(config: Config, measured: dict[str, dict]) -> list[Claim]:
             words = f"{name}: {title} is larger at {sums} (Figure 12)"
             said = f"difference {mean:.4f} ({error:.4f}); by seed {seeds}"
             held = mean > 2 * error and (by_seed > 0).all()
-            stated += [Claim(claim=words, expected=by, measured=said, held=held)]
+            stated.append(Claim(words, said, held, by))
     many, ring = measured
     errors = (at_sum(config, x, "error", config.high) for x in measured.values())
     (a, a_error, _), (b, b_error, _) = map(estimate, errors)
@@ -226,7 +226,7 @@ def claims(config: Config, measured: dict[str, dict]) -> list[Claim]:
     by = f"0-1 error at S_1 = {config.high:g}, by two standard errors over draws"
     said = f"{b:.4f} ({b_error:.4f}) against {a:.4f} ({a_error:.4f})"
     held = b - a > 2 * np.hypot(a_error, b_error)
-    return [*stated, Claim(claim=words, expected=by, measured=said, held=held)]
+    return [*stated, Claim(words, said, held, by)]
 
 
 def _layer_claims(name: str, found: dict) -> list[Claim]:
@@ -236,23 +236,16 @@ def _layer_claims(name: str, found: dict) -> list[Claim]:
     labels = zip(grown.mean(0), turned.mean(0), strict=True)
     one = len(set(np.argmax(turned, axis=1))) == 1
     twice = turned.max(axis=1) > 2 * np.sort(turned, axis=1)[:, -2]
-    return [
-        Claim(
-            claim=f"{name}: attention concentrates in every layer (Figures 21-23)",
-            expected="rises to .75 or more in all layers and seeds "
-            "(figures .52 .43 .43 -> .85 .77 .88; sheet .84 .997 .998)",
-            measured=", ".join(f"{a:.3f} -> {b:.3f}" for a, b in masses),
-            held=(end >= 0.75).all(),
-        ),
-        Claim(
-            claim=f"{name}: label parts grow in every layer, and turn to q in one only "
-            "(Figures 24-26)",
-            expected="all norms grow; the largest turn is that of one layer in every "
-            "seed, twice the next",
-            measured=", ".join(f"x{g:.2f}, by {a:.3f} pi" for g, a in labels),
-            held=(grown > 1).all() and one and twice.all(),
-        ),
-    ]
+    claim = f"{name}: attention concentrates in every layer (Figures 21-23)"
+    by = "rises to .75 or more in all layers and seeds "
+    by += "(figures .52 .43 .43 -> .85 .77 .88; sheet .84 .997 .998)"
+    said = ", ".join(f"{a:.3f} -> {b:.3f}" for a, b in masses)
+    first = Claim(claim, said, (end >= 0.75).all(), by)
+    claim = f"{name}: label parts grow in every layer, and turn to q in one only "
+    by = "all norms grow; the largest turn is that of one layer in every seed, twice "
+    said = ", ".join(f"x{g:.2f}, by {a:.3f} pi" for g, a in labels)
+    held = (grown > 1).all() and one and twice.all()
+    return [first, Claim(f"{claim}(Figures 24-26)", said, held, f"{by}the next")]
 
 
 def tables(config: Config, measured: dict[str, dict]) -> list[Any]:

@@ -185,7 +185,7 @@ def prune(config, trained):
     def part(which):
         return {o: {n: m[o][:, which] for n, m in split.items()} for o in ORDERS}
 
-    known = {name: np.asarray(value) for name, value in known.items()}
+    known = jax.tree.map(np.asarray, known)
     return known | {CURVES: part(slice(-1)), EXACT: part(slice(-1, None))}
 
 
@@ -309,9 +309,8 @@ def compare(config, trained):
 
     def add(module, method, parameters, total, found):
         row = {"module": module, "method": method, "total": total}
-        hinge, error = map(np.asarray, found)
-        row |= {"parameters": np.array(parameters), "hinge": hinge, "error": error}
-        rows.append(row)
+        row |= dict(zip(("hinge", "error"), map(np.asarray, found), strict=True))
+        rows.append(row | {"parameters": np.array(parameters)})
 
     for module in MODULES:
         names = MODULES[:-1] if module == "all" else (module,)
@@ -495,7 +494,7 @@ def _beyond(stated):
     made = []
     for claim, (expected, difference, words) in stated.items():
         said, held = words.replace("{}", shown(difference)), interval(difference)[1] > 0
-        made.append(Claim(claim=claim, expected=expected, measured=said, held=held))
+        made.append(Claim(claim, said, held, expected))
     return made
 
 
@@ -574,29 +573,22 @@ def gpt_claims(config, found):
     by = "neighbours .175 and .38 in the slides; a ratio above 1.5 in every block"
     said = f"norms {sizes.min():.2f} to {sizes.max():.2f}; largest ratio of "
     said += f"neighbours {gaps.min():.2f} to {gaps.max():.2f}"
-    gap = Claim(claim=words, expected=by, measured=said, held=gaps.min() > 1.5)
-    return [*_beyond(stated), gap]
+    return [*_beyond(stated), Claim(words, said, gaps.min() > 1.5, by)]
 
 
 def _gain(config, bridge):
     """Claim of Yao et al. that pruning can improve in-context learning."""
     before = bridge["hinge"][:, OUTSIDE]
-    gains = {
-        (row["module"], rank): before - row["hinge"][:, place, OUTSIDE]
-        for row in bridge["rows"]
-        if row["method"] == SVD
-        for place, rank in enumerate(config.ranks)
-    }
+    gains = {}
+    for row in (row for row in bridge["rows"] if row["method"] == SVD):
+        for rank, hinge in zip(config.ranks, row["hinge"][..., OUTSIDE].T, strict=True):
+            gains[row["module"], rank] = before - hinge
     (module, rank), best = max(gains.items(), key=lambda item: interval(item[1])[1])
-    said = (
-        f"unpruned hinge {before.mean():.1e}; best {module} to rank {rank}, lower by "
-    )
-    return Claim(
-        claim="some clip lowers the error out of domain (Yao et al.)",
-        expected=f"lower end of the best of {len(gains)} above 0",
-        measured=said + shown(best, "{:.1e} [{:.1e}, {:.1e}]"),
-        held=interval(best)[1] > 1e-6,  # float32 rounding
-    )
+    said = f"unpruned hinge {before.mean():.1e}; best {module} to rank {rank}, lower"
+    said += f" by {shown(best, '{:.1e} [{:.1e}, {:.1e}]')}"
+    claim = "some clip lowers the error out of domain (Yao et al.)"
+    held = interval(best)[1] > 1e-6  # float32 rounding
+    return Claim(claim, said, held, f"lower end of the best of {len(gains)} above 0")
 
 
 def _fewer(config, bridge, module, other):
@@ -607,7 +599,7 @@ def _fewer(config, bridge, module, other):
     words = f"{module}: {SVD} need fewer parameters than {other}"
     by = f"hinge out of domain within {config.tolerance:g} of the unpruned, every seed"
     found = f"{said[0]} against {said[1]} of {rows[0]['total']}"
-    return Claim(claim=words, expected=by, measured=found, held=(a < b).all())
+    return Claim(words, found, (a < b).all(), by)
 
 
 def tables(config, found, gpt, bridge):

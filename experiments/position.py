@@ -195,12 +195,9 @@ def checks(rows, weights):
 def claim(rows, kind):
     """Whether every curve is a U."""
     words = [row["shape"] for row in of(rows, kind)]
-    return Claim(
-        claim=f"an example in the middle has the least influence ({kind})",
-        expected="U for every model",
-        measured=", ".join(f"{words.count(x)} {x}" for x in dict.fromkeys(words)),
-        held={*words} == {"U"},
-    )
+    said = ", ".join(f"{words.count(x)} {x}" for x in dict.fromkeys(words))
+    name = f"an example in the middle has the least influence ({kind})"
+    return Claim(name, said, {*words} == {"U"}, "U for every model")
 
 
 def errors_table(rows, kind):

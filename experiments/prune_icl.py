@@ -445,7 +445,7 @@ def claims(measured: list[dict], config: Config) -> list[Claim]:
             claim = f"pruning can lower the error ({name}, {condition})"
             words = "some (layer, module, rate) below the unpruned error after Holm"
             found = f"{after} of {best['family']}; best change {change:+.1%}"
-            stated.append((claim, words, found, after > 0))
+            stated.append((claim, found, after > 0, words))
         logs = (inflation(on_test(m, shot=i)) for i in range(len(subject.shots)))
         by_shots = [severe(subject, one) for one in logs]
         for place, (module, depth) in enumerate(depth_effect(m).items()):
@@ -453,18 +453,18 @@ def claims(measured: list[dict], config: Config) -> list[Claim]:
             claim = f"deep layers tolerate pruning better ({name}, {module})"
             words = "|log10 inflation| of the last layer below the first's, all seeds"
             found = f"last {deep.mean():.2f}, first {shallow.mean():.2f}"
-            stated.append((claim, words, found, np.all(deep < shallow)))
+            stated.append((claim, found, np.all(deep < shallow), words))
             rises = [size[:, 0, place].mean() for size in by_shots]
             pairs = zip(subject.shots, rises, strict=True)
             claim = f"fewer shots slow the collapse ({name}, {module})"
             words = "log10 inflation of the first layer grows with the shots"
             found = ", ".join(f"k={k}: {rise:.2f}" for k, rise in pairs)
-            stated.append((claim, words, found, np.all(np.diff(rises) >= 0)))
+            stated.append((claim, found, np.all(np.diff(rises) >= 0), words))
         ratio, low, high = condition_by_depth(subject, config.level)
         claim = f"deep layers are worse conditioned ({name})"
         words = "condition number of the last layer over that of the first above 1"
         found = f"{ratio:.2f} [{low:.2f}, {high:.2f}]"
-        stated.append((claim, words, found, low > 1))
+        stated.append((claim, found, low > 1, words))
         harm = severe(subject, inflation(m["single"][..., -1])).ravel()
         condition = np.ravel(condition_numbers(subject, 0))
         correlation, p = scipy.stats.spearmanr(condition, harm)
@@ -472,13 +472,13 @@ def claims(measured: list[dict], config: Config) -> list[Claim]:
         words = "negative rank correlation with the harm of pruning a matrix"
         found = f"Spearman {correlation:+.2f} (p = {p:.2g})"
         held = correlation < 0 and p < 1 - config.level
-        stated.append((claim, words, found, held))
+        stated.append((claim, found, held, words))
         for module, errors in m["magnitude"].items():
             first, *_, last = severe(subject, inflation(errors[..., -1]))[:, 0]
             claim = f"control: the same of magnitude pruning ({name}, {module})"
             words = "log10 inflation of the last layer below that of the first"
             found = f"last {last:.2f}, first {first:.2f}"
-            stated.append((claim, words, found, last < first))
+            stated.append((claim, found, last < first, words))
     chosen = [row for m in measured for row in m["choices"]]
     sure = after_holm(chosen, config.level)
     for rule, condition in itertools.product(RULES, CONDITIONS):
@@ -490,8 +490,8 @@ def claims(measured: list[dict], config: Config) -> list[Claim]:
         words = "better on test in most runs, and some after Holm"
         found = f"{better} of {len(rows)} better, mean change {np.mean(changes):+.1%}"
         held = better > len(rows) / 2 and after > 0
-        stated.append((claim, words, f"{found}, {after} after Holm", held))
-    return [Claim(claim=c, expected=e, measured=m, held=h) for c, e, m, h in stated]
+        stated.append((claim, f"{found}, {after} after Holm", held, words))
+    return [Claim(*one) for one in stated]
 
 
 def numbers(m: dict[str, Any]) -> dict[str, Any]:
@@ -500,14 +500,12 @@ def numbers(m: dict[str, Any]) -> dict[str, Any]:
     single = m["single"][..., test, :].mean(axis=3, dtype=np.float64)
     names = ("modules", "ranks", "rates", "shots")
     shots = range(len(subject.shots))
-    means = {
-        name: [on_test(m, name, k).mean(axis=-1, dtype=np.float64) for k in shots]
-        for name in CONDITIONS
-    }
+    means = {name: [on_test(m, name, k) for k in shots] for name in CONDITIONS}
+    over = jax.tree.map(lambda errors: errors.mean(axis=-1, dtype=np.float64), means)
     return {name: getattr(subject, name) for name in names} | {
         "seeds": subject.recipe.seeds,
         "matrices": [spec.name for spec in subject.model.matrices(0)],
-        "errors (shots, seeds, layers, modules, rates)": means,
+        "errors (shots, seeds, layers, modules, rates)": over,
         "single matrices (layers, matrices, rates, shots), first seed": single,
         "depth": depth_effect(m),
         "spectra": spectra(subject),
@@ -548,10 +546,8 @@ def tables(measured: list[dict], config: Config, better: Mapping) -> list[Any]:
                 lines.append({"module": module, "layer": layer} | cells)
         title = f"{name}: error over the unpruned error at k = {shots[-1]} (geometric "
         title += "mean over seeds), by rank kept"
-        found += [
-            unpruned_table(m, config.label_noise),
-            frame.table(lines, title=title),
-        ]
+        plain = unpruned_table(m, config.label_noise)
+        found += [plain, frame.table(lines, title=title)]
         for condition, row in better[name].items():
             names = ("family", "better on average", "p below the level", "after Holm")
             line = {"model, condition": f"{name}, {condition}"}

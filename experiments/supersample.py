@@ -403,7 +403,7 @@ def claims(rows: list[dict]) -> list[Claim]:
     large = [row for row in rows if abs(row["error"]) > LARGE]
     said = ", ".join(below) or f"none of {len(rows)} learners is"
     limit = "no error on other prompts is above the limit"
-    stated = [Claim(claim=limit, measured=said, held=not below)]
+    stated = [Claim(limit, said, not below)]
     for name, kind in BOUNDS.items():
         for title, key in ((name, kind), (f"limit of the {name}", f"{kind}, limit")):
             ratios, said = [row[key] / abs(row["error"]) for row in large], ""
@@ -412,7 +412,7 @@ def claims(rows: list[dict]) -> list[Claim]:
             measured = f"{said}learners" if large else "no error is that large"
             claim = f"{title}: at most twice each error above {LARGE:g}"
             held = bool(large) and max(ratios) <= 2
-            stated.append(Claim(claim=claim, measured=measured, held=held))
+            stated.append(Claim(claim, measured, held))
     return stated
 
 
@@ -424,17 +424,13 @@ def tables(rows: list[dict], found: dict[str, dict]) -> list[Any]:
         ratio = f"{row['optimal, limit'] / abs(row['error']):.2f}" if large else "-"
         shown = "-" if np.isnan(bound) else f"{bound:.3g}"
         lines.append(row | {"ratio": ratio, "shown": shown})
-    heads = {
-        "learner": "{name}",
-        "error (s.e.)": "{error:.4f} ({standard error:.4f})",
-        "loss on prompt": "{loss on the prompt:.3f}",
-        "square root": "{square root:.3f}",
-        "limit (square root)": "{square root, limit:.3f}",
-        "optimal": "{optimal:.4f}",
-        "limit (optimal)": "{optimal, limit:.4f}",
-        "limit/error": "{ratio}",
-        "Theorem 2": "{shown}",
-    }
+    heads = (
+        "learner | error (s.e.) | loss on prompt | square root | limit (square root)"
+    )
+    heads += " | optimal | limit (optimal) | limit/error | Theorem 2"
+    cells = "{name} | {error:.4f} ({standard error:.4f}) | {loss on the prompt:.3f} | "
+    cells += "{square root:.3f} | {square root, limit:.3f} | {optimal:.4f} | "
+    cells += "{optimal, limit:.4f} | {ratio} | {shown}"
     names = dict.fromkeys(name for own in found.values() for name in own)
     ordered, cell = [], "{tau:+.2f} ({low:+.2f}, {high:+.2f})"
     for family, own in found.items():
@@ -444,7 +440,8 @@ def tables(rows: list[dict], found: dict[str, dict]) -> list[Any]:
         line = {"models": f"{family} ({count})"} | dict.fromkeys(names, "-")
         ordered.append(line | {name: cell.format(**known[name]) for name in known})
     title = "Kendall's tau with the error on other prompts (interval)"
-    made = frame.table(lines, heads, "errors on new points of a task, and their bounds")
+    first = "errors on new points of a task, and their bounds"
+    made = frame.table(lines, (heads, cells), first)
     return [made, frame.table(ordered, None if ordered else {"models": ""}, title)]
 
 

@@ -91,46 +91,20 @@ class Config:
 
 
 # Raventos et al., Section 3 and Appendix: GPT-2 with 8 layers, width 128 and 2 heads.
-PAPER = Recipe(
-    model="gpt2",
-    dim=8,
-    num_points=16,
-    num_layers=8,
-    width=128,
-    num_heads=2,
-    init_std=0.02,
-    steps=500_000,
-    batch_size=256,
-    noise_var=0.25,
-    optimizer=OptimizerConfig("adam", 1e-3, schedule="triangle"),
-    seeds=(0, 1),
-    chunk_steps=1000,
-    checkpoint_every=10_000,
-)
+_SIZES: dict[str, Any] = {"dim": 8, "num_points": 16, "num_layers": 8, "width": 128}
+_SIZES |= {"num_heads": 2, "init_std": 0.02, "noise_var": 0.25, "seeds": (0, 1)}
+_LONG: dict[str, Any] = {"steps": 500_000, "batch_size": 256, "chunk_steps": 1000}
+_LONG |= {"optimizer": OptimizerConfig("adam", 1e-3, schedule="triangle")}
+PAPER = Recipe("gpt2", **_SIZES, **_LONG, checkpoint_every=10_000)
 # With pairs as tokens two layers suffice; with interleaved inputs and labels, the first
 # layer would only join them.
-CPU = replace(
-    GPT2_CPU,
-    dim=3,
-    num_points=8,
-    num_layers=2,
-    width=32,
-    token_layout="matrix",
-    init_std=0.2,
-    steps=1000,
-    noise_var=0.25,
-    optimizer=OptimizerConfig("muon", 1e-2, 1e-2, "cosine", 200, clip_norm=1.0),
-    seeds=(0, 1, 2),
-)
-GPU = replace(
-    PAPER,
-    num_layers=6,
-    init_std=0.05,
-    steps=8000,
-    optimizer=OptimizerConfig("muon", 3e-3, 1e-3, "cosine", 80, clip_norm=1.0),
-    chunk_steps=250,
-    checkpoint_every=4000,
-)
+_SMALL: dict[str, Any] = {"dim": 3, "num_points": 8, "num_layers": 2, "width": 32}
+_SMALL |= {"token_layout": "matrix", "init_std": 0.2, "noise_var": 0.25, "steps": 1000}
+_MUON = OptimizerConfig("muon", 1e-2, 1e-2, "cosine", 200, clip_norm=1.0)
+CPU = replace(GPT2_CPU, **_SMALL, optimizer=_MUON, seeds=(0, 1, 2))
+_FEW: dict[str, Any] = {"steps": 8000, "chunk_steps": 250, "checkpoint_every": 4000}
+_MUON = OptimizerConfig("muon", 3e-3, 1e-3, "cosine", 80, clip_norm=1.0)
+GPU = replace(PAPER, num_layers=6, init_std=0.05, optimizer=_MUON, **_FEW)
 PRESETS = {
     "cpu": Config(CPU, (1, 4, 16, 64, 256, 0)),
     "gpu": Config(GPU, (1, 64, 4096, 0), runs_at_once=20, eval_prompts=16_384),
@@ -342,10 +316,11 @@ def theory(config: Config) -> dict[str, Any]:
     sampled = [over_pools(size) for size in config.finite_sizes]
 
     def column(value):
-        return {
-            source: [Estimate.of(np.asarray(value(at[source]))) for at in sampled]
+        each = {
+            source: [np.asarray(value(at[source])) for at in sampled]
             for source in BAYES
         }
+        return {source: [*map(Estimate.of, values)] for source, values in each.items()}
 
     return {
         "ridge": Estimate.of(np.asarray(given.mean(axis=-1), np.float64) / task.dim),
@@ -362,15 +337,11 @@ def theory(config: Config) -> dict[str, Any]:
 def by_size(config: Config, measured: list[dict]) -> dict[str, dict[str, np.ndarray]]:
     """Mean scores of the runs by source and name, (sizes, seeds)."""
     shape = len(config.pool_sizes), len(config.recipe.seeds)
-    return {
-        source: {
-            name: np.reshape(
-                [r[source][name].mean(dtype=float) for r in measured], shape
-            )
-            for name in names
-        }
-        for source, names in measured[0].items()
-    }
+    found = {}
+    for source, names in measured[0].items():
+        means = {n: [r[source][n].mean(dtype=float) for r in measured] for n in names}
+        found[source] = {name: np.reshape(x, shape) for name, x in means.items()}
+    return found
 
 
 def over_training(config: Config, records: Any, new: dict) -> tuple[list[int], Any]:
@@ -475,13 +446,12 @@ def compared(config: Config, scored: dict, lines: dict, source: str) -> Any:
     columns.insert(2, [*lines["dmmse"][source], lines["ridge"]])
     for size, values in zip(config.pool_sizes, zip(*columns, strict=True), strict=True):
         cells = [f"{value.mean:.4f} ({value.standard_error:.4f})" for value in values]
-        rows.append({"cells": [f"{size:,}" if size else "no pool", *cells]})
-    heads = ("M", "transformer", "dMMSE, same pools", "dMMSE, theory")
-    heads = (*heads, "to dMMSE", "to ridge")
+        rows.append([f"{size:,}" if size else "no pool", *cells])
+    heads = ["M", "transformer", "dMMSE, same pools", "dMMSE, theory"]
+    heads += ["to dMMSE", "to ridge"]
     title = f"{source} tasks: squared errors and distances / d, mean over k (s.e.); "
     title += f"ridge {lines['ridge'].mean:.4f}"
-    formats = {head: f"{{cells[{place}]}}" for place, head in enumerate(heads)}
-    return frame.table(rows, formats, title)
+    return frame.table(rows, heads, title)
 
 
 def draw(
@@ -524,13 +494,13 @@ def draw(
                 axes.set_ylim(min(every) / 1.7, max(every) * 1.9)
             name_ends(axes, ends)
         grid[0, 0].set_ylabel(ylabel)
-        made.suptitle(
-            f"GPT-2 of {recipe.num_layers} layers, d = {recipe.dim}, k = 0 to "
-            f"{recipe.num_points - 1}, noise variance {recipe.noise_var:g}; "
-            f"{recipe.steps:,} steps of {recipe.batch_size} prompts\n"
-            f"{len(recipe.seeds)} pools per size; bars and bands: 2 standard errors",
-            fontsize=10,
+        title = f"GPT-2 of {recipe.num_layers} layers, d = {recipe.dim}, k = 0 to "
+        title += f"{recipe.num_points - 1}, noise variance {recipe.noise_var:g}; "
+        title += f"{recipe.steps:,} steps of {recipe.batch_size} prompts\n"
+        title += (
+            f"{len(recipe.seeds)} pools per size; bars and bands: 2 standard errors"
         )
+        made.suptitle(title, fontsize=10)
     return made
 
 
@@ -587,10 +557,10 @@ def draw_phases(config: Config, steps: list[int], values: np.ndarray) -> Any:
     """Which predictor the transformer is closer to, by pool size and step."""
     recipe = config.recipe
     title = (
-        "Distance of the transformer to dMMSE over its distance to ridge\n"
-        f"(new tasks; d = {recipe.dim}; geometric mean of {len(recipe.seeds)} pools)\n"
-        "blue: closer to dMMSE, red: closer to ridge"
+        "Distance of the transformer to dMMSE over its distance to ridge\n(new tasks; "
     )
+    title += f"d = {recipe.dim}; geometric mean of {len(recipe.seeds)} pools)\n"
+    title += "blue: closer to dMMSE, red: closer to ridge"
     rows = [f"{size:,}" for size in config.finite_sizes[::-1]]
     names = {"xlabel": "training step", "ylabel": "tasks in the pool"}
     columns = [f"{step:,}" for step in steps]
@@ -611,18 +581,18 @@ def report(config: Config, measured: list[dict], lines: dict, fitted: Any) -> Re
         tables.append(compared(config, scored, lines, source))
         at = ", ".join(f"{size:.0f}" for size in sizes)
         tables.append(f"closer to ridge on {source} tasks from M = {at} (by seed)")
+    exact: dict[str, Any] = {
+        "ridge": [*lines["ridge"]],
+        "one_layer": lines["one_layer"],
+    }
+    for name in ("dmmse", "ridge_minus_dmmse"):
+        own = lines[name].items()
+        exact[name] = {source: [[*one] for one in of] for source, of in own}
     numbers = {
         "pool_sizes": list(config.pool_sizes),
         "transformer": scored,
         "over_training": {"steps": steps, CLOSENESS: course},
-        "theory": {
-            "ridge": [*lines["ridge"]],
-            "one_layer": lines["one_layer"],
-            **{
-                name: {source: [[*e] for e in of] for source, of in lines[name].items()}
-                for name in ("dmmse", "ridge_minus_dmmse")
-            },
-        },
+        "theory": exact,
         "crossings": crossed,
         "timing": asdict(fitted.timing),
     }

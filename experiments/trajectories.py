@@ -218,26 +218,23 @@ def claims(config: Config, rows: list[dict]) -> list[Claim]:
         falls = "sum over t of |log ratio of ||G_t||| falls with k"
         found = ", ".join(f"k={i}: {x:.2f}" for i, x in enumerate(by_layer))
         held = by_layer[0] > by_layer[-1]
-        stated += [Claim(claim=words, expected=falls, measured=found, held=held)]
+        stated += [Claim(words, found, held, falls)]
         words = f"pruning a shallow layer harms more ({name})"
         by = "error over the unpruned error larger for the first layer than for the "
         by += "last, 95 % interval of the paired difference above 0"
         found = f"{harm}; first minus last {low:.2g} to {high:.2g}"
-        stated += [Claim(claim=words, expected=by, measured=found, held=low > 0)]
+        stated += [Claim(words, found, low > 0, by)]
         for kind in KINDS:
             updates = [row["delta_W ratio"][0] for row in of(rows, name, kind)]
             grown = largest(np.diag(ratio).max() for ratio in updates)
             words = f"pruning {kind} lowers ||dW_k|| of its layer ({name})"
             bound = "ratio at t = k at most 1 for every k and rank"
             found, held = f"largest ratio {grown:.3f}", grown <= 1 + 1e-9
-            stated += [Claim(claim=words, expected=bound, measured=found, held=held)]
+            stated += [Claim(words, found, held, bound)]
         rises = float(np.mean([(ratio[t > k] > 1).mean() for ratio in ratios]))
-        words, below = (
-            f"pruning lowers the later ||G_t|| ({name})",
-            "ratios at t > k below 1",
-        )
+        words = f"pruning lowers the later ||G_t|| ({name})"
         found, held = f"{rises:.0%} of the ratios at t > k are above 1", rises < 0.5
-        stated += [Claim(claim=words, expected=below, measured=found, held=held)]
+        stated += [Claim(words, found, held, "ratios at t > k below 1")]
     return stated
 
 

@@ -78,21 +78,25 @@ def program(name: str, main: Callable[[], Any]) -> None:
 
 
 def table(
-    rows: Iterable[Mapping[str, Any]],
-    columns: Mapping[str, str] | None = None,
+    rows: Iterable[Any],
+    columns: Mapping[str, str] | tuple[str, str] | list[str] | None = None,
     title: str = "",
     caption: str = "",
 ) -> Table:
     """A table of rows, each column a head and a format such as ``"{risk:.3f}"``.
 
-    Without columns the rows are written as they are, under the names of the first.
+    Columns may be two lines as well, ``("N | risk", "{N} | {risk:.3f}")``, or heads
+    alone, whose cells are not broken; without columns the first row has the heads.
     """
     made, rows = Table(title=title or None, caption=caption or None), list(rows)
+    if isinstance(columns, tuple):
+        columns = dict(zip(*(line.split(" | ") for line in columns), strict=True))
     for place, head in enumerate(columns or next(iter(rows), {})):
-        made.add_column(head, justify="right" if place else "left", no_wrap=not place)
+        whole = not place or isinstance(columns, list)
+        made.add_column(head, justify="right" if place else "left", no_wrap=whole)
     for row in rows:
-        cells = row.values()
-        if columns is not None:
+        cells = row.values() if isinstance(row, Mapping) else row
+        if isinstance(columns, Mapping):
             cells = (cell.format_map(row) for cell in columns.values())
         made.add_row(*map(str, cells))
     return made

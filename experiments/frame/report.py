@@ -58,7 +58,7 @@ def largest(values: Iterable[Any]) -> float:
     return float(np.max([float(value) for value in values]))
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Claim:
     """A claim of a paper and what was measured; it does not affect the run's status."""
 

@@ -22,13 +22,11 @@ from icltheory.statistics import (
 
 
 def report(
-    config: Config,
-    found: dict[str, Any],
-    about: dict[str, Any],
-    model: str | None = None,
+    config: Config, found: dict[str, Any], about: dict[str, Any], model: Any = None
 ) -> Report:
-    """Builds the report of the weights ``about`` from the parts of a run."""
-    tested = tested_rows(config, found["searches"])
+    """Builds the report of the weights ``about``, of the paper's model if it is one."""
+    tested, updates = tested_rows(config, found["searches"]), found["updates"]
+    shots = {name: own["shots"].items() for name, own in updates.items()}
     numbers: dict[str, Any] = {
         "weights": about,
         "curves": curves(config, found["curves"]),
@@ -37,16 +35,16 @@ def report(
         "together": tested_rows(config, found["together"]),
         "grid": grid(config, found["grid"]),
         "growth": growth(found["conditions"]),
-        "remark_4": remark_4(found["grid"], found["updates"]),
+        "remark_4": remark_4(found["grid"], updates),
         "published": beside(model, tested),
         "updates": {
-            name: {k: np.mean(v, axis=1).tolist() for k, v in own["shots"].items()}
-            for name, own in found["updates"].items()
+            name: {k: np.mean(v, axis=1).tolist() for k, v in own}
+            for name, own in shots.items()
         },
     }
     return Report(
         numbers,
-        checks=[rate_0(found["updates"])],
+        checks=[rate_0(updates)],
         tables=tables(found["prompts"], numbers),
         claims=claims(config, numbers),
         figures={
@@ -73,14 +71,10 @@ def curves(config: Config, found: dict[str, Any]) -> dict[str, Any]:
     """Accuracies by number of demonstrations, over draws and questions."""
     made = {}
     for name, own in found.items():
-        right = np.array(own["right"], float)
-        points = [
-            interval(
-                crossed_estimate(one) if len(one) > 1 else Estimate.of(one[0]),
-                config.level,
-            )
-            for one in (*right, right[-1] - right[0])
-        ]
+        right, points = np.array(own["right"], float), []
+        for one in (*right, right[-1] - right[0]):
+            mean = crossed_estimate(one) if len(one) > 1 else Estimate.of(one[0])
+            points.append(interval(mean, config.level))
         chance = {"majority": own["majority"], "chance": 1 / own["classes"]}
         both = {"points": points[:-1], "rise": points[-1]}
         made[name] = {"shots": own["shots"], **both, **chance}
@@ -131,15 +125,11 @@ def grid(config: Config, found: dict[str, Any]) -> dict[str, Any]:
     """Mean change of accuracy by module, layer and rate over tasks, and trends."""
     means: dict[str, Any] = {}
     for module in config.modules:
-        layers = sorted(map(int, next(iter(found.values()))[module]))
-        change = np.array(
-            [
-                [np.mean(own[module][str(layer)], axis=1) for layer in layers]
-                for own in found.values()
-            ]
-        )  # (tasks, layers, rates)
-        unpruned = [np.mean(own["unpruned"]) for own in found.values()]
-        change -= np.array(unpruned)[:, None, None]
+        layers, change = sorted(map(int, next(iter(found.values()))[module])), []
+        for own in found.values():
+            each = [np.mean(own[module][str(layer)], axis=1) for layer in layers]
+            change.append(np.array(each) - np.mean(own["unpruned"]))
+        change = np.array(change)  # (tasks, layers, rates)
         trend = [[tau(layers, rate) for rate in task.T] for task in change]
         means[module] = {
             "layers": layers,
@@ -194,12 +184,10 @@ def remark_4(grid: dict[str, Any], updates: dict[str, Any]) -> list[dict[str, An
 
 def rate_0(updates: dict[str, Any]) -> Check:
     """At rate 0 the update of a pruned layer is that of the layer."""
-    wrong = [
-        np.ptp([np.asarray(m)[0] for m in own.values()], axis=0).max()
-        for task in updates.values()
-        for own in task["pruned"].values()
-    ]
-    return Check("implicit updates at rate 0, largest difference", max(wrong), 0, "<=")
+    pruned = (own for task in updates.values() for own in task["pruned"].values())
+    first = ([np.asarray(m)[0] for m in own.values()] for own in pruned)
+    worst = max(np.ptp(one, axis=0).max() for one in first)
+    return Check("implicit updates at rate 0, largest difference", worst, 0, "<=")
 
 
 # --- claims and tables
@@ -213,78 +201,51 @@ def span(own: dict[str, Any], digits: int = 3) -> str:
 
 def claims(config: Config, found: dict[str, Any]) -> list[Claim]:
     """Returns each claim of the paper beside what was measured."""
-    said = []
+    said, over = [], "over tasks and modules"
 
     def say(claim: str, measured: str, held: Any) -> None:
-        said.append(Claim(claim=claim, measured=measured, held=held))
+        said.append(Claim(claim, measured, held))
 
     def mean(values: Any) -> dict[str, float]:
         return interval(Estimate.of(np.asarray(values)), config.level)
 
     rises = [own["rise"] for own in found["curves"].values()]
     up = sum(rise["low"] > 0 for rise in rises)
-    say(
-        "accuracy rises with the number of demonstrations",
-        f"in {up} of {len(rises)} tasks the interval is above 0",
-        up == len(rises),
-    )
+    words = f"in {up} of {len(rises)} tasks the interval is above 0"
+    say("accuracy rises with the number of demonstrations", words, up == len(rises))
     trend = mean(np.concatenate([own["trend"] for own in found["grid"].values()]))
-    say(
-        "deep layers can be pruned at higher rates than shallow ones",
-        f"Kendall's tau of accuracy and layer, mean {span(trend, 2)} over tasks and "
-        "modules",
-        trend["low"] > 0,
-    )
+    claim = "deep layers can be pruned at higher rates than shallow ones"
+    words = f"Kendall's tau of accuracy and layer, mean {span(trend, 2)} {over}"
+    say(claim, words, trend["low"] > 0)
     if len(found["grid"]) > 1:
         mlp, attention = (found["grid"][name]["by_task"] for name in ("mlp", "attn"))
         more = mean(mlp - attention)
-        say(
-            "the MLP can be pruned more than attention",
-            f"accuracy of pruned MLP minus pruned attention {span(more)} over tasks",
-            more["low"] > 0,
-        )
+        words = f"accuracy of pruned MLP minus pruned attention {span(more)} over tasks"
+        say("the MLP can be pruned more than attention", words, more["low"] > 0)
     matrices = found["growth"].values()
-    grow = sum(own["holm"] < 1 - config.level for own in matrices)
-    say(
-        "condition numbers grow with depth",
-        f"in {grow} of {len(matrices)} matrices after Holm",
-        grow == len(matrices),
-    )
+    grow, count = sum(own["holm"] < 1 - config.level for own in matrices), len(matrices)
+    words = f"in {grow} of {count} matrices after Holm"
+    say("condition numbers grow with depth", words, grow == count)
     own = [row for row in found["searches"] if row["arm"] == "algorithm1"]
     signs = [beyond_chance(config, row) for row in own]
     better, worse = signs.count(1), signs.count(-1)
     gain = np.mean([row["difference"] for row in own])
-    say(
-        "Algorithm 1 gains on the test set",
-        f"in {better} of {len(own)} searches after Holm, worse in {worse}; mean "
-        f"difference {gain:+.3f}",
-        better > 0 and worse == 0,
-    )
+    words = f"in {better} of {len(own)} searches after Holm, worse in {worse}; mean "
+    words += f"difference {gain:+.3f}"
+    say("Algorithm 1 gains on the test set", words, better > 0 and worse == 0)
     if "scale" in config.arms:
-        gains = {
-            (row["arm"], row["task"], row["module"]): row["difference"]
-            for row in found["searches"]
-            if row["draw"] == 0
-        }
-        against = mean(
-            [
-                gains["algorithm1", *place] - gain
-                for (arm, *place), gain in gains.items()
-                if arm == "scale"
-            ]
-        )
-        say(
-            "Algorithm 1 gains more than one factor on the layer's output",
-            f"mean difference of the gains {span(against)} over tasks and modules",
-            against["low"] > 0,
-        )
+        first = [row for row in found["searches"] if row["draw"] == 0]
+        gains = {(r["arm"], r["task"], r["module"]): r["difference"] for r in first}
+        places = [place for arm, *place in gains if arm == "scale"]
+        pairs = ((gains["algorithm1", *at], gains["scale", *at]) for at in places)
+        against = mean([gain - other for gain, other in pairs])
+        claim = "Algorithm 1 gains more than one factor on the layer's output"
+        words = f"mean difference of the gains {span(against)} {over}"
+        say(claim, words, against["low"] > 0)
     smaller = mean([np.mean(row["tau"]) for row in found["remark_4"]])
-    say(
-        "pruning that makes the implicit update smaller goes with better accuracy "
-        "(Remark 4)",
-        f"Kendall's tau within a rate, mean {span(smaller, 2)} over tasks and modules",
-        smaller["high"] < 0,
-    )
+    claim = "pruning that makes the implicit update smaller goes with better accuracy "
+    words = f"Kendall's tau within a rate, mean {span(smaller, 2)} {over}"
+    say(f"{claim}(Remark 4)", words, smaller["high"] < 0)
     return said
 
 
@@ -303,55 +264,42 @@ def tables(prompts: dict[str, Any], found: dict[str, Any]) -> list[Any]:
         row = {"task": name, "cells": cells, "rise": span(own["rise"])}
         rises.append(row | {"majority": own["majority"]})
     searched = [{"search": ARMS[row["arm"]]} | row for row in found["searches"]]
-    means = [
-        row | {"span": span(row), "count": len(row["tasks"])} for row in found["arms"]
-    ]
-    rows, title = found["published"], "beside Tables 2 to 8 of the paper"
-    made = [
-        listed(
+    means, rows = [], found["published"]
+    for row in found["arms"]:
+        means.append(row | {"span": span(row), "count": len(row["tasks"])})
+    long = "task | draw | module | search | layer | rate | before | after | "
+    cells = "{task} | {draw} | {module} | {search} | {layer} | {chosen:g} | "
+    change, clip = "{before:.3f} | {changed} | {p}", "{layer}:{module}:{rate:g}"
+    made: dict[str, tuple] = {
+        "prompts, by accuracy without pruning": (
             tried,
             "task | template + words | scoring | accuracy | chosen",
             "{task} | {prompt} | {scoring} | {accuracy:.3f} | {chosen}",
-            "prompts, by accuracy without pruning",
         ),
-        listed(
+        "accuracy against demonstrations (test)": (
             rises,
             "task | shots: accuracy | most - fewest | largest class",
             "{task} | {cells} | {rise} | {majority:.3f}",
-            "accuracy against demonstrations (test)",
         ),
-        listed(
+        "searches: chosen on validation, tested once": (
             changed(searched),
-            "task | draw | module | search | layer | rate | before | after | "
-            "difference | p (Holm)",
-            "{task} | {draw} | {module} | {search} | {layer} | {chosen:g} | "
-            "{before:.3f} | {after:.3f} | {changed} | {p}",
-            "searches: chosen on validation, tested once",
+            f"{long}difference | p (Holm)",
+            f"{cells}{{before:.3f}} | {{after:.3f}} | {{changed}} | {{p}}",
         ),
-        listed(
+        "searches of the first draw, mean over tasks": (
             means,
             "module | search | mean difference | tasks | better, worse (Holm)",
             "{module} | {search} | {span} | {count} | {better}, {worse}",
-            "searches of the first draw, mean over tasks",
         ),
-        listed(
+        "one clip for all other tasks": (
             changed(found["together"]),
             "task | clip | gain of the others | before | difference | p (Holm)",
-            "{left_out} | {layer}:{module}:{rate:g} | {validation_gain:+.3f} | "
-            "{before:.3f} | {changed} | {p}",
-            "one clip for all other tasks",
+            f"{{left_out}} | {clip} | {{validation_gain:+.3f}} | {change}",
         ),
-    ]
-    if rows:
-        made.append(frame.table(rows, {name: f"{{{name}}}" for name in rows[0]}, title))
-    return made
-
-
-def listed(rows: list[dict[str, Any]], heads: str, cells: str, title: str) -> Any:
-    """A table of rows, whose heads and cells are given as lines of text."""
-    return frame.table(
-        rows, dict(zip(heads.split(" | "), cells.split(" | "), strict=True)), title
-    )
+    }
+    shown = [frame.table(own, (a, b), name) for name, (own, a, b) in made.items()]
+    title = "beside Tables 2 to 8 of the paper"
+    return [*shown, frame.table(rows, title=title)] if rows else shown
 
 
 def changed(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -461,15 +409,11 @@ def draw_arms(arms: list[dict[str, Any]]) -> Any:
 
 def draw_updates(sizes: dict[str, Any]) -> Any:
     """Size of the implicit update over that of the matrix, by layer and shots."""
-    panels = {
-        name: plotting.LinePanel(
-            {
-                f"{shots} demonstrations": plotting.Line(range(len(mean)), mean, place)
-                for place, (shots, mean) in enumerate(own.items())
-            },
-            "layer",
-            "|dW| / |W|",
-        )
-        for name, own in sizes.items()
-    }
+    panels = {}
+    for name, own in sizes.items():
+        lines = {}
+        for place, (shots, mean) in enumerate(own.items()):
+            line = plotting.Line(range(len(mean)), mean, place)
+            lines[f"{shots} demonstrations"] = line
+        panels[name] = plotting.LinePanel(lines, "layer", "|dW| / |W|")
     return plotting.line_panels(panels, "Implicit update of the MLP's first matrix", 3)
