@@ -407,17 +407,7 @@ def train(setup: Setup, run: frame.Run) -> tuple[Any, list[dict], dict[str, floa
             line["errors"] = errors.mean(axis=1).tolist()
         return line
 
-    fitted = fit(
-        training_step(setup),
-        initial_state(setup),
-        run,
-        record,
-        folder=run.folder / "checkpoints",
-        num_steps=total,
-        chunk_steps=chunk,
-        checkpoint_every=config.checkpoint_every,
-        config=asdict(config),
-    )
+    fitted = fit(training_step(setup), initial_state(setup), run, config, record)
     speed = {"steps_per_second": fitted.timing.steps_per_second}
     return stacked(setup, fitted.state), fitted.records, asdict(fitted.timing) | speed
 

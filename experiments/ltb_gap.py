@@ -18,7 +18,7 @@ import optax
 
 from experiments import frame
 from experiments.frame import Check, Report, check_at_least, expect, largest
-from experiments.shared.training import fit, mean_metrics
+from experiments.shared.training import fit
 from icltheory import regression as reg
 from icltheory import training
 from icltheory.plotting import COLOURS, METHODS
@@ -175,17 +175,13 @@ def train(config: Config, rows: list[dict], run: Any) -> None:
         return make(at), at["num_examples"]
 
     drawn = problems()
-    names = ("chunk_steps", "checkpoint_every")
-    plan: Any = {name: getattr(config, name) for name in names} | {"num_steps": steps}
-    plan |= {"folder": run.folder / "checkpoints", "config": dataclasses.asdict(config)}
-    fitted = fit(
-        lambda state: jax.vmap(step)(state, *drawn),
-        start(jnp.asarray([seed for _, seed in cases], jnp.int32)),
-        run,
-        lambda done, chunk: {"step": done, **mean_metrics(chunk.metrics)},
-        label=f"training {2 * len(cases)} models",
-        **plan,
-    )
+    begun = start(jnp.asarray([seed for _, seed in cases], jnp.int32))
+    label = f"training {2 * len(cases)} models"
+
+    def all_steps(state):
+        return jax.vmap(step)(state, *drawn)
+
+    fitted = fit(all_steps, begun, run, config, label=label)
     with jax.enable_x64(True):
         exact = jax.jit(jax.vmap(reg.risk))
         for name, model in fitted.state.params.items():

@@ -264,18 +264,8 @@ def train(config: Config, run: Any) -> Any:
         means = mean_metrics(chunk.metrics)
         return {"step": done, **{name: value[0] for name, value in means.items()}}
 
-    return fit(
-        make_step(config),
-        initial_state(config),
-        run,
-        record,
-        folder=run.folder / "checkpoints",
-        num_steps=config.steps,
-        chunk_steps=config.chunk_steps,
-        checkpoint_every=config.checkpoint_every,
-        config=dataclasses.asdict(config),
-        label="training the language model",
-    )
+    given = make_step(config), initial_state(config), run, config, record
+    return fit(*given, label="training the language model")
 
 
 # --- what is kept: a checkpoint and tasks

@@ -246,18 +246,9 @@ def train(config: Config, run: Any, scored: dict[int, Any]) -> Any:
             found[CLOSENESS] = np.log10(new[TO_DMMSE] / new[TO_RIDGE]).ravel().tolist()
         return found
 
-    return fit(
-        training_step(config),
-        initial_state(config),
-        run,
-        record,
-        folder=run.folder / "checkpoints",
-        num_steps=config.recipe.steps,
-        chunk_steps=config.recipe.chunk_steps,
-        checkpoint_every=config.recipe.checkpoint_every,
-        config=asdict(config),
-        label=f"training {len(config.runs())} transformers",
-    )
+    given = training_step(config), initial_state(config), run, config.recipe, record
+    label = f"training {len(config.runs())} transformers"
+    return fit(*given, config=config, label=label)
 
 
 def initial_state(config: Config) -> training.TrainState:

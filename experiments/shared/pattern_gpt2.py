@@ -12,7 +12,7 @@ from jax import Array
 from experiments import frame
 from experiments.frame import check_at_least, expect
 from experiments.shared.patterns import TrainedEnsemble
-from experiments.shared.training import fit, mean_metrics
+from experiments.shared.training import fit
 from icltheory import training
 from icltheory.models import GPT2
 from icltheory.patterns import PatternPrompt, PatternTask
@@ -52,17 +52,10 @@ class Gpt:
 
 GPT_GPU = Gpt(width=128, num_layers=6, num_heads=4, init_std=0.05, steps=1000)
 # The slides name GPT-2 without a size; this is the smallest published one.
-GPT_PAPER = Gpt(
-    width=768,
-    num_layers=12,
-    num_heads=12,
-    init_std=0.02,
-    steps=2000,
-    batch_size=256,
-    optimizer=OptimizerConfig(
-        "adam", 1e-4, schedule="cosine", warmup_steps=200, clip_norm=1.0
-    ),
-)
+_SIZES: dict[str, Any] = {"width": 768, "num_layers": 12, "num_heads": 12}
+_LONG: dict[str, Any] = {"init_std": 0.02, "steps": 2000, "batch_size": 256}
+_WARM: dict[str, Any] = {"schedule": "cosine", "warmup_steps": 200, "clip_norm": 1.0}
+GPT_PAPER = Gpt(**_SIZES, **_LONG, optimizer=OptimizerConfig("adam", 1e-4, **_WARM))
 
 
 class Pairs(NamedTuple):
@@ -126,21 +119,7 @@ def train_gpt(
     sizes: dict[str, Any] = {"batch_size": gpt.batch_size, "num_points": P}
     sizes |= {"loss_points": gpt.loss_points, "loss": "hinge"}
     step = training.make_step(module, asked, rule, plan, **sizes)
-    fitted = fit(
-        jax.vmap(step),
-        training.init_state(module, asked, rule, seeds, num_points=P),
-        run,
-        lambda done, chunk: {
-            "model": "gpt2",
-            "step": done,
-            **mean_metrics(chunk.metrics),
-        },
-        folder=run.folder / "checkpoints" / "gpt2",
-        num_steps=gpt.steps,
-        chunk_steps=gpt.chunk_steps,
-        checkpoint_every=gpt.checkpoint_every,
-        config=dataclasses.asdict(gpt),
-        label="training gpt2",
-    )
+    start = training.init_state(module, asked, rule, seeds, num_points=P)
+    fitted = fit(jax.vmap(step), start, run, gpt, name="gpt2", label="training gpt2")
     loss = float(np.mean(fitted.records[-1]["loss"]))
     return TrainedGpt(module, task, fitted.state.params, loss)

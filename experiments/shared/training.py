@@ -55,13 +55,11 @@ def fit(
     step: training.Step,
     state: Any,  # where to begin
     run: frame.Run,  # its metrics.jsonl gets one record a chunk
-    record: Callable[[int, training.Chunk], dict[str, Any]],  # of so many steps
+    recipe: Any,  # with steps in all, chunk_steps a dispatch and checkpoint_every
+    record: Callable | None = None,  # of (steps, chunk): the line of metrics.jsonl
     *,
-    folder: Path,  # where the checkpoints are
-    num_steps: int,  # steps in all
-    chunk_steps: int,  # steps a dispatch
-    checkpoint_every: int,  # steps between checkpoints
-    config: dict[str, Any],  # kept beside each checkpoint, and the same in those read
+    name: str = "",  # folder below checkpoints, and "model" of each record
+    config: Any = None,  # if not the recipe: kept beside checkpoints and compared
     snapshots: Sequence[int] = (),  # steps at whose end parameters are kept; 0: start
     earlier: Sequence[dict[str, Any]] = (),  # records before these in metrics.jsonl
     label: str = "training",  # what is shown while it trains
@@ -70,11 +68,18 @@ def fit(
 
     A signal such as Ctrl-C writes a checkpoint after the current chunk and interrupts.
     """
+    num_steps, chunk_steps = recipe.steps, recipe.chunk_steps
     check_snapshots(snapshots, num_steps, chunk_steps)
+    folder = run.folder / "checkpoints" / name
+    kept_config = dataclasses.asdict(config or recipe)
     store = training.Checkpoints(folder)
     kept = {
         str(s): jax.tree.map(jnp.copy, state.params) for s in sorted(set(snapshots))
     }
+
+    def means(done: int, chunk: training.Chunk) -> dict[str, Any]:
+        known = {"model": name} if name else {}
+        return known | {"step": done, **mean_metrics(chunk.metrics)}
 
     def saved() -> Any:
         return {"state": state, "snapshots": kept} if kept else state
@@ -84,7 +89,7 @@ def fit(
         run.warn(f"{line}; the one before it is used")
     records, timing = [], Timing()
     if restored.state is not None:
-        _check_config(folder, restored.extra["config"], config, run)
+        _check_config(folder, restored.extra["config"], kept_config, run)
         found: Any = restored.state
         state, kept = (found["state"], found["snapshots"]) if kept else (found, kept)
         records, timing = restored.extra["metrics"], Timing(**restored.extra["timing"])
@@ -109,12 +114,12 @@ def fit(
             if str(done) in kept:
                 # The next chunk reuses the memory of this state.
                 kept[str(done)] = jax.tree.map(jnp.copy, state.params)
-            records.append(record(done, chunk))
+            records.append((record or means)(done, chunk))
             run.log(records[-1])
-            due = done == num_steps or done % checkpoint_every < chunk_steps
+            due = done == num_steps or done % recipe.checkpoint_every < chunk_steps
             if due or interrupt.asked:
                 times = dataclasses.asdict(timing)
-                extra = {"config": config, "metrics": records, "timing": times}
+                extra = {"config": kept_config, "metrics": records, "timing": times}
                 store.save(done, saved(), extra)
             if interrupt.asked:
                 raise KeyboardInterrupt(interrupt.asked)
@@ -287,47 +292,27 @@ class Recipe:
 
 
 # The training of the preset cpu of garg_linear, whose page has its error.
-GPT2_CPU = Recipe(
-    model="gpt2",
-    dim=5,
-    num_points=11,
-    num_layers=3,
-    steps=3500,
-    batch_size=64,
-    optimizer=OptimizerConfig("muon", 5e-3, 3e-3, "cosine", 200, clip_norm=1.0),
-)
+_MUON = OptimizerConfig("muon", 5e-3, 3e-3, "cosine", 200, clip_norm=1.0)
+_SMALL: dict[str, Any] = {"num_layers": 3, "steps": 3500, "batch_size": 64}
+GPT2_CPU = Recipe("gpt2", dim=5, num_points=11, **_SMALL, optimizer=_MUON)
 
 # Twice the number of layers, width and dimension of the cpu recipe, for a GPU.
-GPT2_GPU = dataclasses.replace(
-    GPT2_CPU,
-    dim=10,
-    num_points=21,
-    num_layers=6,
-    width=128,
-    init_std=0.05,
-    steps=20_000,
-    batch_size=256,
-    optimizer=OptimizerConfig("muon", 3e-3, 1e-3, "cosine", 200, clip_norm=1.0),
-    chunk_steps=500,
-    checkpoint_every=5000,
-)
+_MUON = OptimizerConfig("muon", 3e-3, 1e-3, "cosine", 200, clip_norm=1.0)
+_LARGE: dict[str, Any] = {"dim": 10, "num_points": 21, "num_layers": 6, "width": 128}
+_LONG: dict[str, Any] = {"steps": 20_000, "chunk_steps": 500, "checkpoint_every": 5000}
+_LONG |= {"batch_size": 256, "init_std": 0.05, "optimizer": _MUON}
+GPT2_GPU = dataclasses.replace(GPT2_CPU, **_LARGE, **_LONG)
 
 
 def linear_recipe(num_layers: int, dim: int = 5, steps: int = 1500) -> Recipe:
     """Recipe of a linear attention stack on prompts of N = 4d examples."""
     rate = 1e-2 if num_layers == 1 else 5e-3 if num_layers < 6 else 3e-3
     warmup = {"schedule": "cosine", "warmup_steps": min(100, steps)}
-    return Recipe(
-        model="linear",
-        dim=dim,
-        num_points=4 * dim + 1,
-        num_layers=num_layers,
-        steps=steps,
-        batch_size=128,
-        optimizer=OptimizerConfig("adam", rate, **warmup, clip_norm=1.0),
-        loss_points="last",
-        init_std=0.05 if num_layers < 6 else 0.02,
-    )
+    rule = OptimizerConfig("adam", rate, **warmup, clip_norm=1.0)
+    sizes = {"dim": dim, "num_points": 4 * dim + 1, "num_layers": num_layers}
+    sizes |= {"steps": steps, "batch_size": 128}
+    look: Any = {"loss_points": "last", "init_std": 0.05 if num_layers < 6 else 0.02}
+    return Recipe("linear", **sizes, optimizer=rule, **look)
 
 
 # --- models of recipes
@@ -370,7 +355,7 @@ def train(
     recipe: Recipe,
     run: frame.Run,
     *,
-    name: str | None = None,
+    name: str = "",
     earlier: Sequence[dict[str, Any]] = (),
 ) -> TrainedModels:
     """Trains to the last step, or resumes from the newest checkpoint.
@@ -380,20 +365,9 @@ def train(
     """
     jax.config.update("jax_default_matmul_precision", "highest")
     name = name or recipe.model
-    fitted = fit(
-        recipe.step(),
-        recipe.start(),
-        run,
-        lambda at, chunk: {"model": name, "step": at, **mean_metrics(chunk.metrics)},
-        folder=run.folder / "checkpoints" / name,
-        num_steps=recipe.steps,
-        chunk_steps=recipe.chunk_steps,
-        checkpoint_every=recipe.checkpoint_every,
-        config=dataclasses.asdict(recipe),
-        snapshots=recipe.snapshots,
-        earlier=earlier,
-        label=f"training {name}",
-    )
+    more = {"snapshots": recipe.snapshots, "earlier": earlier}
+    look = {"name": name, "label": f"training {name}", **more}
+    fitted = fit(recipe.step(), recipe.start(), run, recipe, **look)
     kept = {s: with_seeds(p, recipe.seeds) for s, p in fitted.snapshots.items()}
     params = with_seeds(fitted.state.params, recipe.seeds)
     rest = kept, fitted.records, fitted.timing
