@@ -299,11 +299,12 @@ def voter(grid, lengths):
 def search(grid, track=iter):
     """Errors by length of every task, with and without chain of thought."""
     errors, found = voter(grid, LENGTHS), {}
-    for task, row in track(grid.rows()):
+    for (p, gap, rivals), row in track(grid.rows()):
         for fraction in grid.fractions:
             both = errors(row, fraction)
             for K in grid.steps:
-                found[Task(*task, fraction, K)] = [each[K - 1] for each in both]
+                task = Task(p, gap, rivals, fraction, K)
+                found[task] = [each[K - 1] for each in both]
     return found
 
 
@@ -312,7 +313,8 @@ def again(grid, tasks, prompts):
     fresh = dataclasses.replace(grid, prompts=prompts, seed=grid.seed + 1)
     errors, found = voter(fresh, LENGTHS), {}
     for task in dict.fromkeys(tasks):
-        both = errors(row_of(*task[:3], grid.states), task.fraction)
+        row = row_of(task.p, task.gap, task.rivals, grid.states)
+        both = errors(row, task.fraction)
         found[task] = [each[task.steps - 1] for each in both]
     return found
 

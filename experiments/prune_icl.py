@@ -500,12 +500,11 @@ def numbers(m: dict[str, Any]) -> dict[str, Any]:
     single = m["single"][..., test, :].mean(axis=3, dtype=np.float64)
     names = ("modules", "ranks", "rates", "shots")
     shots = range(len(subject.shots))
-    means = {name: [on_test(m, name, k) for k in shots] for name in CONDITIONS}
-    over = jax.tree.map(lambda errors: errors.mean(axis=-1, dtype=np.float64), means)
+    means = {n: [on_test(m, n, k).mean(-1, float) for k in shots] for n in CONDITIONS}
     return {name: getattr(subject, name) for name in names} | {
         "seeds": subject.recipe.seeds,
         "matrices": [spec.name for spec in subject.model.matrices(0)],
-        "errors (shots, seeds, layers, modules, rates)": over,
+        "errors (shots, seeds, layers, modules, rates)": means,
         "single matrices (layers, matrices, rates, shots), first seed": single,
         "depth": depth_effect(m),
         "spectra": spectra(subject),

@@ -309,7 +309,7 @@ def linear_recipe(num_layers: int, dim: int = 5, steps: int = 1500) -> Recipe:
     rate = 1e-2 if num_layers == 1 else 5e-3 if num_layers < 6 else 3e-3
     warmup = {"schedule": "cosine", "warmup_steps": min(100, steps)}
     rule = OptimizerConfig("adam", rate, **warmup, clip_norm=1.0)
-    sizes = {"dim": dim, "num_points": 4 * dim + 1, "num_layers": num_layers}
+    sizes: Any = {"dim": dim, "num_points": 4 * dim + 1, "num_layers": num_layers}
     sizes |= {"steps": steps, "batch_size": 128}
     look: Any = {"loss_points": "last", "init_std": 0.05 if num_layers < 6 else 0.02}
     return Recipe("linear", **sizes, optimizer=rule, **look)
