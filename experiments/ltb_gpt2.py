@@ -416,10 +416,9 @@ def numbers(columns: list[dict]) -> dict[str, Any]:
     return found
 
 
-_SCORES = ("cells.*", "removal.cells.*.before", "removal.cells.*.after.*")
-AXES = {f"{score}.per_seed": ["seed"] for score in _SCORES}
-AXES |= {"cells.*.per_seed_error": ["seed"]}
+AXES = {"cells.*.per_seed": ["seed"], "cells.*.per_seed_error": ["seed"]}
 AXES |= {"removal.cells.*.explained": ["depth", "seed"]}
+AXES |= {f"removal.cells.*.{x}.per_seed": ["seed"] for x in ("before", "after.*")}
 COURSE = {"steps": [], "cells.*.mean": [], "contrast.*.ratio": []}
 COURSE |= {"cells.*.per_seed": ["seed"], "cells.*.interval": ["lower and upper end"]}
 COURSE |= {"contrast.*.interval": ["lower and upper end"]}
