@@ -68,6 +68,7 @@ def _run(words: list[str]) -> int:
 def _as_program(name: str, words: list[str]) -> int:
     """Runs a module as ``python -m`` does, and returns its exit status."""
     sys.argv = [name.rpartition(".")[2], *words]
+    sys.modules.pop(name, None)  # it runs as a program, whatever imported it
     try:
         runpy.run_module(name, run_name="__main__", alter_sys=True)
     except SystemExit as end:

@@ -18,7 +18,6 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from safetensors import SafetensorError, safe_open
 
 from icltheory._files import named_file, refuse_pointer
 
@@ -75,6 +74,12 @@ class Tensor:
 def open_safetensors(path: Path) -> dict[str, Tensor]:
     """Returns the tensors of a file by name; each is read as a view of the file."""
     refuse_pointer(path)
+    try:
+        from safetensors import SafetensorError, safe_open
+    except ImportError:
+        raise ImportError(
+            f"{path}: reading it needs `pip install icltheory[llm]`"
+        ) from None
     try:
         with safe_open(path, framework="numpy") as opened:
             # Tensors lie in this order, without gaps.
