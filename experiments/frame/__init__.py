@@ -7,12 +7,14 @@ returns a :class:`Report`. The last line is ``program(__name__, main)``.
 """
 
 import functools
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from rich.table import Table
 
-from experiments.frame.command_line import Flags, Processes, parse, read_line
+from experiments.frame import slurm
+from experiments.frame.command_line import Flags, Processes, parse, read_line, swept
 from experiments.frame.config import (
     check_at_least,
     check_seeds,
@@ -60,7 +62,17 @@ def experiment(
     def mark(body: Callable[..., Report]) -> Callable[..., dict]:
         @functools.wraps(body)
         def main(argv: list[str] | None = None) -> dict:
-            launch = parse(presets, argv, flags=flags)
+            first, *others = swept(sys.argv[1:] if argv is None else argv)
+            if others:  # every line is read before the first one runs
+                for line in (first, *others):
+                    parse(presets, list(slurm.without_options(line)), flags=flags)
+            found = one(parse(presets, first, flags=flags, others=others))
+            for line in others:
+                later = one(parse(presets, line, flags=flags))
+                found = later if later["verdict"] == "failed" else found
+            return found
+
+        def one(launch: Any) -> dict:
             check(launch.config, launch.flags)
             run = Run.begin(launch, _first_line(body))
             more = () if flags is None else (launch.flags,)

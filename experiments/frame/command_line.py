@@ -37,6 +37,9 @@ class Options:
     output: Path = Path("runs")
     # Print only warnings, the final tables and the verdict.
     quiet: bool = False
+    # Runs of several values of one option, such as num_layers=1,2,4,8: one after the
+    # other, or as one Slurm array.
+    sweep: str = ""
     # Sends the rest of the command line to a Slurm cluster.
     slurm: Request = Request()
 
@@ -107,11 +110,34 @@ class Launch(Generic[Config]):
         return shlex.join(("python", "-m", f"experiments.{self.name}", *words))
 
 
+def swept(argv: Sequence[str]) -> list[list[str]]:
+    """The command lines of a sweep, one for each value; a single one without it.
+
+    Example:
+        >>> swept(["--sweep", "num_layers=1,2", "--quiet"])
+        [['--quiet', '--num_layers', '1'], ['--quiet', '--num_layers', '2']]
+    """
+    rest, given = list(argv), None
+    for place, word in enumerate(rest):
+        if word == "--sweep" or word.startswith("--sweep="):
+            inside = "=" in word
+            given = word.partition("=")[2] if inside else "".join(rest[place + 1 :][:1])
+            del rest[place : place + 1 + (not inside)]
+            break
+    if given is None:
+        return [rest]
+    name, _, values = given.partition("=")
+    fine = name and all(values.split(","))
+    configs.expect(fine, "sweep", "OPTION=VALUE,VALUE,...", given or "none")
+    return [[*rest, f"--{name}", value] for value in values.split(",")]
+
+
 def parse(
     presets: Mapping[str, Config],
     argv: list[str] | None = None,
     *,
     flags: Flags | None = None,
+    others: Sequence[list[str]] = (),
 ) -> Launch[Config]:
     """Parses the command line of an experiment; that of the program unless given.
 
@@ -121,7 +147,7 @@ def parse(
     options that would change it are refused, but for more steps where these extend the
     run. ``flags`` are the experiment's own switches with their defaults; it runs in
     several processes if ``num_processes`` is one of them. ``--slurm`` options send the
-    rest of the line to the cluster and end the program.
+    rest of the line to the cluster, with ``others`` as one array, and end the program.
     """
     argv = sys.argv[1:] if argv is None else list(argv)
     flags, first = flags or Flags(), next(iter(presets.values()))
@@ -158,7 +184,7 @@ def parse(
     config = config_of(starts[preset])
     more = stored is not None and configs.extends(run, stored, config)
     if job is not None:
-        slurm.submit(job, name, argv, options.output)
+        slurm.submit(job, name, [argv, *others], options.output)
         raise SystemExit(0)
     unmodified, preset = config in presets.values(), preset or "stored"
     words = tuple(argv)

@@ -6,6 +6,7 @@ the job and the folder, and ends. A job that is requeued, because its time was u
 was preempted, or a host died, continues from the last checkpoint.
 """
 
+import contextlib
 import dataclasses
 import os
 import re
@@ -115,8 +116,11 @@ class Job:
         return submitit.helpers.DelayedSubmission(self)
 
 
-def submit(asked: Request, name: str, argv: list[str], output: Path) -> None:
-    """Submits an experiment; prints the job, and where its logs and its run are."""
+def submit(asked: Request, name: str, lines: list[list[str]], output: Path) -> None:
+    """Submits an experiment, of several command lines as one array.
+
+    Prints the jobs, and where their logs and their runs are.
+    """
     try:
         import submitit
     except ImportError as error:
@@ -146,11 +150,16 @@ def submit(asked: Request, name: str, argv: list[str], output: Path) -> None:
         slurm_qos=asked.qos,
         slurm_constraint=asked.constraint,
     )
-    args = without_options(argv)
-    job = executor.submit(Job(name, args, folder))
-    resumed = " (resumed)" if "--resume" in args else f"; its run is made in {folder}"
+    several, jobs = len(lines) > 1, []
+    with executor.batch() if several else contextlib.nullcontext():
+        for i, line in enumerate(lines):
+            args = without_options(line)
+            inside = folder / str(i) if several else folder
+            jobs.append((executor.submit(Job(name, args, inside)), args, inside))
     hosts = f"{asked.nodes} x {asked.gpus_per_node or 0} GPUs"
-    print(f"job {job.job_id}: {name} on {hosts}{resumed}\nlogs: {job.paths.stdout}")
+    for job, args, inside in jobs:
+        made = " (resumed)" if "--resume" in args else f"; its run is made in {inside}"
+        print(f"job {job.job_id}: {name} on {hosts}{made}\nlogs: {job.paths.stdout}")
 
 
 def without_options(argv: list[str]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ import pytest
 from rich.table import Table
 
 from experiments.frame import Check, Claim, Report, Run, largest
-from experiments.frame.command_line import parse
+from experiments.frame.command_line import parse, swept
 from experiments.frame.exits import run_program
 from tests.experiments import tiny
 from tests.experiments.tiny import PRESETS
@@ -31,6 +31,18 @@ def test_the_preset_is_that_of_the_device_and_options_override_it(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert parse(PRESETS, []).preset == "gpu"
     assert parse({"quick": PRESETS["cpu"]}, []).preset == "quick"
+
+
+def test_a_sweep_is_a_line_for_each_value():
+    assert swept(["--prompts", "7"]) == [["--prompts", "7"]]
+    for words in (["--sweep", "part.size=1,2"], ["--sweep=part.size=1,2"]):
+        lines = swept(["--quiet", *words, "--prompts", "7"])
+        assert lines == [
+            ["--quiet", "--prompts", "7", "--part.size", value] for value in "12"
+        ]
+    for words in (["--sweep"], ["--sweep", "size"], ["--sweep", "size=1,,2"]):
+        with pytest.raises(ValueError, match="^sweep: expected OPTION=VALUE,VALUE"):
+            swept(words)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Sending experiments to a cluster: what is asked of it, and what is refused."""
 
+import contextlib
 import sys
 import types
 from pathlib import Path
@@ -27,8 +28,14 @@ class Executor:
     def update_parameters(self, **given):
         type(self).given = {k: v for k, v in given.items() if v is not None}
 
+    @contextlib.contextmanager
+    def batch(self):
+        type(self).batches += 1
+        yield
+
     def submit(self, job):
         type(self).job = job
+        type(self).jobs.append(job)
         paths = types.SimpleNamespace(stdout=self.folder / "77_0_log.out")
         return types.SimpleNamespace(job_id="77", paths=paths)
 
@@ -37,7 +44,7 @@ class Executor:
 def cluster(monkeypatch):
     stand_in = types.SimpleNamespace(AutoExecutor=Executor)
     monkeypatch.setitem(sys.modules, "submitit", stand_in)
-    Executor.job = None
+    Executor.job, Executor.jobs, Executor.batches = None, [], 0
     return Executor
 
 
@@ -76,6 +83,25 @@ def test_a_line_is_submitted_less_what_is_said_to_the_cluster(
         "timeout_min": 90,
         "slurm_account": "a",
     }
+
+
+def test_a_sweep_is_one_array_whose_runs_are_apart(cluster, tmp_path, capsys):
+    line = ["--sweep", "num_layers=1,2", "--output", str(tmp_path)]
+    with pytest.raises(SystemExit) as stop:
+        garg_linear.main([*CLUSTER, *line])
+    assert stop.value.code == 0
+    assert cluster.batches == 1
+    words = [("--output", str(tmp_path), "--num_layers", value) for value in "12"]
+    assert [job.args for job in cluster.jobs] == words
+    assert [job.output for job in cluster.jobs] == [
+        cluster.folder / "0",
+        cluster.folder / "1",
+    ]
+    assert len(capsys.readouterr().out.splitlines()) == 4
+    cluster.jobs.clear()
+    with pytest.raises(ValueError, match="^--num-layers: expected a number, got none"):
+        garg_linear.main([*CLUSTER, "--sweep", "num_layers=2,none"])
+    assert not cluster.jobs
 
 
 def test_a_requeued_job_goes_on_with_the_run_that_it_began(tmp_path):
