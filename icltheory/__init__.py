@@ -61,6 +61,7 @@ _PACKAGES = (
     "plotting",
     "pruning",
     "regression",
+    "runs",
     "statistics",
     "strict_json",
     "training",
