@@ -42,9 +42,10 @@ class Evaluator:
     r"""A model's answers to a task, unpruned and pruned, each computed once.
 
     Models are named by what is pruned: ``()`` is the unpruned model, ``"26:mlp:0.9"``
-    one intervention, ``["26:mlp:0.9", "3:W_Q:rank=8"]`` several. A rate of 0 changes
-    nothing. The demonstrations run once and are kept as keys and values, what lies
-    below a pruned layer is shared, and all strengths of one module are one program.
+    one intervention, ``"26:mlp:0.9 3:W_Q:rank=8"`` or a list several. A rate of 0
+    changes nothing. The demonstrations run once and are kept as keys and values, what
+    lies below a pruned layer is shared, and all strengths of one module are one
+    program.
 
     A method that goes on from rate to rate
     (:class:`~icltheory.bridge.methods.Cumulative`) does so on the validation split
@@ -161,7 +162,8 @@ class Evaluator:
 
     def read(self, model: Candidate) -> Composition:
         """The interventions of a model; raises for those that do not fit it."""
-        known = model if isinstance(model, Intervention | str) else tuple(model)
+        known: Any = model.split() if isinstance(model, str) else model
+        known = (known,) if isinstance(known, Intervention) else tuple(known)
         if known not in self._read:
             own, read = prepared(self.model, known)
             for one in read:
@@ -218,22 +220,27 @@ class Evaluator:
             run = SplitEvaluator(model, prompts, self.batch_size, most)
             for part in parts:
                 self._add(run, part, base, method)
-                of = {(layer, module): ones for layer, module, ones in part}
-                some = np.unique(
-                    np.concatenate([todo[c] for o in of.values() for c in o])
-                )
-                whole = len(some) == prompts.num_examples
-                batch: list[Answer] = []
-                for number, (key, examples, scores) in enumerate(
-                    run.stream(None if whole else some), 1
-                ):
-                    batch += _answers(split, of[key], examples, scores, prompts.labels)
-                    asked = sum(np.isin(todo[one], examples).sum() for one in of[key])
-                    if number % len(of) == 0:  # all models have answered this batch
-                        self.answers.add(self.key, batch)
-                        batch = []
-                    count.add(int(asked), f"{split}, {_named(base, *key)}")
+                told = f"{split}, {text_of(base)}" if base else split
+                self._answer(run, split, told, part, todo, count)
                 run.clear()
+
+    def _answer(self, run, split, told, part, todo, count) -> None:
+        """Stores the answers of a part, batch by batch for all of its models."""
+        of = {(layer, module): ones for layer, module, ones in part}
+        missing = [todo[one] for ones in of.values() for one in ones]
+        some, labels = np.unique(np.concatenate(missing)), run.prompts.labels
+        whole, batch = len(some) == len(labels), list[Answer]()
+        stream = run.stream(None if whole else some)
+        for number, (key, examples, scores) in enumerate(stream, 1):
+            batch += _answers(split, of[key], examples, scores, labels)
+            if number % len(of) == 0:
+                self.answers.add(self.key, batch)
+                batch.clear()
+            asked = sum(int(np.isin(todo[one], examples).sum()) for one in of[key])
+            layer, module = key
+            plain = "" if "," in told else ", unpruned"
+            name = plain if layer is None else f", {module} of layer {layer}"
+            count.add(asked, told + name)
 
     def _add(self, run, part, base, method) -> None:
         """Adds a branch for each layer and module of a part."""
@@ -362,12 +369,6 @@ def _answers(split, models, examples, scores, labels) -> list[Answer]:
         for one, rows in zip(models, scores, strict=True)
         for number, row in zip(examples.tolist(), rows, strict=True)
     ]
-
-
-def _named(base: Composition, layer: int | None, module: str) -> str:
-    """What progress is told: the module, and what is pruned beside it."""
-    where = [] if layer is None else [f"{module} of layer {layer}"]
-    return ", ".join([*filter(None, [text_of(base)]), *where]) or "unpruned"
 
 
 def _is_out_of_memory(error: Exception) -> bool:

@@ -86,7 +86,12 @@ def test_compositions_the_ends_and_ranks(size, monkeypatch):
     assert len(found.answers) == 7 * len(models)
     turned = found.scores("validation", [["1:attn:0.5", "0:W_V:0.75"]])
     assert len(found.answers) == 7 * len(models)  # the same composition
-    np.testing.assert_array_equal(turned[0], found.scores("validation", models)[3])
+    again = found.scores("validation", ["0:W_V:0.75 1:attn:0.5", ""])
+    assert len(found.answers) == 7 * len(models)
+    every = found.scores("validation", models)
+    for one in (turned[0], again[0]):
+        np.testing.assert_array_equal(one, every[3])
+    np.testing.assert_array_equal(again[1], every[1])
 
 
 @pytest.mark.slow
