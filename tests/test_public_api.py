@@ -10,28 +10,22 @@ import icltheory
 
 
 def public_modules():
-    for module in pkgutil.walk_packages(icltheory.__path__, "icltheory."):
-        if not any(part.startswith("_") for part in module.name.split(".")[1:]):
-            yield module.name
+    """Names of the modules that no underscore marks as private."""
+    names = [m.name for m in pkgutil.walk_packages(icltheory.__path__, "icltheory.")]
+    return [name for name in names if "._" not in name]
 
 
-def public_objects():
-    seen = set()
+def test_public_names_are_documented():
+    objects = {}
     for name in public_modules():
         module = importlib.import_module(name)
         assert hasattr(module, "__all__"), f"{name} has no __all__"
         for symbol in module.__all__:
             value = getattr(module, symbol)
-            documented = inspect.isfunction(value) or inspect.isclass(value)
-            if documented and id(value) not in seen:
-                seen.add(id(value))
-                yield f"{value.__module__}.{symbol}", value
-
-
-def test_public_names_are_documented():
-    objects = list(public_objects())
+            if inspect.isfunction(value) or inspect.isclass(value):
+                objects[id(value)] = f"{value.__module__}.{symbol}", value
     assert len(objects) > 300
-    bare = [name for name, value in objects if not inspect.getdoc(value)]
+    bare = [name for name, value in objects.values() if not inspect.getdoc(value)]
     assert bare == []
 
 
@@ -50,11 +44,10 @@ def test_every_package_says_how_stable_it_is(name):
 
 def test_no_module_shares_its_name_with_a_public_name_of_its_package():
     """Else ``import a.b`` and ``from a import b`` would be two things."""
-    both = []
     for name in public_modules():
         parent, _, leaf = name.rpartition(".")
         package = importlib.import_module(parent)
-        value = getattr(package, leaf, None)
-        if leaf in package.__all__ and not inspect.ismodule(value):
-            both.append(name)
-    assert both == []
+        shared = leaf in package.__all__ and not inspect.ismodule(
+            getattr(package, leaf)
+        )
+        assert not shared, name

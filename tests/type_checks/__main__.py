@@ -11,16 +11,15 @@ FOLDER = Path(__file__).parent
 def complaints(name: str) -> dict[int, str]:
     """What mypy says of a file in strict mode, by line."""
     command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent"]
-    path = FOLDER / name
-    done = subprocess.run([*command, str(path)], capture_output=True, text=True)
+    path = str(FOLDER / name)
+    done = subprocess.run([*command, path], capture_output=True, text=True)
     found = re.findall(r":(\d+): error: (.*)", done.stdout)
     if done.returncode > 1 or (done.returncode and not found):
         raise SystemExit(f"mypy failed: {done.stdout}{done.stderr}")
     return {int(line): text for line, text in found}
 
 
-def main() -> None:
-    """Compares with what is expected."""
+if __name__ == "__main__":
     uses, mistakes = complaints("typical_uses.py"), complaints("mistakes.py")
     lines = (FOLDER / "mistakes.py").read_text().splitlines()
     marked = {n for n, line in enumerate(lines, 1) if line.endswith("# MISTAKE")}
@@ -31,7 +30,3 @@ def main() -> None:
     if uses or set(mistakes) != marked:
         raise SystemExit(1)
     print(f"typical uses are accepted, {len(marked)} mistakes are found")
-
-
-if __name__ == "__main__":
-    main()
