@@ -31,20 +31,9 @@ PACKAGE = ROOT / "icltheory"
 THEORY = ["linalg", "attention", "trajectory", "noise", "constructions", "bounds"]
 THEORY += ["pruning", "regression", "patterns", "induction", "chain_of_thought"]
 FILES = 4  # test files that are run first
-CHANGES = {
-    ast.Add: ("+", "-"),
-    ast.Sub: ("-", "+"),
-    ast.Mult: ("*", "/"),
-    ast.Div: ("/", "*"),
-    ast.Pow: ("**", "*"),
-    ast.FloorDiv: ("//", "*"),
-    ast.Lt: ("<", ">="),
-    ast.LtE: ("<=", ">"),
-    ast.Gt: (">", "<="),
-    ast.GtE: (">=", "<"),
-    ast.Eq: ("==", "!="),
-    ast.NotEq: ("!=", "=="),
-}
+SWAPS = "Add + -, Sub - +, Mult * /, Div / *, Pow ** *, FloorDiv // *, "
+SWAPS += "Lt < >=, LtE <= >, Gt > <=, GtE >= <, Eq == !=, NotEq != =="
+CHANGES = {name: swap for name, *swap in map(str.split, SWAPS.split(","))}
 TIMEOUT = 900  # a changed program that takes longer hangs, which counts as noticed
 PASSED = (0, 5)  # what pytest returns where no test failed, and where none was chosen
 COMMAND = "-m pytest -x -q --tb=line --numprocesses=0 -p no:cacheprovider"
@@ -67,10 +56,8 @@ class Mutation(NamedTuple):
     def __str__(self) -> str:
         source = (ROOT / self.path).read_bytes()
         line = source.count(b"\n", 0, self.start)
-        before, after = (
-            text.splitlines()[line].decode().strip()
-            for text in (source, self.apply(source))
-        )
+        texts = (text.splitlines()[line] for text in (source, self.apply(source)))
+        before, after = (text.decode().strip() for text in texts)
         return f"{self.path}:{line + 1} {self.function}: {before} -> {after}"
 
 
@@ -87,84 +74,63 @@ class Sites(ast.NodeVisitor):
 
     def span(self, node) -> tuple[int, int]:
         """Where a node begins and ends."""
-        return (
-            self.starts[node.lineno - 1] + node.col_offset,
-            self.starts[node.end_lineno - 1] + node.end_col_offset,
-        )
+        start, end = (self.starts[n - 1] for n in (node.lineno, node.end_lineno))
+        return start + node.col_offset, end + node.end_col_offset
 
     def between(self, left, operator, right):
         """Changes the operator between two nodes."""
-        old, new = (text.encode() for text in CHANGES.get(type(operator), ("\0", "")))
+        swap = CHANGES.get(type(operator).__name__, ("\0", ""))
+        old, new = (text.encode() for text in swap)
         at = self.source.find(old, self.span(left)[1], self.span(right)[0])
         if at >= 0:
             self.found.append((at, at + len(old), new))
 
-    def visit_BinOp(self, node):
-        if not isinstance(node.left, ast.JoinedStr):
-            self.between(node.left, node.op, node.right)
-        self.generic_visit(node)
-
-    def visit_Compare(self, node):
-        if len(node.ops) == 1:
-            self.between(node.left, node.ops[0], node.comparators[0])
-        self.generic_visit(node)
-
-    def visit_UnaryOp(self, node):
-        if isinstance(node.op, ast.USub):
-            start, _ = self.span(node)
-            self.found.append((start, start + 1, b""))
-            if isinstance(node.operand, ast.Constant):
+    def visit(self, node):
+        """Collects the changes of a node and of what it contains."""
+        match node:
+            case ast.BinOp(left, op, right) if not isinstance(left, ast.JoinedStr):
+                self.between(left, op, right)
+            case ast.Compare(left, [op], [right]):
+                self.between(left, op, right)
+            case ast.UnaryOp(ast.USub(), operand):
+                start, _ = self.span(node)
+                self.found.append((start, start + 1, b""))
+                if isinstance(operand, ast.Constant):
+                    return
+            case ast.Constant(value) if type(value) in (int, float):
+                new = value + 1 if type(value) is int else 2 * value or 1.0
+                self.found.append((*self.span(node), repr(new).encode()))
+            case ast.FunctionDef(body=body):
+                for part in body:
+                    self.visit(part)
+                return
+            # What follows is no formula.
+            case ast.If(_, [*_, ast.Raise()], []):
+                return
+            case ast.Call(ast.Name(name) | ast.Attribute(_, name)):
+                if name.lstrip("_").startswith(("check", "warn")):
+                    return
+            case ast.arguments() | ast.Raise() | ast.Assert():
+                return
+            case ast.JoinedStr() | ast.AnnAssign():
                 return
         self.generic_visit(node)
 
-    def visit_Constant(self, node):
-        value = node.value
-        if type(value) in (int, float):
-            new = value + 1 if type(value) is int else 2 * value or 1.0
-            self.found.append((*self.span(node), repr(new).encode()))
 
-    # What follows is no formula.
-
-    def visit_If(self, node):
-        if not isinstance(node.body[-1], ast.Raise) or node.orelse:
-            self.generic_visit(node)
-
-    def visit_Call(self, node):
-        name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-        if not name.lstrip("_").startswith(("check", "warn")):
-            self.generic_visit(node)
-
-    def visit_arguments(self, node):
-        pass
-
-    visit_Raise = visit_Assert = visit_JoinedStr = visit_AnnAssign = visit_arguments
-
-    def visit_FunctionDef(self, node):
-        for part in node.body:
-            self.visit(part)
-
-
-def functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
-    """Functions and methods with their names."""
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef):
-            yield node.name, node
-        elif isinstance(node, ast.ClassDef):
-            for part in node.body:
-                if isinstance(part, ast.FunctionDef):
-                    yield f"{node.name}.{part.name}", part
-
-
-def mutations_of(path: Path) -> dict[str, list[Mutation]]:
-    """All changes of a file, by function."""
+def mutations_of(path: Path) -> list[list[Mutation]]:
+    """All changes of a file, by function or method."""
     source, found = path.read_bytes(), {}
-    for name, node in functions(ast.parse(source)):
-        sites, tests = Sites(source), tests_of(path, name)
-        sites.visit(node)
-        if sites.found and tests:
-            where = path.relative_to(ROOT).as_posix()
-            found[name] = [Mutation(where, name, *one, tests) for one in sites.found]
-    return found
+    where = path.relative_to(ROOT).as_posix()
+    for node in ast.parse(source).body:
+        prefix = f"{node.name}." if isinstance(node, ast.ClassDef) else ""
+        for part in node.body if prefix else [node]:
+            if isinstance(part, ast.FunctionDef):
+                name, sites = prefix + part.name, Sites(source)
+                sites.visit(part)
+                tests = tests_of(path, name)
+                changes = sites.found if tests else ()
+                found[name] = [Mutation(where, name, *one, tests) for one in changes]
+    return [changes for changes in found.values() if changes]
 
 
 def draw(count: int, seed: int, packages: Sequence[str] = THEORY) -> list[Mutation]:
@@ -173,7 +139,7 @@ def draw(count: int, seed: int, packages: Sequence[str] = THEORY) -> list[Mutati
     for package in packages:
         root = PACKAGE / package
         paths = sorted(root.rglob("*.py")) or [root.with_suffix(".py")]
-        pools.append([own for path in paths for own in mutations_of(path).values()])
+        pools.append([own for path in paths for own in mutations_of(path)])
         rng.shuffle(pools[-1])
     total = sum(map(len, pools))
     return [
@@ -200,14 +166,13 @@ def _mentions(names: Iterable[str]) -> Counter[str]:
 
 
 @functools.cache
-def _public_names(path: Path) -> tuple[str, ...]:
+def _public_names(path: Path) -> list[str]:
     """Public names of a module, or of the modules that import a private one."""
     if not path.name.startswith("_"):
-        found = re.findall(r"^(?:def|class) ([A-Za-z]\w*)", path.read_text(), re.M)
-        return tuple(found)
-    users = [p for p in sorted(path.parent.rglob("[!_]*.py"))]
+        return re.findall(r"^(?:def|class) ([A-Za-z]\w*)", path.read_text(), re.M)
+    users = sorted(path.parent.rglob("[!_]*.py"))
     users = [p for p in users if re.search(rf"\b{path.stem}\b", p.read_text())]
-    return tuple(name for p in users for name in _public_names(p))
+    return [name for p in users for name in _public_names(p)]
 
 
 @functools.cache
@@ -243,16 +208,11 @@ def further_tests(path: str) -> tuple[tuple[str, ...], ...]:
 
 
 def _run(tree: Path, tests: Sequence[str]) -> tuple[int, str]:
+    command = [sys.executable, *COMMAND.split(), *tests]
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     try:
-        done = subprocess.run(
-            [sys.executable, *COMMAND.split(), *tests],
-            cwd=tree,
-            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=TIMEOUT,
-        )
+        done = subprocess.run(command, cwd=tree, env=env, timeout=TIMEOUT, **pipes)
     except subprocess.TimeoutExpired:
         return 1, f"no end within {TIMEOUT} s"
     failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
@@ -289,37 +249,34 @@ def _copy(folder: Path, number: int) -> Path:
 
 def check_all(chosen: Sequence[Mutation], jobs: int) -> Iterator[tuple[Mutation, str]]:
     """What noticed each; refuses to start where the unchanged tests fail."""
-    with tempfile.TemporaryDirectory(prefix="mutations-") as folder:
-        trees: queue.Queue[Path] = queue.Queue()
+    trees: queue.Queue[Path] = queue.Queue()
+
+    def lent(task, given):
+        tree = trees.get()
+        try:
+            return given, task(given, tree)
+        finally:
+            trees.put(tree)
+
+    with (
+        tempfile.TemporaryDirectory(prefix="mutations-") as folder,
+        concurrent.futures.ThreadPoolExecutor(jobs) as pool,
+    ):
         for number in range(jobs):
             trees.put(_copy(Path(folder), number))
-
-        def lent(task, *given):
-            tree = trees.get()
-            try:
-                return *given, task(*given, tree)
-            finally:
-                trees.put(tree)
-
-        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-            files = {file for mutation in chosen for file in mutation.tests}
-            plain = [
-                pool.submit(lent, lambda file, tree: _run(tree, [file]), file)
-                for file in sorted(files)
-            ]
-            for done in plain:
-                file, (code, detail) = done.result()
-                if code not in PASSED:
-                    raise RuntimeError(f"{file} fails without any change: {detail}")
-            waiting = [pool.submit(lent, examine, mutation) for mutation in chosen]
-            for done in concurrent.futures.as_completed(waiting):
-                yield done.result()
+        files = sorted({file for mutation in chosen for file in mutation.tests})
+        plain = functools.partial(lent, lambda file, tree: _run(tree, [file]))
+        for file, (code, detail) in pool.map(plain, files):
+            if code not in PASSED:
+                raise RuntimeError(f"{file} fails without any change: {detail}")
+        waiting = [pool.submit(lent, examine, mutation) for mutation in chosen]
+        for done in concurrent.futures.as_completed(waiting):
+            yield done.result()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Draws, runs and reports; 0 where at least 95 % were noticed."""
-    about = "python -m tests.mutations"
-    parser = argparse.ArgumentParser(prog=about, description=__doc__)
+    parser = argparse.ArgumentParser("python -m tests.mutations", description=__doc__)
     parser.add_argument("--count", type=int, default=60, help="how many changes (60)")
     parser.add_argument("--seed", type=int, default=0, help="fixes which (0)")
     parser.add_argument("--jobs", type=int, default=2, help="how many at a time (2)")
