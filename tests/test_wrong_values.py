@@ -138,7 +138,8 @@ def test_values_of_another_type_or_shape_are_named():
         errors(RIDGE, TASK, 4, key=0)
     with refused("source: expected a source, a sampler or prompts, got int"):
         errors(RIDGE, 3, 4)
-    with refused("predictor: expected a predictor or a function of (X, y, x_query)"):
+    message = "expected a predictor or a function of (X, y, x_query), got <"
+    with refused(f"predictor: {message}"):
         reg.risk(object(), TASK, 3)
     with refused("population: expected a LinearPopulation, got Shift"):
         best_risk(shifts.Shift("skewed", 3))
