@@ -94,6 +94,7 @@ class Launch(Generic[Config]):
     unmodified: bool = True  # the config is that of a preset, for which checks are made
     extends: bool = False  # a run is continued with more steps
     words: tuple[str, ...] = ()  # of the command line
+    presets: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def command(self) -> str:
@@ -127,7 +128,7 @@ def swept(argv: Sequence[str]) -> list[list[str]]:
     if given is None:
         return [rest]
     name, _, values = given.partition("=")
-    fine = name and all(values.split(","))
+    fine = bool(name) and all(values.split(","))
     configs.expect(fine, "sweep", "OPTION=VALUE,VALUE,...", given or "none")
     return [[*rest, f"--{name}", value] for value in values.split(",")]
 
@@ -186,9 +187,9 @@ def parse(
     if job is not None:
         slurm.submit(job, name, [argv, *others], options.output)
         raise SystemExit(0)
-    unmodified, preset = config in presets.values(), preset or "stored"
-    words = tuple(argv)
-    return Launch(name, config, preset, options, known.flags, unmodified, more, words)
+    unmodified, began = config in presets.values(), preset or "stored"
+    rest = (options, known.flags, unmodified, more, tuple(argv), presets)
+    return Launch(name, config, began, *rest)
 
 
 def _line_type(presets: Any, flags: Flags, config: type | None = None) -> type:

@@ -4,10 +4,10 @@ import base64
 import copy
 import dataclasses
 import html
-import io
 import json
+import re
 import string
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,10 @@ from experiments.frame.config import expect
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from experiments.frame.command_line import Launch
+
+SVG_BYTES = 400_000  # a larger figure is a PNG on the page
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,15 +118,24 @@ class Report:
         for line in self.findings:
             console.print(f"- {line}", highlight=False)
         if self.claims:
-            claims = Table("claim", "measured", "held", title=self.claims_title)
-            for one in self.claims:
-                held = "[green]yes[/]" if one.held else "[red]no[/]"
-                claims.add_row(one.claim, one.measured, held)
-            console.print(claims)
+            console.print(self.claims_table())
+        for line in self.outcomes(checked):
+            console.print(line)
+
+    def claims_table(self) -> Table:
+        """The claims, what was measured and whether they held."""
+        table = Table("claim", "measured", "held", title=self.claims_title)
+        for one in self.claims:
+            held = "[green]yes[/]" if one.held else "[red]no[/]"
+            table.add_row(one.claim, one.measured, held)
+        return table
+
+    def outcomes(self, checked: bool) -> Iterator[str]:
+        """A line for each check."""
         for one in self.checks:
             verdict = "[green]pass[/]" if one.passed else "[red]FAIL[/]"
             sign = "-" if one.tolerance < 0 else "+-"
-            console.print(
+            yield (
                 f"{verdict if checked else 'not applicable'}  {one.name}: "
                 f"{one.measured:.4g} {one.relation} {one.reference:.4g} "
                 f"({sign} {abs(one.tolerance):.4g})"
@@ -203,35 +216,97 @@ def _spare(widths: list[int], places: list[int], console: Console) -> int:
     return console.width - 1 - sum(3 + widths[at] for at in places)
 
 
-def page(folder: Path, report: Report, checked: bool) -> str:
-    """Returns ``report.html``: what was printed, figures, config, in no other file."""
+def page(folder: Path, report: Report, launch: "Launch") -> str:
+    """Returns ``report.html``, which shows all without other files."""
     stored = json.loads((folder / "config.json").read_text())
-    seconds = json.loads((folder / "timing.json").read_text())
-    console = Console(record=True, file=io.StringIO(), width=130)
-    report.print(console, checked)
-    verdict = {
+    seconds = json.loads((folder / "timing.json").read_text())["seconds"]
+    stored["seconds"] = {name: round(value, 1) for name, value in seconds.items()}
+    checked, text = launch.unmodified, {"resume": launch.continuing(folder)}
+    for key in ("experiment", "preset", "about", "command"):
+        text[key] = stored.pop(key, "")
+    text["verdict"] = report.verdict(checked)
+    text["meaning"] = {
         "passed": "All checks passed.",
         "failed": "A check failed.",
         "not applicable": "The checks are made for unmodified presets; these numbers "
         "belong to another config.",
-    }[report.verdict(checked)]
-    figures = []
-    for path in sorted(folder.glob("*.png")):
-        data, name = base64.b64encode(path.read_bytes()), path.stem.replace("_", " ")
-        image = f'<img alt="{name}" src="data:image/png;base64,{data.decode()}">'
-        figures.append(f"<figure>{image}<figcaption>{name}</figcaption></figure>")
-    text = {
-        "name": stored.pop("experiment"),
-        "preset": stored.pop("preset") + ("" if checked else ", changed"),
-        "about": stored.pop("about", ""),
-        "command": stored.pop("command", ""),
-        "verdict": verdict,
-        "stored": json.dumps(stored | seconds, indent=1),
-    }
-    return string.Template(
-        Path(__file__).with_name("page.html").read_text()
-    ).substitute(
-        {name: html.escape(value) for name, value in text.items()},
-        results=console.export_html(inline_styles=True, code_format="{code}"),
-        figures="\n".join(figures),
+    }[text["verdict"]]
+    where = f"docs/experiments/{text['experiment']}.md"
+    known = (Path(__file__).parents[2] / where).exists()
+    config = _fields(stored.pop("config"), launch.presets.get(text["preset"]))
+    text["preset"] += "" if checked else ", changed"
+    said: list[Table | str] = [report.claims_table()] if report.claims else []
+    said += [f"- {line}" for line in report.findings]
+    results = [*report.outcomes(checked), *report.tables]
+    template = string.Template(Path(__file__).with_name("page.html").read_text())
+    return template.substitute(
+        {key: html.escape(value) for key, value in text.items()},
+        documented=f"It is described in <code>{where}</code>. " if known else "",
+        claims=_section("Claims and findings", map(_html, said)),
+        figures=_section("Figures", _figures(folder, report)),
+        results=_section("Checks and tables", map(_html, results)),
+        config=_html(config),
+        stored=_html(_fields(stored)),
     )
+
+
+def _section(title: str, parts: Iterable[str]) -> str:
+    return f"<h2>{title}</h2>\n{body}" if (body := "\n".join(parts)) else ""
+
+
+def _html(one: Table | str) -> str:
+    """A line or a table as HTML; table rows that have a style are marked."""
+    if isinstance(one, str):
+        return f"<p class=line>{html.escape(_plain(one))}</p>"
+    data = as_data(one)
+    lines = [f"<h3>{html.escape(data['title'])}</h3><div class=wide><table>"]
+    looks = ["", *(" class=marked" if row.style else "" for row in one.rows)]
+    for look, cells in zip(looks, [data["columns"], *data["rows"]], strict=True):
+        kind = "td" if lines[1:] else "th"
+        inside = f"</{kind}><{kind}>".join(map(html.escape, cells))
+        lines.append(f"<tr{look}><{kind}>{inside}</{kind}></tr>")
+    return "\n".join([*lines, f"</table></div><p>{html.escape(data['caption'])}</p>"])
+
+
+def _figures(folder: Path, report: Report) -> Iterator[str]:
+    """The figures of the report in its order, then others of the run's folder."""
+    others = sorted(path.name for path in folder.glob("*.png"))
+    for name in dict.fromkeys([*report.figures, *others]):
+        path, figure = folder / name, report.figures.get(name)
+        words, kind = html.escape(path.stem.replace("_", " ")), "png"
+        caption = words if figure is None else html.escape(_title(figure)) or words
+        vector = path.with_suffix(".svg")
+        if vector.exists() and vector.stat().st_size < SVG_BYTES:
+            path, kind = vector, "svg+xml"
+        data = base64.b64encode(path.read_bytes()).decode()
+        image = f'<img alt="{words}" src="data:image/{kind};base64,{data}">'
+        yield f"<figure>{image}<figcaption>{caption}</figcaption></figure>"
+
+
+def _title(figure: "Figure") -> str:
+    """The title of a figure, its formulas in plain letters."""
+    panels = [title for axes in figure.axes if (title := axes.get_title())]
+    title = figure.get_suptitle() or (panels[0] if len(panels) == 1 else "")
+    return re.sub(r"[${}]|\\mathrm|\\(?=\w)", "", title.replace(r"\|", "||"))
+
+
+def _fields(stored: dict[str, Any], preset: Any = None) -> Table:
+    """A table of stored values, which begins with what differs from a preset."""
+    found, table, changed = _leaves(stored), Table("field", "value"), {}
+    if preset is not None:
+        usual = _leaves(json.loads(json.dumps(dataclasses.asdict(preset))))
+        changed = {k: usual.get(k, "-") for k in found if found[k] != usual.get(k)}
+        table.title = f"{len(changed)} of {len(found)} fields differ from the preset"
+        table.add_column("value in the preset")
+    for key in changed | found:
+        was = [Text(changed[key])] if key in changed else []
+        table.add_row(key, Text(found[key]), *was, style="bold" if was else None)
+    return table
+
+
+def _leaves(value: Any, at: str = "") -> dict[str, str]:
+    """The values of nested dictionaries, as text, by their paths."""
+    if not isinstance(value, dict) or not value:
+        return {at: value if isinstance(value, str) else json.dumps(value)}
+    parts = (_leaves(one, f"{at}.{key}".lstrip(".")) for key, one in value.items())
+    return {path: leaf for part in parts for path, leaf in part.items()}

@@ -160,7 +160,7 @@ class Run:
         total = time.perf_counter() - self._started
         self.console.print(f"{total:.0f} s; results and figures in {self.folder}")
         if self.writes and self.launch is not None:
-            self.write_text("report.html", page(self.folder, report, checked))
+            self.write_text("report.html", page(self.folder, report, self.launch))
             self.console.print(f"to read it: {self.folder / 'report.html'}")
         return written
 

@@ -15,6 +15,7 @@ from rich.table import Table
 from experiments.frame import Check, Claim, Report, Run, largest
 from experiments.frame.command_line import parse, swept
 from experiments.frame.exits import run_program
+from experiments.frame.report import page
 from tests.experiments import tiny
 from tests.experiments.tiny import PRESETS
 
@@ -132,14 +133,14 @@ def test_a_number_that_is_none_fails_its_check():
 
 def drawn():
     figure = matplotlib.figure.Figure((2, 1.5))
-    figure.add_subplot().plot([0, 1], label="line")
+    figure.add_subplot(title=r"Errors of $\|\beta^*\|$").plot([0, 1], label="line")
     return figure
 
 
 def words_of(folder):
     """The text of a run's page."""
-    page = (folder / "report.html").read_text()
-    return html.unescape(re.sub("<[^>]*>", "", page))
+    text = (folder / "report.html").read_text().partition("</style>")[2]
+    return html.unescape(re.sub("<[^>]*>", "", text))
 
 
 def test_a_report_is_printed_stored_and_shown_on_a_page_without_other_files(
@@ -174,17 +175,48 @@ def test_a_report_is_printed_stored_and_shown_on_a_page_without_other_files(
     assert expected.items() <= result.items()
     assert [check["passed"] for check in result["checks"]] == [False, True]
     out, text = capsys.readouterr().out, (run.folder / "report.html").read_text()
-    parts = ["error <b>", "0.25", "one line", "- a < b", "said", "it falls"]
-    parts += ["error: 0.25 <= 0.2 (+- 0)", "zero: 0 within 0.1 (+- 1)"]
-    for shown in (out, words_of(run.folder)):
-        places = [shown.index(part) for part in parts]
+    checks = ["error: 0.25 <= 0.2 (+- 0)", "zero: 0 within 0.1 (+- 1)"]
+    parts = ["not applicable", "said", "it falls", "- a < b", "Errors of ||beta^*||"]
+    config = ["fields differ from the preset", "prompts78", "Reproduce"]
+    for shown, order in (
+        (
+            out,
+            ["error <b>", "0.25", "one line", "- a < b", "said", "it falls", *checks],
+        ),
+        (
+            words_of(run.folder),
+            [*parts, *checks, "error <b>", "10.25", "one line", *config],
+        ),
+    ):
+        places = [shown.find(part) for part in order]
+        assert -1 not in places, order[places.index(-1)]
         assert places == sorted(places)
     command = json.loads((run.folder / "config.json").read_text())["command"]
     assert command.startswith("python -m experiments.tiny --preset cpu --output ")
-    for part in (command, '"prompts": 7', "belong to another config"):
+    again = f"python -m experiments.tiny --resume {run.folder}"
+    for part in (command, again, "belong to another config"):
         assert part in words_of(run.folder), part
+    assert text.count("<tr class=marked>") == 1
+    assert "docs/experiments" not in text
+    links = re.findall(r'(?:src|href)="(?!data:)([^"]*)', text)
+    assert links == ["result.json", "config.json"]
+
+
+def test_a_page_has_small_figures_as_vectors_and_names_the_documentation(tmp_path):
+    launch = launch_of(tmp_path)
+    run = Run.begin(launch, "errors")
+    run.finish(Report({}, figures={"many_errors.png": drawn()}))
+    text = (run.folder / "report.html").read_text()
+    assert "data:image/svg+xml;base64," in text
+    assert "data:image/png" not in text
+    assert re.search(r"\b0 of \d+ fields differ from the preset", text)
+    (run.folder / "many_errors.svg").write_text("x" * 400_000)
+    path = run.folder / "config.json"
+    path.write_text(path.read_text().replace('"tiny"', '"garg_linear"'))
+    text = page(run.folder, Report({}), launch)
     assert "data:image/png;base64," in text
-    assert not re.search(r'(src|href)="(?!data:)', text)
+    assert "<figcaption>many errors</figcaption>" in text
+    assert "<code>docs/experiments/garg_linear.md</code>" in text
 
 
 def test_a_report_without_checks_passes_and_has_no_empty_parts():
