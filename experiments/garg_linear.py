@@ -79,12 +79,12 @@ class Config:
     num_layers: int  # blocks
     num_heads: int  # attention heads
     steps: int  # training steps
-    batch_size: int  # prompts a step
+    batch_size: int  # prompts per step
     optimizer: OptimizerConfig  # update rule and its schedule
     curriculum: Curriculum  # which coordinates and points count when
     mlp: bool = True  # whether the blocks have their MLP
     init_std: float = 0.02  # standard deviation of the initial weights
-    # Garg's interleaved tokens, one token a pair, or one token for an input and the
+    # Garg's interleaved tokens, one token per pair, or one token for an input and the
     # label before it
     token_layout: Literal["interleaved", "matrix", "shifted"] = "interleaved"
     accumulation: int = 1  # parts of a batch, to save memory
@@ -94,7 +94,7 @@ class Config:
     targets: Literal["labels", "posterior"] = "labels"
     # of the matrix products; parameters and sums stay float32
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"
-    chunk_steps: int = 100  # steps a dispatch, and a line of metrics.jsonl
+    chunk_steps: int = 100  # steps per dispatch, and per line of metrics.jsonl
     checkpoint_every: int = 1000  # steps between checkpoints
     # parts of the run after which the error curve is measured
     snapshots: tuple[float, ...] = (0.02, 0.05, 0.1, 0.25, 0.5, 1.0)

@@ -50,12 +50,12 @@ class Config:
     shifted: PatternEnsemble = PatternEnsemble(scale=3.0, step_size=1.0)
     gpt: Gpt = Gpt()  # GPT-2 on the patterns of the first seed of ``figures``
     gpt_seeds: tuple[int, ...] = (0, 1, 2, 3, 4)  # seeds of GPT-2
-    prompts: int = 2048  # fresh prompts a seed and a setting
+    prompts: int = 2048  # fresh prompts per seed and setting
     sums: tuple[float, ...] = SUMS  # coefficient sums S_1
     draws: int = 4  # draws of the out-of-domain patterns
     reference_sum: float = 1.1  # S_1 where something else is varied
     gpt_sums: tuple[float, ...] = (1.3, 1.1, 1.0, 0.9, 0.7, 0.5)  # S_1 of GPT-2's tests
-    gpt_prompts: int = 256  # prompts a seed, a setting and a draw of GPT-2's tests
+    gpt_prompts: int = 256  # prompts per seed, setting and draw of GPT-2's tests
     lengths: tuple[int, ...] = (2, 4, 8, 12, 20)  # numbers of contexts, ascending
     fractions: tuple[float, ...] = (0.6, 0.8, 1.0)  # relevant fractions alpha' of tests
     covers: tuple[int, ...] = (1, 2, 3, 5)  # shifts of training, M1 tasks each

@@ -33,7 +33,7 @@ class Layers(PatternEnsemble):
     attention_noise: float = 0.02  # standard deviation of what is added to identities
     steps: int = 900  # training steps
     step_size: float = 1e-3  # step size of Adam
-    batch_size: int = 64  # prompts a step
+    batch_size: int = 64  # prompts per step
     record_every: int = 25  # steps between snapshots
     decay: float = 0.99  # Adam's decay of squared gradients
 

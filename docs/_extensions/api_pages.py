@@ -171,7 +171,7 @@ def _index(names: list[str], modules: dict[str, types.ModuleType]) -> str:
         [
             "# API",
             "",
-            "Each public name stands here once, under its shortest path. A name of a",
+            "Each public name is listed once, under its shortest path. A name of a",
             "*stable* package is removed or changed only after one minor version in",
             "which it warns; a *provisional* package may change in any minor version.",
             "",

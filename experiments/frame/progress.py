@@ -65,7 +65,8 @@ class Activity:
     def state(self) -> str:
         """Stage, count, metrics and times in one line."""
         of = f" of {self.total:,}" if self.total is not None else ""
-        counted = f"{self.done:,}{of} {self.unit}".rstrip() if of or self.done else ""
+        unit = self.unit.removesuffix("s" * ((self.total or self.done) == 1))
+        counted = f"{self.done:,}{of} {unit}".rstrip() if of or self.done else ""
         left = self.seconds_left
         parts = (
             "" if self.label.startswith(self.stage) else self.stage,

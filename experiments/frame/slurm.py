@@ -28,13 +28,14 @@ class Request:
     gpus_per_node: int | None = None  # GPUs of each host.
     cpus_per_task: int | None = None  # Cores of each host.
     mem_gb: int | None = None  # Memory of each host.
-    # Limit as Slurm writes it: minutes, H:M:S or D-H:M:S; needed but locally.
+    # Limit as Slurm writes it: minutes, H:M:S or D-H:M:S; required except with
+    # --slurm.local.
     time: str | None = None
     account: str | None = None  # Whom to charge.
     qos: str | None = None  # Quality of service.
     constraint: str | None = None  # Features of the hosts, such as ``h200``.
     requeues: int = 3  # How often a job whose time is up is queued again.
-    local: bool = False  # Run on this machine instead, as a try.
+    local: bool = False  # Run on this machine instead, as a test.
 
 
 def request(asked: Request, argv: list[str]) -> Request | None:

@@ -55,7 +55,7 @@ def fit(
     step: training.Step,
     state: Any,  # where to begin
     run: frame.Run,  # its metrics.jsonl gets one record a chunk
-    recipe: Any,  # with steps in all, chunk_steps a dispatch and checkpoint_every
+    recipe: Any,  # with steps in all, chunk_steps per dispatch and checkpoint_every
     record: Callable | None = None,  # of (steps, chunk): the line of metrics.jsonl
     *,
     name: str = "",  # folder below checkpoints, and "model" of each record
@@ -197,13 +197,13 @@ class Recipe:
     num_points: int  # points of a prompt, the query included
     num_layers: int  # layers L
     steps: int  # training steps
-    batch_size: int  # prompts a step
+    batch_size: int  # prompts per step
     optimizer: OptimizerConfig  # update rule and its schedule
     loss_points: Literal["all", "last"] = "all"  # all prefixes, or the last question
     width: int = 64  # GPT-2's width
     num_heads: int = 4  # GPT-2's heads
     mlp: bool = True  # whether GPT-2's blocks have their MLP
-    # GPT-2's tokens: inputs and labels in turn, or one token a pair
+    # GPT-2's tokens: inputs and labels in turn, or one token per pair
     token_layout: Literal["interleaved", "matrix"] = "interleaved"
     # Of GPT-2: the initial weights. Of a linear stack: the Gaussian noise on the
     # weights of gradient descent at which it starts.
@@ -213,7 +213,7 @@ class Recipe:
     task_mean: float = 0.0  # every coordinate of the prior mean m
     seeds: tuple[int, ...] = (0,)  # one run for each, all in one program
     snapshots: tuple[int, ...] = ()  # steps at which parameters are kept, 0 the start
-    chunk_steps: int = 100  # steps a dispatch, and a line of metrics.jsonl
+    chunk_steps: int = 100  # steps per dispatch, and per line of metrics.jsonl
     checkpoint_every: int = 1000  # steps between checkpoints
 
     def __post_init__(self):

@@ -5,7 +5,7 @@ from any learner. For Theorem 2 of Yao et al. :func:`noisy_steps` computes the s
 a stack of linear attention on its demonstrations, and each form of the theorem is a
 function of them: :func:`isotropic_bound`, with a prior :func:`anisotropic_bound` and
 :func:`held_out_bound`, and :func:`printed_bound`. Infinity is a value with a reason,
-and what is no bound says so.
+and what is not a bound says so.
 
 :mod:`icltheory.bounds.supersample` bounds any in-context learner with losses in [0, 1],
 trained transformers among them: :func:`supersample_losses` evaluates it, and

@@ -128,7 +128,7 @@ class GPT2(nn.Module):
         num_positions: Rows of the position table; at least the tokens of a prompt.
         num_heads: A divisor of ``width``.
         mlp: Whether blocks have their MLP; the papers compare both.
-        token_layout: ``"interleaved"`` (Garg), ``"matrix"`` (one token a pair) or
+        token_layout: ``"interleaved"`` (Garg), ``"matrix"`` (one token per pair) or
             ``"shifted"`` (an input with the label before it); see
             :mod:`icltheory.models.tokens`.
         dtype: Dtype of activations and matrix products.

@@ -63,7 +63,7 @@ class OptimizerConfig(Record):
         0.0001
     """
 
-    # adam, adamw, muon (Adam for what is no hidden matrix) or sgd (momentum b1)
+    # adam, adamw, muon (Adam for everything but hidden matrices) or sgd (momentum b1)
     name: str = eqx.field(static=True, default="adam")
     learning_rate: float = 1e-4  # peak learning rate
     # peak rate of Muon's Adam part; learning_rate unless given

@@ -55,6 +55,7 @@ def test_without_a_total_there_is_the_time_alone(clock):
     activity = Activity("theory")
     clock.now += 61
     assert activity.state() == "61 s"
+    assert Activity("training", 1, unit="steps").state() == "0 of 1 step, 0 s"
     assert progress._duration(59.4) == "59 s"
     assert progress._duration(7260) == "2 h 1 min"
 

@@ -13,7 +13,7 @@ class Recipe:
     """A training."""
 
     steps: int = 200  # training steps
-    chunk_steps: int = 10  # steps a dispatch
+    chunk_steps: int = 10  # steps per dispatch
     optimizer: OptimizerConfig = OptimizerConfig(warmup_steps=20)
 
     def __post_init__(self):
