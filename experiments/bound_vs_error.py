@@ -120,7 +120,7 @@ class Config:
     # rows (N, b) with generic weights of width 3 and one layer
     generic: tuple[tuple[int, int], ...] = tuple(GENERIC)
     # pool sizes N of two sweeps, d_in = 5 and L = 2: b = N / 2, and b fixed below N
-    sweep: tuple[int, ...] = (20, 50, 100, 200, 500, 1000, 2000)
+    pool_sizes: tuple[int, ...] = (20, 50, 100, 200, 500, 1000, 2000)
     sweep_shots: int = 20  # the b that is fixed
     # values of the bound for which the plan says how large N must be
     targets: tuple[float, ...] = (0.5, 0.2, 0.1)
@@ -148,7 +148,7 @@ class Config:
 
     def sweeps(self) -> dict[str, list[Row]]:
         """Rows of the sweeps over N, with b = N / 2 and with b fixed."""
-        half, b = [Row(5, N, N // 2, 2) for N in self.sweep], self.sweep_shots
+        half, b = [Row(5, N, N // 2, 2) for N in self.pool_sizes], self.sweep_shots
         fixed = [row._replace(shots=b) for row in half if b < row.num_demos]
         return {"b = N/2": half, "b fixed": fixed}
 
@@ -170,7 +170,7 @@ class Config:
 
 
 _SIZES = (20, 50, 100, 200, 500, 1000, 2000, 5000, 10000)
-_MANY = Config(sweep=_SIZES, replicates=2**15, work=2**29)
+_MANY = Config(pool_sizes=_SIZES, replicates=2**15, work=2**29)
 PRESETS = {"cpu": Config(), "gpu": _MANY, "paper": _MANY}
 # Measured times; the other preset has not been run yet.
 TIMES = {"cpu": "1 to 2 min, 2 cores", "paper": "9 min, 2 cores"}
@@ -544,7 +544,7 @@ def measure_plan(config: Config, rows: dict[str, dict]) -> dict[str, Any]:
     names = {"bound": "anisotropic", "best": "best", "true error": "error"}
     for target, row in config.planned().items():
         own = {f"{k} there": rows[row.label][name] for k, name in names.items()}
-        own |= {"N simulated": crossing([*config.sweep], curve, target)}
+        own |= {"N simulated": crossing([*config.pool_sizes], curve, target)}
         targets[f"{target:g}"] = {"planned N": row.num_demos, **own}
     return {"targets": targets, "language model": language_model(0.5)}
 
@@ -826,7 +826,7 @@ def report(config: Config, records: dict[str, dict]) -> Report:
     found = [*rows.values()], records[INVARIANCE], scaling, plan
     numbers = dict(zip(("rows", INVARIANCE, "scaling", "plan"), found, strict=True))
     figures = {"rows.png": draw_rows} if config.table() else {}
-    figures |= {"scaling.png": draw_scaling} if len(config.sweep) > 1 else {}
+    figures |= {"scaling.png": draw_scaling} if len(config.pool_sizes) > 1 else {}
     return Report(
         numbers | {"rows": rows},
         checks=checks(*found),

@@ -28,8 +28,8 @@ class Request:
     gpus_per_node: int | None = None  # GPUs of each host.
     cpus_per_task: int | None = None  # Cores of each host.
     mem_gb: int | None = None  # Memory of each host.
-    # Limit as Slurm writes it: minutes, H:M:S or D-H:M:S; required except with
-    # --slurm.local.
+    # Limit as Slurm writes it: minutes, H:M:S or D-H:M:S; required unless the job
+    # is local.
     time: str | None = None
     account: str | None = None  # Whom to charge.
     qos: str | None = None  # Quality of service.

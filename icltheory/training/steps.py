@@ -107,10 +107,10 @@ class Ramp:
     Source: Garg et al. 2022, Appendix A.2.
     """
 
-    start: int
-    end: int
-    increment: int = 1  # 0 for a count that stays at start
-    interval: int = 2000
+    start: int  # value at step 0
+    end: int  # value it stays at
+    increment: int = 1  # height of a stair; 0 for a count that stays at start
+    interval: int = 2000  # steps on a stair
 
     def __post_init__(self):
         for name in ("start", "end", "interval"):

@@ -17,7 +17,7 @@ from icltheory.noise import noisy_trajectory
 
 # For this target the plan asks for N = 12.
 TINY = """
-    --preset cpu --replicates 16 --rows 5 12 4 2 --generic 12 4 --sweep 10 12
+    --preset cpu --replicates 16 --rows 5 12 4 2 --generic 12 4 --pool-sizes 10 12
     --sweep-shots 4 --targets 0.9
 """
 GD, DENSE = Row(2, 16, 6, 2), Row(2, 16, 6, 1, generic=True)
@@ -344,7 +344,7 @@ def test_a_small_run_keeps_the_order_of_bounds_and_the_invariance(tmp_path):
 @pytest.mark.slow
 def test_a_row_does_not_depend_on_the_others():
     row = Row(1, 6, 2, 1)
-    small = {"generic": (), "sweep": (), "targets": (), "replicates": 16}
+    small = {"generic": (), "pool_sizes": (), "targets": (), "replicates": 16}
     alone = experiment.simulate(Config(rows=(row[:4],), **small), row)
     among = experiment.simulate(Config(rows=((2, 9, 2, 1), row[:4]), **small), row)
     np.testing.assert_array_equal(alone["error"], among["error"])
@@ -402,7 +402,7 @@ def test_bounds_are_drawn_and_the_infinite_ones_are_marked():
 
 
 def test_curves_against_the_pool_with_guides():
-    config = Config(sweep=(10, 100), sweep_shots=99)
+    config = Config(pool_sizes=(10, 100), sweep_shots=99)
     rows = config.sweeps()["b = N/2"]
     given = records(rows, error=[0.1, 0.01], exact=[math.inf, 0.2])
     (axes,) = experiment.draw_scaling(config, given).axes
