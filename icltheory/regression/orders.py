@@ -12,20 +12,20 @@ from icltheory.regression._block_moments import informative
 from icltheory.regression._linalg import einsum, quotient, symmetric_root
 from icltheory.regression.population import LinearPopulation
 
-__all__ = ["Interval", "LikelyInterval", "Rates", "rates"]
+__all__ = ["RiskBounds", "LikelyBounds", "Rates", "rates"]
 
 # From the proof: 1 + 4 c + 8 log 9 + 8 bounds the noise from the tail of w.
 _BASE = 4 * (9 + 8 * math.log(9))
 
 
-class Interval(Record):
+class RiskBounds(Record):
     """A lower and an upper bound on a risk."""
 
     lower: Scalar
     upper: Scalar
 
 
-class LikelyInterval(Record):
+class LikelyBounds(Record):
     """Bounds on the Bayes risk given drawn inputs, and how likely they hold.
 
     Args:
@@ -65,11 +65,11 @@ class Rates(Record):
     threshold_sum: Scalar
     constant: Scalar
     holds: Bool[Array, ""]
-    best_step: Interval
-    average: Interval
-    sandwich: Interval
+    best_step: RiskBounds
+    average: RiskBounds
+    sandwich: RiskBounds
     competitive_ratio: Scalar
-    likely: LikelyInterval
+    likely: LikelyBounds
 
 
 @calculator(
@@ -142,11 +142,11 @@ def rates(
         threshold_sum=total,
         constant=smallest if constant is None else jnp.asarray(constant, signal.dtype),
         holds=signal <= allowed,
-        best_step=Interval(noise_var + total / 3, upper),
-        average=Interval(noise_var + total / 2, upper),
-        sandwich=Interval(noise_var + bayes, noise_var + best),
+        best_step=RiskBounds(noise_var + total / 3, upper),
+        average=RiskBounds(noise_var + total / 2, upper),
+        sandwich=RiskBounds(noise_var + bayes, noise_var + best),
         competitive_ratio=1 + quotient(signal + jnp.max(phi), noise_var, jnp.inf),
-        likely=LikelyInterval(
+        likely=LikelyBounds(
             lower=noise_var + total / 3,
             upper=noise_var + _BASE * total + 16 * scaled,
             lower_probability=1 - missed,
