@@ -268,8 +268,7 @@ def carrying(states: Any, scalar: Any) -> tuple[Callable, float]:
     .. math:: h \mapsto h - a \, \frac{a^\top \Sigma^+ (h - \mu)}{a^\top \Sigma^+ a},
         \qquad a = \operatorname{Cov}(h, s), \quad \Sigma = \operatorname{Cov}(h)
 
-    removes it: no linear function of the state then predicts the scalar, and no other
-    such removal changes it less in the norm of :math:`\Sigma^+` (Belrose et al. 2023).
+    removes it: no linear function then predicts the scalar (Belrose et al. 2023).
     """
     states, scalar = (np.asarray(x, np.float64) for x in (states, scalar))
     mean = states.mean(axis=0)

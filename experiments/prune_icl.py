@@ -215,8 +215,7 @@ def errors_of(answers: Any, targets: Any, dim: int, cap: float) -> np.ndarray:
 def measure(subject: Subject, config: Config, progress: Any = None) -> dict[str, Any]:
     """Errors after all pruning sweeps of a subject, and what was chosen on them.
 
-    ``errors`` are (seeds, layers, modules, rates, prompts, shots); of the first seed
-    alone ``single`` matrices, ``magnitude`` pruning and the unpruned ``plain``.
+    ``errors`` are (seeds, layers, modules, rates, prompts, shots); others of one seed.
     """
     inputs, targets, parts = questions(subject, config)
     standard, their_targets, _ = questions(subject, config, CONDITIONS[:1])

@@ -362,8 +362,7 @@ def _texts(said):
 def curves(config: Config, params: Any) -> dict[str, dict[str, np.ndarray]]:
     """Accuracies of each draw (demonstrations with label words), by kind of task.
 
-    ``model`` is by number of shots, ``informed`` of an ideal learner that knows which
-    word stands for which class. Noise: demonstrations may state a wrong class.
+    ``informed`` is of an ideal learner that knows which word stands for which class.
     """
     keys = jax.random.split(stream_key(config.seed, "evaluation"), len(QUESTIONS))
     run = jax.jit(_last_logits, static_argnums=(0, 1))

@@ -231,8 +231,7 @@ def measure(
 def train(config: Config, run: Any, scored: dict[int, Any]) -> Any:
     """Trains one transformer per pool size and seed in one program, or resumes.
 
-    Runs of one seed share initial weights, inputs and noise. After 1, 2, 4, ... chunks
-    the record says which predictor each is closer to on new tasks (negative: dMMSE).
+    After 1, 2, 4, ... chunks the record says which predictor each is closer to.
     """
     # Products are in full float32, in training and in the evaluation after it.
     jax.config.update("jax_default_matmul_precision", "highest")
@@ -280,8 +279,7 @@ def training_step(config: Config) -> training.Step:
 def theory(config: Config) -> dict[str, Any]:
     """Risks to compare with the transformers, as in :func:`scores`.
 
-    ``ridge`` is the Bayes risk of new tasks, ``one_layer`` exact; the others are
-    averages over pools that no run has seen, by source and finite size.
+    ``ridge`` and ``one_layer`` are exact; others are averages over pools unseen.
     """
     recipe, task = config.recipe, config.recipe.task()
     root = evaluation_key(recipe.seeds[0], "theory")

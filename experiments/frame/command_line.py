@@ -142,13 +142,9 @@ def parse(
 ) -> Launch[Config]:
     """Parses the command line of an experiment; that of the program unless given.
 
-    ``--preset`` names the sizes, and every field of the config is an option that
-    overrides it. Without it the preset is ``gpu`` where there is a GPU and such a
-    preset, else the first one. ``--resume RUN`` takes the config of a run instead;
-    options that would change it are refused, but for more steps where these extend the
-    run. ``flags`` are the experiment's own switches with their defaults; it runs in
-    several processes if ``num_processes`` is one of them. ``--slurm`` options send the
-    rest of the line to the cluster, with ``others`` as one array, and end the program.
+    ``flags`` are the experiment's own switches with their defaults; it runs in several
+    processes if ``num_processes`` is one of them. ``--slurm`` options send the rest of
+    the line to the cluster, with ``others`` as one array, and end the program.
     """
     argv = sys.argv[1:] if argv is None else list(argv)
     flags, first = flags or Flags(), next(iter(presets.values()))

@@ -51,10 +51,8 @@ def experiment_of(config: Any) -> tuple[str, str]:
 def resized(config: Any, argv: Sequence[str]) -> Any:
     """Returns the config as changed by ``--task``, ``--dim`` and ``--steps``.
 
-    Prompts keep their number of points for each dimension, and a curriculum its share
-    of both. The warm-up keeps its share of the steps, also in a recipe inside the
-    config by an option such as ``--recipe.steps``. A config with the method ``of_task``
-    says itself what a task changes.
+    Points, curriculum and warm-up keep their shares, also of a recipe inside the
+    config. A config with the method ``of_task`` says itself what a task changes.
     """
     task, dim = _asked(argv, "task"), _size(argv, "dim")
     if task not in (None, getattr(config, "task", None)) and hasattr(config, "of_task"):
@@ -159,10 +157,8 @@ def changes_between(stored: Any, asked: Any, at: str = "") -> Iterator[tuple]:
 def extends(run: Path, stored: Any, asked: Any) -> bool:
     """Whether a command line extends a run, as ``--resume RUN --steps MORE`` does.
 
-    More steps continue a training exactly only if nothing in the steps that were taken
-    depends on how many there are in all. The record that has the field ``steps`` and
-    the whole config say by ``needs_all_steps()`` what does, if anything. Other changes
-    of the config raise an error.
+    The record that has the field ``steps`` and the whole config say by
+    ``needs_all_steps()`` what depends on the number of all steps, if anything.
     """
     changes = list(changes_between(stored, asked))
     other = [

@@ -22,8 +22,7 @@ def continue_with(command: str) -> None:
 def run_program(main: Callable[[], Any]) -> None:
     """Runs ``main`` and exits: 0, 1 for a failed check, 2 for an error, 130 for Ctrl-C.
 
-    User errors are one line. An interrupt prints the command that continues the run;
-    after signal n the status is 128 + n. With the variable ``ICLTHEORY_TRACEBACK`` both
+    After signal n the status is 128 + n. With the variable ``ICLTHEORY_TRACEBACK`` all
     are raised instead. ``main`` returns what it wrote to ``result.json``, or a status.
     """
     _continuing.clear()

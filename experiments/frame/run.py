@@ -136,9 +136,7 @@ class Run:
     def finish(self, report: Report, **numbers: Any) -> dict[str, Any]:
         """Prints a report, writes figures, ``result.json`` and ``report.html``.
 
-        Returns the contents of ``result.json``: ``schema_version``, ``experiment``,
-        ``verdict`` (``"not applicable"`` unless the config is a preset's),
-        ``interval_level``, the report and ``numbers``.
+        Returns the contents of ``result.json``, the report and ``numbers`` among them.
         """
         checked = self.launch.unmodified if self.launch else self.checked
         report.print(self.results, checked)

@@ -1,9 +1,7 @@
 """Submits a command to a Slurm cluster by submitit, with one process per host.
 
-``python -m experiments.NAME --slurm.nodes 2 --slurm.gpus-per-node 8 --slurm.time 60
-OPTIONS`` submits what the same line without the ``--slurm`` options would run, prints
-the job and the folder, and ends. A job that is requeued, because its time was up, it
-was preempted, or a host died, continues from the last checkpoint.
+``--slurm.nodes 2 --slurm.time 60 OPTIONS`` submits what the line without the
+``--slurm`` options would run. A job that is requeued continues from its checkpoint.
 """
 
 import contextlib

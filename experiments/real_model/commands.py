@@ -1,12 +1,8 @@
 """Commands on a user's own model: ``python -m experiments.real_model NAME``.
 
-``evaluate`` prints the accuracy on a task with its interval; with ``--prune`` the
-pruned model stands beside the unpruned one, with their paired difference. ``search``
-tries every layer, module and rate, keeps the best on validation, tries all others on
-top of it, and so on until nothing improves or the budget is spent; both models then
-answer the test set once. ``export`` writes a pruned model that transformers and this
-library load, or with ``--factorised`` this library alone. ``cost`` counts the memory
-and time of a run in advance.
+``evaluate`` prints the accuracy on a task, of a pruned model beside the unpruned one;
+``search`` chooses what to prune on validation and tests the choice once; ``export``
+writes a pruned model; ``cost`` counts the memory and time of a run in advance.
 """
 
 import dataclasses
@@ -58,9 +54,6 @@ ROOT = Path(__file__).parents[2]
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 # One --prune may have several words, and the option may be repeated.
 Prunings = Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction]
-
-
-# --- options
 
 
 @dataclasses.dataclass(frozen=True)
@@ -249,9 +242,6 @@ def _console() -> Console:
     return Console(soft_wrap=True, highlight=False)
 
 
-# --- evaluate
-
-
 @dataclasses.dataclass(frozen=True)
 class Evaluate(Pruned, TaskOptions):
     """Options of the command ``evaluate``."""
@@ -350,9 +340,6 @@ def judged(level: float, task: LanguageTask, found: Any) -> dict[str, Any]:
         "cell": "NaN" if silent else f"{count / total:.4f}",
         "ends": "" if silent else as_row(interval),
     }
-
-
-# --- search
 
 
 @dataclasses.dataclass(frozen=True)
@@ -470,9 +457,6 @@ def _found_table(found: Any) -> Any:
     columns = {"clipped": "{clipped}", "validation": "{validation:.4f}"}
     level = f"{100 * found.comparison.level:g} % interval"
     return frame.table(rows, columns | {"test": "{test}", level: "{ends}"})
-
-
-# --- export
 
 
 @dataclasses.dataclass(frozen=True)

@@ -88,8 +88,7 @@ def work(config: Config, arch: Architecture, task: str) -> dict[str, float]:
 def memory(config: Config, arch: Architecture, devices: int = 1) -> dict[str, float]:
     """Counts the bytes that a device holds at the same time, and those on disk.
 
-    Devices share weights and pruned matrices. What depends on the prompts is counted
-    whole on each of them, which is an upper bound.
+    Devices share weights and pruned matrices; what depends on prompts each has whole.
     """
     cost = model_cost(arch, config.dtype, devices=devices)
     rates = max(len(config.rates), len(config.grid_rates))
