@@ -13,10 +13,12 @@ from experiments.ledger.statements import node_names
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
+# A build writes pages of its own beside them.
+_BUILT = {"api", "_build", "jupyter_execute", "benchmarks.md", "changelog.md"}
 PAGES = sorted(
     page
     for page in DOCS.rglob("*.md")
-    if not {"api", "_build", "jupyter_execute"} & set(page.parts)
+    if not (_BUILT | {"contributing.md"}) & set(page.parts)
 )
 # A source distribution has none.
 PICTURES = any(publish.RESULTS.rglob("*.png"))
