@@ -361,7 +361,7 @@ def draw_shots(curves: dict[str, Any]) -> Any:
             levels={"largest class": own["majority"], "chance": own["chance"]},
             ylim=(0, 1),
         )
-    return plotting.line_panels(panels, "Accuracy against demonstrations", 3)
+    return plotting.line_panels(panels, "Accuracy against demonstrations", 4)
 
 
 def draw_conditions(rows: list[dict[str, Any]]) -> Any:
@@ -383,7 +383,9 @@ def draw_arms(arms: list[dict[str, Any]]) -> Any:
 
     modules = list(dict.fromkeys(row["module"] for row in arms))
     tasks = dict.fromkeys(name for row in arms for name in row["tasks"])
-    shades = dict(zip(tasks, colours(1), strict=False))
+    # More tasks than colours differ by their markers.
+    every = zip(tasks, colours(1), "os^DvPX", strict=False)
+    looks = {name: look for name, *look in every}
     look = {"sharex": True, "layout": "constrained", "squeeze": False}
     with plt.rc_context({**plotting.STYLE, "font.size": 9}):
         tall = max(sum(row["module"] == module for row in arms) for module in modules)
@@ -394,9 +396,10 @@ def draw_arms(arms: list[dict[str, Any]]) -> Any:
             for place, row in enumerate(own):
                 for step, (name, value) in enumerate(row["tasks"].items()):
                     label = name if module == modules[0] and not place else None
-                    dot = {"ms": 4, "color": shades[name], "label": label}
+                    colour, marker = looks[name]
+                    dot = {"ms": 4, "color": colour, "label": label}
                     # Tasks stand below one another, as many have the same value.
-                    ax.plot(value, place - 0.3 + 0.07 * step, "o", **dot)
+                    ax.plot(value, place - 0.3 + 0.07 * step, marker, **dot)
                 ends = [[row["mean"] - row["low"]], [row["high"] - row["mean"]]]
                 ax.errorbar(row["mean"], place + 0.25, xerr=ends, fmt="kD", ms=4)
             ax.axvline(0, color="0.6", lw=1)
