@@ -1,9 +1,11 @@
 """The command ``icltheory``: experiments, stored runs, pruning, the ledger."""
 
+import contextlib
 import importlib
 import importlib.util
 import runpy
 import sys
+import time
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +21,7 @@ _USAGE = """icltheory COMMAND ...
   runs [FOLDER]         lists the runs in ./runs
   runs compare A B      what differs between two of them
   runs index [FOLDER]   writes runs/index.html
+  runs tensorboard [FOLDER]   writes curves for TensorBoard, until Ctrl-C
   prune MODEL ...       tests a pruned language model, or searches for a pruning
   ledger [WORD ...]     statements of the papers that contain the words
 
@@ -82,13 +85,28 @@ def _runs(words: list[str]) -> int:
         _table(("", a.name, b.name), [row.values() for row in runs.compare(a, b)])
     elif words[:1] == ["index"]:
         print(runs.write_index(*words[1:2]))
+    elif words[:1] == ["tensorboard"]:
+        _follow(*words[1:2])
     elif not words or Path(words[0]).is_dir():
         head = ("run", "preset and settings", "verdict", "time", "measured")
         _table(head, [runs.summary(one, 2) for one in runs.find(*words[:1])])
     else:
-        given = " ".join(words)
-        raise ValueError(f"runs: expected compare A B, index or a folder, got {given}")
+        known, given = "compare A B, index, tensorboard or a folder", " ".join(words)
+        raise ValueError(f"runs: expected {known}, got {given}")
     return 0
+
+
+def _follow(root: str = "runs") -> None:
+    """Writes event files every ten seconds while a run below the folder goes on."""
+    written: dict[Path, int] = {}
+    with contextlib.suppress(KeyboardInterrupt):
+        while True:
+            before, written = written, runs.write_tensorboard(root, written)
+            if written != before:
+                print(f"{sum(written.values())} records; tensorboard --logdir {root}")
+            if all(one.result for one in runs.find(root)):
+                break
+            time.sleep(10)
 
 
 def _folder(name: str) -> Path:

@@ -10,6 +10,7 @@ import dataclasses
 import html
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from icltheory.frames import to_frame
 from icltheory.strict_json import number
 
 __all__ = ["Run", "compare", "find", "load", "summary", "write_index"]
+__all__ += ["write_tensorboard"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -160,6 +162,55 @@ def write_index(root: str | os.PathLike = "runs") -> Path:
     aside.write_text(_PAGE.format("\n".join(lines)), encoding="utf-8")
     os.replace(aside, path)
     return path
+
+
+def write_tensorboard(
+    root: str | os.PathLike = "runs", written: dict[Path, int] | None = None
+) -> dict[Path, int]:
+    """Writes what runs recorded as event files of TensorBoard, in their folders.
+
+    Returns the number of records written of each run. Called again with it, only what
+    is new is added, so that a loop follows runs that have not ended. Curves of several
+    seeds get their number as a suffix. Needs the package ``tensorboardX``.
+    """
+    writer_of = _event_writer()
+    found = dict(written or {})
+    for run in find(root):
+        path, known = run.folder / "metrics.jsonl", found.get(run.folder, 0)
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        # A last line without its end is still being written.
+        lines = text[: text.rfind("\n") + 1].splitlines()
+        if len(lines) <= known:
+            continue
+        target = run.folder / "tensorboard"
+        if not known:  # what an earlier call wrote would be shown twice
+            shutil.rmtree(target, ignore_errors=True)
+        with writer_of(str(target), filename_suffix=f".{known}") as writer:
+            for place, line in enumerate(lines[known:], known):
+                record = json.loads(line)
+                for name, value in _scalars(record):
+                    writer.add_scalar(name, value, record.get("step", place))
+        found[run.folder] = len(lines)
+    return found
+
+
+def _event_writer() -> Any:
+    try:
+        from tensorboardX import SummaryWriter
+    except ImportError:
+        raise ImportError(
+            "tensorboardX: not installed; run pip install 'icltheory[tensorboard]'"
+        ) from None
+    return SummaryWriter
+
+
+def _scalars(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    front = f"{record['model']}/" if "model" in record else ""
+    for name, value in record.items():
+        values = value if isinstance(value, list) else [value]
+        for place, one in enumerate(values):
+            if name != "step" and isinstance(one, int | float):
+                yield f"{front}{name}" + f"/{place}" * (len(values) > 1), float(one)
 
 
 _PAGE = """<!doctype html>

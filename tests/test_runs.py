@@ -123,3 +123,28 @@ def test_the_command_runs_experiments_and_prints_the_ledger(capsys):
         patch.setattr("sys.argv", ["icltheory"])
         assert main(["run", "ltb_gap", "--steps", "-1"]) == 2
     assert "steps: expected" in capsys.readouterr().err
+
+
+def test_records_become_events_of_tensorboard_and_new_ones_are_added(tmp_path):
+    pytest.importorskip("tensorboardX")
+    from tensorboardX.proto.event_pb2 import Event
+
+    folder = stored(tmp_path, "1", losses=(3.0, 2.0))
+    lines = [{"step": 5, "model": "a", "loss": [1.0, 0.5]}, {"step": 6, "loss": 0.25}]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (folder / "metrics.jsonl").write_text(text + '{"step": 7, "lo')
+    written = runs.write_tensorboard(tmp_path)
+    assert written == {folder: 2}
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('ss": 0.125}\n')
+    assert runs.write_tensorboard(tmp_path, written) == {folder: 3}
+    found = set()
+    for path in (folder / "tensorboard").iterdir():
+        data, place = path.read_bytes(), 0
+        while place < len(data):  # length, its checksum, the event, its checksum
+            size = int.from_bytes(data[place : place + 8], "little")
+            event = Event.FromString(data[place + 12 : place + 12 + size])
+            found |= {(v.tag, event.step, v.simple_value) for v in event.summary.value}
+            place += 16 + size
+    expected = {("a/loss/0", 5, 1.0), ("a/loss/1", 5, 0.5)}
+    assert found == expected | {("loss", 6, 0.25), ("loss", 7, 0.125)}
