@@ -272,7 +272,7 @@ def replicate(keys, shots, learner: Learner, num_demos: int) -> dict[str, Any]:
     (stack, _, task), N = learner, num_demos
     H, count = draw_tokens(keys[0], task, N), min(N, PAIRS)
     others = draw_tokens(jax.random.fold_in(keys[0], 1), task, count)
-    path = noise.noisy_trajectory(keys[1], stack, H, shots, scale=1 / N)
+    path = noise.noisy_trajectory(stack, H, shots, key=keys[1], scale=1 / N)
     direction = jax.random.normal(keys[2], task.shape)
     steps = jnp.sqrt(jnp.array(SMOOTHING) / N)
     moves = steps[:, None, None] * jnp.stack([direction, -direction])[None]

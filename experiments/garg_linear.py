@@ -499,7 +499,7 @@ def attention_by_layer(setup: Setup, params: Any, first: tuple) -> np.ndarray:
 def interval(errors: np.ndarray) -> plot.Curve:
     """The mean over prompts and seeds with its interval, in quadrature for seeds."""
     pooled = errors.mean(axis=0) if errors.ndim > 2 else errors
-    limits = bootstrap(jnp.asarray(pooled), jax.random.key(0))
+    limits = bootstrap(jnp.asarray(pooled), key=jax.random.key(0))
     mean, low, high = pooled.mean(axis=0), *map(np.asarray, (limits.low, limits.high))
     if errors.ndim > 2 and len(errors) > 1:
         spread = Estimate.of(errors.mean(axis=1)).half_width(LEVEL)

@@ -205,7 +205,7 @@ def _deviations(keys, stack, prompts, b, subsets):
             return jnp.sum((G_b - G) ** 2, axis=(1, 2)) / size
 
         def simulated(key, noise):
-            path = noisy_trajectory(key, stack, H, b, noise=noise, scale=scale)
+            path = noisy_trajectory(stack, H, b, key=key, noise=noise, scale=scale)
             return deviation(path.G + path.noise)
 
         def of_subset(key):

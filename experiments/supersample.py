@@ -186,7 +186,7 @@ def regression(config, family, name, x, predictor, task, N, **more) -> dict[str,
     given = predictor, task, N, config.prompts, loss
 
     def losses_of(key):
-        return bounds.supersample_losses(key, *given)
+        return bounds.supersample_losses(*given, key=key)
 
     return judge(config, family, name, x, losses_of, config.levels, **more)
 
@@ -286,7 +286,7 @@ def patterns(config: Config, trained: Any) -> Iterator[dict]:
         given: Any = learner, points, N, config.prompts, bounds.sign_error
 
         def losses_of(key, given=given):
-            return bounds.supersample_losses(key, *given)
+            return bounds.supersample_losses(*given, key=key)
 
         family, more = "pattern transformer", weights(model, params)
         name = f"{family}, step {step}"

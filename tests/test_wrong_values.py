@@ -123,7 +123,7 @@ def test_numbers_out_of_range_are_named():
     with refused("losses: expected finite losses (a smaller step_size)"):
         patterns(1e300)
     with refused("errors: expected two rows or more, got 1"):
-        statistics.curve_interval(jnp.ones((1, 3)), KEY)
+        statistics.curve_interval(jnp.ones((1, 3)), key=KEY)
     with refused("seed: expected integers of 32 bits, got 1099511627776"):
         training.init_state(GPT_2, PLANE, RULE, 2**40, num_points=5)
 
@@ -168,7 +168,7 @@ def test_values_of_another_type_or_shape_are_named():
         lambda key: PatternTransformer(4).init(PATTERNS, key=key),
         lambda key: cot.PermutationTasks(cot.Alphabet.standard(2, 2), 0.5).draw(key, 4),
         lambda key: cot.ReasoningTask(cot.slide_transitions()).sample(key, 4, 3),
-        lambda key: statistics.curve_interval(jnp.ones((4, 2)), key),
+        lambda key: statistics.curve_interval(jnp.ones((4, 2)), key=key),
     ],
 )
 def test_what_is_no_single_typed_key_is_refused(draw):

@@ -110,11 +110,11 @@ def _theory() -> dict[str, TheoryCase]:
         "noise_covariance": TheoryCase(_noise(noise.noise_covariance, 1), small),
         "noisy_trajectory": TheoryCase(
             lambda weights, H: noise.noisy_trajectory(
-                jax.random.key(0),
                 LinearAttentionStack(*weights),
                 H,
                 SHOTS,
-                noise="shots",  # all precisions use the same draw
+                key=jax.random.key(0),
+                noise="shots",
                 scale=1 / N,
             ),
             small,

@@ -74,12 +74,13 @@ def sign_error(
     static=("predictor", "task", "num_examples", "num_prompts", "loss"),
 )
 def supersample_losses(
-    key: PRNGKey,
     predictor: Any,
     task: Any,
     num_examples: int,
     num_prompts: int,
     loss: Callable[..., Any],
+    *,
+    key: PRNGKey,
 ) -> tuple[Float[Array, "B N 2"], Int[Array, "B N"]]:
     r"""Losses of an in-context learner on pairs of demonstrations, and the coins.
 
@@ -92,7 +93,6 @@ def supersample_losses(
     again as the query, after all N. Returns losses and coins.
 
     Args:
-        key: Typed key.
         predictor: The learner. What has a method ``predict``, such as a predictor of
             :mod:`icltheory.regression`, or a function of ``(X, y, x_query)``, of one
             prompt or of a batch; an attention stack, which predicts minus the label
@@ -106,14 +106,14 @@ def supersample_losses(
         num_prompts: Number B of prompts, evaluated in chunks by one compiled program.
         loss: Elementwise function of predictions and labels with values in [0, 1], such
             as :class:`ClippedSquaredError`.
+        key: Typed key.
 
     Example:
         >>> from icltheory import bounds
         >>> from icltheory.regression import LeastSquares, LinearPopulation
         >>> task = LinearPopulation.isotropic(2, 0.25)
-        >>> losses, chosen = supersample_losses(
-        ...     jax.random.key(0), LeastSquares(), task, 4, 2000, ClippedSquaredError(4)
-        ... )
+        >>> given = LeastSquares(), task, 4, 2000, ClippedSquaredError(4)
+        >>> losses, chosen = supersample_losses(*given, key=jax.random.key(0))
         >>> bound = bounds.supersample_bounds(losses, chosen, levels=16).variance
         >>> bool(0 < bound.error < bound.upper < 1)
         True

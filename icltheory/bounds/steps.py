@@ -305,7 +305,7 @@ def _noisy_path(learner, shots, key, H):
     """Weights before each layer of the noisy learner."""
     stack, demo_updates, scale = learner
     path = noisy_trajectory(
-        key, stack, H, shots, demo_updates=demo_updates, scale=scale
+        stack, H, shots, key=key, demo_updates=demo_updates, scale=scale
     )
     return jnp.concatenate([jnp.zeros_like(path.W[:1]), path.W[:-1]])
 

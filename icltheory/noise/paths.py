@@ -58,11 +58,11 @@ class PathMoments(Record):
     static=("noise", "demo_updates"), integers=("shots",), shots=of_pool, scale=scalar
 )
 def noisy_trajectory(
-    key: PRNGKey,
     stack: LinearAttentionStack,
     H: Float[ArrayLike, "_N _n"],
     shots: Real[ArrayLike, ""],
     *,
+    key: PRNGKey,
     noise: Noise = "gaussian",
     demo_updates: DemoUpdates = "shared",
     scale: Real[ArrayLike, ""] = 1.0,
@@ -89,7 +89,9 @@ def noisy_trajectory(
         >>> import jax, jax.numpy as jnp
         >>> I = jnp.eye(2)[None]
         >>> stack, H = LinearAttentionStack(I, I, I), jnp.eye(2)
-        >>> path = noisy_trajectory(jax.random.key(0), stack, H, 1, noise="shots")
+        >>> path = noisy_trajectory(
+        ...     stack, H, 1, key=jax.random.key(0), noise="shots"
+        ... )
         >>> sorted(jnp.diag(path.W[-1]).tolist())
         [0.0, 2.0]
 

@@ -240,9 +240,9 @@ def _corrected(tails: np.ndarray, x: np.ndarray, means: np.ndarray) -> np.ndarra
 
 def curve_interval(
     errors: Float[ArrayLike, "S P"],
+    *,
     key: PRNGKey,
     resamples: int = 1000,
-    *,
     level: float = 0.9,
 ) -> Interval:
     r"""Percentile bootstrap interval of a mean curve over prompts, on the device.
@@ -256,7 +256,7 @@ def curve_interval(
 
     Example:
         >>> errors = jax.random.normal(jax.random.key(0), (400, 1))
-        >>> interval = curve_interval(errors, jax.random.key(1))
+        >>> interval = curve_interval(errors, key=jax.random.key(1))
         >>> bool(0.12 < (interval.high - interval.low)[0] < 0.2)
         True
 

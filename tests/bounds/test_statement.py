@@ -441,6 +441,6 @@ def test_noisy_paths_are_the_weights_before_each_layer():
     key = jax.random.key(4)
     found = noisy_steps(stack, H, 3, key=key).W
     for got, one, own in zip(found, H, jax.random.split(key, 2), strict=True):
-        path = noisy_trajectory(own, stack, one, 3)
+        path = noisy_trajectory(stack, one, 3, key=own)
         np.testing.assert_allclose(got[1:], path.W[:-1], rtol=1e-10, atol=1e-12)
         np.testing.assert_array_equal(got[0], 0)

@@ -39,20 +39,20 @@ def reference():
 
 
 def test_losses_are_those_of_a_loop():
-    losses, chosen = bounds.supersample_losses(KEY, ONE_STEP, TASK, N, B, LOSS)
+    losses, chosen = bounds.supersample_losses(ONE_STEP, TASK, N, B, LOSS, key=KEY)
     np.testing.assert_array_equal(chosen, reference()[1])
     np.testing.assert_allclose(losses, reference()[0], atol=1e-12)
 
 
 def test_attention_that_makes_the_step_has_its_losses():
     stack = constructions.gradient_descent(jnp.array([0.7]), 3)
-    losses, _ = bounds.supersample_losses(KEY, stack, TASK, N, B, LOSS)
+    losses, _ = bounds.supersample_losses(stack, TASK, N, B, LOSS, key=KEY)
     np.testing.assert_allclose(losses, reference()[0], atol=1e-12)
 
 
 def test_a_memory_has_no_loss_on_its_own_demonstrations():
     nearest = NearestNeighbors(1)
-    losses, chosen = bounds.supersample_losses(KEY, nearest, TASK, N, B, LOSS)
+    losses, chosen = bounds.supersample_losses(nearest, TASK, N, B, LOSS, key=KEY)
     own = np.take_along_axis(np.asarray(losses), np.asarray(chosen)[..., None], 2)
     assert np.max(own) < 1e-12  # a weighted mean of labels with the weights 1 and 0
     bound = bounds.supersample_bounds(losses, chosen, levels=16).weighted
@@ -72,8 +72,8 @@ def test_gpt2_is_asked_all_queries_after_one_reading(layout):
         return model.apply({"params": params}, X, y, x_query, method="predict")
 
     sizes = TASK, N, 20, LOSS
-    fast, _ = bounds.supersample_losses(KEY, (model, params), *sizes)
-    slow, _ = bounds.supersample_losses(KEY, alone, *sizes)
+    fast, _ = bounds.supersample_losses((model, params), *sizes, key=KEY)
+    slow, _ = bounds.supersample_losses(alone, *sizes, key=KEY)
     np.testing.assert_allclose(fast, slow, atol=1e-6)
     assert np.std(fast) > 0.1
 
@@ -83,10 +83,10 @@ def test_other_models_and_stacks_are_learners():
     model = LinearStack(3, num_layers=1, residual=True, param_dtype=jnp.float64)
     stack = constructions.gradient_descent(jnp.array([0.7]), 3)
     params = {name: getattr(stack, name) for name in ("W_V", "W_K", "W_Q")}
-    losses, _ = bounds.supersample_losses(KEY, (model, params), TASK, N, B, LOSS)
+    losses, _ = bounds.supersample_losses((model, params), TASK, N, B, LOSS, key=KEY)
     np.testing.assert_allclose(losses, reference()[0], atol=1e-12)
     softmax = SoftmaxAttentionStack(stack.W_V, stack.W_K, stack.W_Q, 1.0)
-    losses, _ = bounds.supersample_losses(KEY, softmax, TASK, N, 20, LOSS)
+    losses, _ = bounds.supersample_losses(softmax, TASK, N, 20, LOSS, key=KEY)
     assert np.all(np.isfinite(losses))
 
 
@@ -99,7 +99,7 @@ def test_a_sampler_and_labels_of_signs():
         return x_query[0]
 
     losses, chosen = bounds.supersample_losses(
-        KEY, first, sampler, N, B, bounds.sign_error
+        first, sampler, N, B, bounds.sign_error, key=KEY
     )
     assert np.all(losses == 0)
     assert set(np.unique(chosen)) == {0, 1}
@@ -220,4 +220,4 @@ def test_classes_of_narrow_integers_do_not_overflow():
 
 
 def sampled(predictor=ONE_STEP, task=TASK, loss=LOSS):
-    return bounds.supersample_losses(KEY, predictor, task, N, 5, loss)
+    return bounds.supersample_losses(predictor, task, N, 5, loss, key=KEY)

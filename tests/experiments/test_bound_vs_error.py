@@ -134,7 +134,7 @@ def test_errors_are_expected_less_training_loss_of_both_learners(key):
     one = jax.jit(lambda keys: experiment.replicate(keys, b, learner, N))(keys)
     H = np.asarray(experiment.draw_tokens(keys[0], learner.task, N))
     X, y, task = H[:, :2], H[:, 2], np.asarray(learner.task)
-    path = noisy_trajectory(keys[1], learner.stack, H, b, scale=1 / N)
+    path = noisy_trajectory(learner.stack, H, b, key=keys[1], scale=1 / N)
     w, det_w = -np.asarray(path.W[-1])[2, :2], np.zeros(2)
     for _ in range(2):
         det_w = det_w + 0.5 * X.T @ (y - X @ det_w) / N

@@ -314,12 +314,12 @@ def test_the_trial_of_one_gradient_step(measured):
     the two errors has the standard error s, and the bound is 2.5 times the error.
     """
     drawn = bounds.supersample_losses(
-        jax.random.key(0),
         Steps([20 / 26.25]),
         LinearPopulation.isotropic(5, 0.25, jnp.float32),
         20,
         50_000,
         bounds.ClippedSquaredError(4.0),
+        key=jax.random.key(0),
     )
     found = bounds.supersample_bounds(*drawn, levels=16)
     bound, best = found.difference, found.optimal

@@ -53,7 +53,9 @@ def test_footnote_4_moments_of_the_descent_are_those_of_simulated_paths(measured
     keys = jax.random.split(jax.random.key(1), 20_000)
     draw = jax.vmap(
         lambda key: (
-            noisy_trajectory(key, STACK, H, SHOTS, demo_updates="frozen", scale=1 / N).W
+            noisy_trajectory(
+                STACK, H, SHOTS, key=key, demo_updates="frozen", scale=1 / N
+            ).W
         )
     )
     W = np.asarray(jax.jit(draw)(keys)).reshape(len(keys), L, n * n)

@@ -286,7 +286,7 @@ def test_assumption_1_gaussian_noise_has_covariance_C_t(measured, key):
     for noise in ("gaussian", "shots"):
         paths = jax.jit(
             jax.vmap(
-                lambda k, noise=noise: noisy_trajectory(k, stack, H, 3, noise=noise)
+                lambda k, noise=noise: noisy_trajectory(stack, H, 3, key=k, noise=noise)
             )
         )(jax.random.split(key, draws))
         assert relative(paths.G[0, 0], gd_jit(stack, H).G[0]) < 1e-12
@@ -304,7 +304,7 @@ def test_assumption_1_gaussian_noise_has_covariance_C_t(measured, key):
 @pytest.mark.statement("Yao: Assumption 1, eq. (4)")
 def test_the_simulated_prompt_of_b_shots_is_the_stack_on_b_demonstrations(key):
     stack, H = problem(L=3, N=7, n=3)
-    path = jax.jit(lambda k: noisy_trajectory(k, stack, H, 3, noise="shots"))(key)
+    path = jax.jit(lambda k: noisy_trajectory(stack, H, 3, key=k, noise="shots"))(key)
     subsets = np.array(list(itertools.combinations(range(7), 3)))
     alone = jax.jit(jax.vmap(lambda H: implicit_gd(stack, H, scale=7 / 3).W))
     assert min(relative(path.W, W) for W in np.asarray(alone(H[subsets]))) < 1e-12
@@ -323,7 +323,9 @@ def test_assumption_1_independence_over_the_layers_fails_for_real_prompts(
     def correlations(noise):
         paths = jax.jit(
             jax.vmap(
-                lambda k: noisy_trajectory(k, stack, H, 8, noise=noise, scale=1 / 24)
+                lambda k: noisy_trajectory(
+                    stack, H, 8, key=k, noise=noise, scale=1 / 24
+                )
             )
         )(jax.random.split(key, 2000))
         V = np.asarray(paths.noise)[:, :, -1, :3]

@@ -415,7 +415,7 @@ def test_a_prior_on_noisy_paths_equals_its_dense_evaluation(measured):
     bound = anisotropic_bound(steps, 1.0, prior=lambda layer, W: jnp.eye(n * n))
     expected = np.zeros(L)
     for one, own in zip(H, jax.random.split(key, 2), strict=True):
-        path = noisy_trajectory(own, stack, one, 8)
+        path = noisy_trajectory(stack, one, 8, key=own)
         for t in range(L):
             before = np.eye(n) + (0 if t == 0 else path.W[t - 1])
             V, K, Q = (np.asarray(w[t]) for w in (stack.W_V, stack.W_K, stack.W_Q))

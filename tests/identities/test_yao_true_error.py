@@ -40,7 +40,7 @@ def noisy_descent():
     train, fresh = regression_prompts(reps, N, d)
     stack = gradient_descent(np.full(L, 0.5), d_in=d)
     paths = jax.jit(
-        jax.vmap(lambda k, H: noisy_trajectory(k, stack, H, shots, scale=1 / N))
+        jax.vmap(lambda k, H: noisy_trajectory(stack, H, shots, key=k, scale=1 / N))
     )(jax.random.split(jax.random.key(0), reps), train)
     W = np.asarray(paths.W)[:, -1]
     gaps = clipped_loss(W, fresh) - clipped_loss(W, train)

@@ -171,9 +171,9 @@ def test_bad_input():
     with pytest.raises(
         ValueError, match="demo_updates: expected one of 'shared', 'frozen'"
     ):
-        noisy_trajectory(jax.random.key(0), stack, H, 4, demo_updates="causal")
+        noisy_trajectory(stack, H, 4, key=jax.random.key(0), demo_updates="causal")
     with pytest.raises(ValueError, match="noise: expected one of"):
-        noisy_trajectory(jax.random.key(0), stack, H, 4, noise="laplace")
+        noisy_trajectory(stack, H, 4, key=jax.random.key(0), noise="laplace")
 
 
 def test_wide_weights_are_counted_up_to_the_number_of_examples(monkeypatch):

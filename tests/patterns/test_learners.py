@@ -31,7 +31,7 @@ def test_tokens_and_points_are_those_of_the_task():
         return prompt.X, prompt.y
 
     losses, chosen = bounds.supersample_losses(
-        jax.random.key(2), learner, points, 3, 40, bounds.sign_error
+        learner, points, 3, 40, bounds.sign_error, key=jax.random.key(2)
     )
     assert losses.shape == (40, 3, 2)
     assert set(np.unique(losses)) <= {0, 1}

@@ -14,14 +14,14 @@ from tests.raising import raises
 @pytest.mark.slow
 def test_the_bootstrap_is_gargs(key):
     errors = np.random.default_rng(0).exponential(size=(300, 2))
-    interval = jax.jit(curve_interval)(errors, key)
+    interval = jax.jit(curve_interval)(errors, key=key)
     rng = np.random.default_rng(1)
     means = np.sort(errors[rng.integers(300, size=(1000, 300))].mean(axis=1), axis=0)
     # same order statistics of another 1,000 resamples: they agree to their own spread
     tolerance = 6 * errors.std(axis=0) / np.sqrt(300) / np.sqrt(1000) * 2.1
     assert np.all(np.abs(interval.low - means[50]) < tolerance)
     assert np.all(np.abs(interval.high - means[950]) < tolerance)
-    few = jax.jit(curve_interval, static_argnums=2)(errors, key, 1)
+    few = curve_interval(errors, key=key, resamples=1)
     np.testing.assert_array_equal(few.low, few.high)
 
 
@@ -31,7 +31,7 @@ def test_levels_name_the_order_statistics_of_the_resamples(key):
 
     @functools.partial(jax.jit, static_argnums=0)
     def ends(level):
-        return curve_interval(errors, key, 10, level=level)
+        return curve_interval(errors, key=key, resamples=10, level=level)
 
     lows = [float(ends(level).low[0]) for level in (0.98, 0.8, 0.6, 0.4, 0.2)]
     highs = [float(ends(level).high[0]) for level in (0.01, 0.2, 0.4, 0.6, 0.8)]
@@ -46,7 +46,9 @@ def test_intervals_cover_the_mean_as_often_as_they_say(key):
 
     @jax.jit
     def both(errors):
-        return Estimate.of(errors).interval(0.9), curve_interval(errors, key, 400)
+        return Estimate.of(errors).interval(0.9), curve_interval(
+            errors, key=key, resamples=400
+        )
 
     for interval in jax.tree.map(np.asarray, both(errors)):
         covered = np.mean((interval.low < 1) & (interval.high > 1))
@@ -55,13 +57,15 @@ def test_intervals_cover_the_mean_as_often_as_they_say(key):
 
 def test_equal_errors_give_a_point(key):
     for dtype in (np.float32, np.float64):
-        for ends in curve_interval(jnp.full((6400, 1), 0.1, dtype), key, 20):
+        for ends in curve_interval(
+            jnp.full((6400, 1), 0.1, dtype), key=key, resamples=20
+        ):
             assert ends == dtype(0.1)
 
 
 def test_bad_input_is_named(key):
     errors = jnp.ones((4, 2))
     with raises("level: expected a number between 0 and 1, got 1"):
-        curve_interval(errors, key, level=1.0)
+        curve_interval(errors, key=key, level=1.0)
     with raises("resamples: expected a positive integer, got 0"):
-        curve_interval(errors, key, 0)
+        curve_interval(errors, key=key, resamples=0)
