@@ -647,6 +647,28 @@ def draw_errors(
     return figure
 
 
+def draw_learning(
+    shots: dict[str, plot.Curve], beside: dict[str, plot.Curve], name: str, label: str
+) -> Any:
+    """The model's errors at four steps of its training, beside what does not train."""
+    places = np.unique(np.linspace(0, len(shots) - 1, 4).round().astype(int))
+    panels = {step: shots[step] for step in np.array(list(shots))[places]}
+    least = min(float(np.min(curve.mean)) for curve in panels.values())
+    colours, title = plot.method_colours(beside), f"{name}: a transformer as it trains"
+    with plot.panel_grid(panels, 4, title, (2.0, 2.1)) as (figure, grid, _):
+        for axes, curve in zip(grid, panels.values(), strict=True):
+            for other, known in beside.items():
+                plot.draw_curve(axes, known, other, colours[other], linewidth=1.6)
+            plot.draw_curve(axes, curve, MODEL, "black", marker="o", markersize=3.5)
+            plain_log_axis(axes.yaxis, 100)
+            axes.set_ylim(0.6 * least, 1.6)
+            axes.set_xlim(0, len(curve.mean) - 1)
+            axes.set_xlabel("in-context examples k")
+            axes.label_outer()
+        grid[0].set_ylabel(label)
+    return figure
+
+
 def draw_attention(weights: Any, tokens: Sequence[str] | None, title: str) -> Any:
     """Attention of each layer from each token to the tokens before it."""
     # The large weights of the first tokens, on few others, would make all others pale.
@@ -683,8 +705,6 @@ def figures(
     records: Sequence,
 ) -> dict[str, Any]:
     """Errors of all methods; of a model trained here also its course and its loss."""
-    from matplotlib import colormaps
-
     config, family = setup.config, setup.family
     name = f"{family.title.format(config=config)}, {of_run(config)}"
     title = f"{name}\n{config.eval_prompts:,} prompts"
@@ -702,11 +722,13 @@ def figures(
     }
     beside = {family.methods[-1]: curves[family.methods[-1]]}
     if exact:
-        beside = {f"{LEAST_SQUARES} (exact)": plot.Curve.of(exact[LEAST_SQUARES])}
-    title = f"{name}: the transformer as it trains"
-    shades = colormaps["viridis_r"](np.linspace(0.15, 0.95, len(shots)))
-    look = {"models": [*shots], "colours": dict(zip(shots, shades, strict=True))}
-    found["figure5b.png"] = draw_errors(shots | beside, title, *marks, **look)
+        known = (LEAST_SQUARES, STEPS, OPTIMUM)
+        beside = {
+            curve_title(other): plot.Curve.of(risk)
+            for other, risk in exact.items()
+            if other.startswith(known)
+        }
+    found["learning.png"] = draw_learning(shots, beside, name, family.label)
     steps = [line["step"] for line in records]
     losses = {MODEL: plot.Curve([np.mean(line["loss"]) for line in records], x=steps)}
     if exact:

@@ -31,7 +31,7 @@ SMALL = {
     **{"curriculum.points.end": 5, "curriculum.points.interval": 25},
     **{"optimizer.name": "adam", "optimizer.warmup-steps": 5},
 }
-PICTURES = {"figure5a.png", "figure5b.png", "loss.png", "attention.png"}
+PICTURES = {"figure5a.png", "learning.png", "loss.png", "attention.png"}
 MEAN = np.array([1.0, 0.6, 0.1])
 
 
