@@ -27,6 +27,7 @@ extensions = [
     "sphinx_design",
     "myst_nb",
     "api_pages",
+    "downloads",
     "root_pages",
     "errata",
     "experiment_cards",
@@ -36,12 +37,26 @@ extensions = [
 ]
 exclude_patterns = ["OUT", "_build", "jupyter_execute"]
 
+# Names of other libraries become links where their inventories can be fetched.
+if os.environ.get("DOCS_LINK_OTHERS"):
+    extensions.append("sphinx.ext.intersphinx")
+    intersphinx_mapping = {
+        "python": ("https://docs.python.org/3", None),
+        "numpy": ("https://numpy.org/doc/stable", None),
+        "jax": ("https://docs.jax.dev/en/latest", None),
+        "flax": ("https://flax.readthedocs.io/en/latest", None),
+        "equinox": ("https://docs.kidger.site/equinox", None),
+    }
+
 html_theme = "furo"
 html_title = "icltheory"
 html_favicon = "_static/favicon.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_js_files = [("ledger.js", {"defer": "defer"})]
+html_js_files = [
+    ("ledger.js", {"defer": "defer"}),
+    ("explore.js", {"defer": "defer"}),
+]
 html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#0072b2"},
     "dark_css_variables": {"color-brand-primary": "#56b4e9"},

@@ -72,7 +72,8 @@ def entries(text):
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_has_a_page_with_these_headings(name):
     text = (DOCS / "experiments" / f"{name}.md").read_text()
-    assert re.search(rf"^(?:---\n.*?\n---\n\n)?# {name}: ", text, re.DOTALL)
+    front, title = r"^(?:---\n.*?\n---\n\n)?", rf"# [^\n]+\? \({name}\)\n\n"
+    assert re.search(rf"{front}{title}\*\*In short\.\*\* ", text, re.DOTALL)
     assert re.findall(r"^## (.*)$", text, re.MULTILINE) == HEADINGS
     assert "```{result-run} " + name in text
     assert publish.shown_figures(name)

@@ -1,11 +1,14 @@
 """The built pages show the stored numbers, and cite tests that exist."""
 
+import importlib
+import itertools
 import json
 import os
 import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from experiments.ledger.statements import node_names
@@ -147,3 +150,19 @@ def test_every_test_that_the_errata_cite_exists(site):
     assert len(cited) > 100
     for name in {one.rstrip(",") for one in cited}:
         assert name in node_names(ROOT / name.split("::")[0], ROOT)
+
+
+def test_the_curves_behind_the_sliders_are_those_of_the_library():
+    sys.path.insert(0, str(ROOT / "docs" / "_extensions"))
+    explore = importlib.import_module("explore")
+    text = explore.FILE.read_text()
+    rows = json.loads(text.removeprefix("window.exploreData = ").removesuffix(";\n"))
+    grid = itertools.product(explore.DIMS, explore.NOISES, explore.DECAYS)
+    assert [(row["d"], row["noise"], row["decay"]) for row in rows] == list(grid)
+    for place in (0, 19):
+        row = rows[place]
+        found = explore.curves(row["d"], row["noise"], row["decay"])
+        assert found.keys() == row["curves"].keys()
+        for name, curve in found.items():
+            got, stored = (np.array(c, float) for c in (curve, row["curves"][name]))
+            np.testing.assert_allclose(got, stored, rtol=2e-3, atol=1e-9)

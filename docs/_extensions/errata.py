@@ -1,5 +1,6 @@
 """The directive ``{errata}``: statements of the ledger that have one status."""
 
+import html
 from typing import Any
 
 from docutils import nodes
@@ -38,10 +39,13 @@ class Errata(SphinxDirective):
         if one.proof:
             page, _, section = one.proof.partition("#")
             links.append(f"[proof](/reference/derivations/{page}.md#{section})")
-        names = ", ".join([*links, *(f"`{test}`" for test in claimed(one))])
-        inline, _ = self.parse_inline(names)
+        inline, _ = self.parse_inline(", ".join(links))
         where += inline
         body += where
+        if tests := ", ".join(claimed(one)):
+            name = html.escape(tests)
+            fold = f'<details class="more"><summary>tests</summary>{name}</details>'
+            body += nodes.raw("", fold, format="html")
         return nodes.definition_list_item("", term, body)
 
 

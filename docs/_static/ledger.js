@@ -1,20 +1,59 @@
-// A search field and three choices above the tables of the ledger.
+// The tables of the ledger as cards, with a search field and three choices above them.
 document.addEventListener("DOMContentLoaded", () => {
   const anchor = document.getElementById("the-ledger");
   if (!anchor) return;
+  const element = (tag, name, ...parts) => {
+    const made = document.createElement(tag);
+    if (name) made.className = name;
+    made.append(...parts);
+    return made;
+  };
+  const inner = (cell) => {
+    const part = element("span", "");
+    part.append(...[...cell.childNodes].map((node) => node.cloneNode(true)));
+    return part;
+  };
+  const card = (row) => {
+    const [label, says, status, evidence, right, functions, tests, measured] = row.cells;
+    const word = status.textContent.trim();
+    const badge = element("span", "ledger-status", word);
+    badge.dataset.status = word;
+    const head = element("div", "ledger-head", element("strong", "", inner(label)), badge);
+    const made = element("article", "ledger-card", head, element("p", "", inner(says)));
+    if (right.textContent.trim()) {
+      made.append(element("p", "ledger-right", inner(right)));
+    }
+    const list = element("dl", "");
+    for (const [name, cell] of Object.entries({ evidence, functions, tests, measured })) {
+      if (!cell.textContent.trim()) continue;
+      list.append(element("dt", "", name), element("dd", "", inner(cell)));
+    }
+    const summary = element("summary", "", evidence.textContent.trim().split(":")[0]);
+    made.append(element("details", "", summary, list));
+    return made;
+  };
   const sections = [...anchor.querySelectorAll("section")];
-  const rows = sections.flatMap((section) =>
-    [...section.querySelectorAll("tbody tr")].map((row) => ({
-      row,
-      section,
-      text: row.textContent.toLowerCase(),
-      status: row.cells[2].textContent.trim(),
-      evidence: row.cells[3].textContent.trim().split(":")[0],
-      paper: section.querySelector("h2").firstChild.textContent.trim(),
-    })),
-  );
-  const box = document.createElement("form");
-  box.className = "ledger-filter";
+  const rows = [];
+  for (const section of sections) {
+    const grid = element("div", "ledger-grid");
+    for (const row of section.querySelectorAll("tbody tr")) {
+      const made = card(row);
+      grid.append(made);
+      rows.push({
+        row: made,
+        section,
+        text: row.textContent.toLowerCase(),
+        status: row.cells[2].textContent.trim(),
+        evidence: row.cells[3].textContent.trim().split(":")[0],
+        paper: section.querySelector("h2").firstChild.textContent.trim(),
+      });
+    }
+    for (const table of section.querySelectorAll("table")) {
+      const wrapper = table.closest(".table-wrapper") || table;
+      wrapper.replaceWith(grid);
+    }
+  }
+  const box = element("form", "ledger-filter");
   const field = document.createElement("input");
   field.type = "search";
   field.placeholder = "Search statements, functions, tests";
@@ -46,13 +85,17 @@ document.addEventListener("DOMContentLoaded", () => {
       shown += fits;
     }
     for (const section of sections) {
-      section.hidden = ![...section.querySelectorAll("tbody tr")].some(
-        (row) => !row.hidden,
-      );
+      section.hidden = !rows.some((one) => one.section === section && !one.row.hidden);
     }
     count.textContent = `${shown} of ${rows.length}`;
   };
   box.addEventListener("input", show);
-  sections[0].before(box);
+  // The explanation of the columns is long: it opens on demand, below the filter.
+  const about = [...sections[0].parentElement.children].filter(
+    (one) => one.tagName === "P",
+  );
+  const words = element("details", "more", element("summary", "", "What the words mean"));
+  words.append(...about.slice(1));
+  sections[0].before(box, words);
   show();
 });
