@@ -88,7 +88,7 @@ class Config:
     # label before it
     token_layout: Literal["interleaved", "matrix", "shifted"] = "interleaved"
     accumulation: int = 1  # parts of a batch, to save memory
-    seeds: tuple[int, ...] = (0,)  # one run for each, all in one program
+    seeds: tuple[int, ...] = (0,)  # one run for each, side by side
     # what answers are compared with: labels, or the posterior means of which labels are
     # noisy copies (the same mean gradient with less noise)
     targets: Literal["labels", "posterior"] = "labels"

@@ -211,7 +211,7 @@ class Recipe:
     step_size: float = 0.3  # of the gradient descent at which a linear stack starts
     noise_var: float = 0.0  # label noise in training
     task_mean: float = 0.0  # every coordinate of the prior mean m
-    seeds: tuple[int, ...] = (0,)  # one run for each, all in one program
+    seeds: tuple[int, ...] = (0,)  # one run for each, side by side
     snapshots: tuple[int, ...] = ()  # steps at which parameters are kept, 0 the start
     chunk_steps: int = 100  # steps per dispatch, and per line of metrics.jsonl
     checkpoint_every: int = 1000  # steps between checkpoints

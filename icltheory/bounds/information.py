@@ -59,8 +59,8 @@ def trajectory_information(terms: Float[ArrayLike, "*batch L"]) -> Float[Array, 
         \le \tfrac12 \sum_{t=1}^L T_t , \qquad
         \mathcal G_t = - G_t + C_t^{1/2} N_t ,
 
-    with :math:`T_t` as :func:`isotropic_term` and its kin return it. Needs :math:`W_0`
-    independent of the demonstrations and fresh noise in each step.
+    with :math:`T_t` as :func:`isotropic_term` and the related functions return it.
+    Needs :math:`W_0` independent of the demonstrations and fresh noise in each step.
 
     Example:
         >>> import jax.numpy as jnp
