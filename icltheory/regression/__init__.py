@@ -19,6 +19,7 @@ from icltheory.regression import (
     landscape,
     position,
     predictors,
+    pretraining,
     shifts,
     transfer,
 )
@@ -114,6 +115,7 @@ __all__ = [
     "optimum",
     "position",
     "predictors",
+    "pretraining",
     "rates",
     "risk",
     "shifts",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from icltheory import regression as reg
-from icltheory.regression import LinearPopulation
+from icltheory.regression import LinearPopulation, pretraining
 
 pytestmark = pytest.mark.statement("Wu: number of tasks, simulated")
 
@@ -45,13 +45,15 @@ def test_least_risk_of_one_step_is_that_of_the_simulation(measured):
 def test_excess_of_least_squares_is_of_order_d_squared_over_tasks(measured):
     rng = np.random.default_rng(1)
     problem = the_problem()
-    least = float(optimum_of(problem, N).risk)
+    cost = jax.jit(lambda: pretraining.leading_excess(reg.LinearStep, problem, N))()
+    least, exact = float(cost.optimum_risk), float(cost.constant)
+    measured("tr(A^-1 B) / (d^2 R*)", exact / (DIM**2 * least))
     excess = jax.jit(
         jax.vmap(lambda Gamma: reg.excess(reg.LinearStep(Gamma), problem, N).total)
     )
     for T in (200, 400, 1600):
         fits = []
-        for _ in range(20):
+        for _ in range(40):
             inputs, label = features(rng, T)
             gram = inputs.T @ inputs
             fits.append(np.linalg.solve(gram, inputs.T @ label).reshape(DIM, DIM))
@@ -59,4 +61,6 @@ def test_excess_of_least_squares_is_of_order_d_squared_over_tasks(measured):
         measured("excess T / (d^2 R*)", ratio.mean())
         error = ratio.std(ddof=1) / np.sqrt(len(ratio))
         measured("its standard error", error)
-        assert 1.2 < ratio.mean() < 2.3
+        z = (ratio.mean() - exact / (DIM**2 * least)) / error
+        measured("z of it", z)
+        assert abs(z) < 3
