@@ -6,23 +6,21 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from icltheory._checks import check_positive_int, checked, real, scalar, unit
-from icltheory._typing import Array, Float, PRNGKey, Scalar
+from icltheory._typing import Array, Float, PRNGKey
 from icltheory.regression._linalg import Number, as_floats, einsum
 from icltheory.regression.population import (
     CorrelatedTasks,
     LinearPopulation,
-    check_linear,
+    TaskPerExample,
 )
-from icltheory.regression.sources import NoisyLinear
 
 __all__ = ["DriftingTasks"]
 
 
-class DriftingTasks(NoisyLinear):
+class DriftingTasks(TaskPerExample):
     r"""Linear regression whose task drifts from one example to the next.
 
     .. math:: w_1 \sim N(\beta^*, \Psi), \qquad w_{t+1} = \beta^* + a\, (w_t - \beta^*)
@@ -57,24 +55,8 @@ class DriftingTasks(NoisyLinear):
     @classmethod
     def of(cls, population: LinearPopulation, persistence: Number) -> "DriftingTasks":
         """Drift of the tasks of any population."""
-        check_linear("population", population)
         found = cls(population.dim, 0.0, persistence)
         return eqx.tree_at(lambda drift: drift.population, found, population)
-
-    @property
-    def dim(self) -> int:
-        """Input dimension d."""
-        return self.population.dim
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Dtype of the samples."""
-        return self.population.dtype
-
-    @property
-    def noise_var(self) -> Scalar:
-        """Noise variance sigma^2."""
-        return self.population.noise_var
 
     def correlated(self, num_examples: int) -> CorrelatedTasks:
         """The same tasks as correlated ones of a known number of examples."""
@@ -92,12 +74,6 @@ class DriftingTasks(NoisyLinear):
     ) -> Float[Array, "B d"]:
         """Draws the tasks of the first examples; ``active_dims`` is ignored."""
         return self.population.sample_parameters(key, num_prompts)
-
-    def evaluate(
-        self, w: Float[Array, "B P d"], X: Float[Array, "B P d"]
-    ) -> Float[Array, "B P"]:
-        """<w_t, x_t> along a path of tasks, without noise."""
-        return jnp.sum(w * X, axis=-1)
 
     def label(
         self, key: PRNGKey, w: Float[Array, "B d"], X: Float[Array, "B P d"]

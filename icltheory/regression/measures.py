@@ -62,8 +62,7 @@ def risk(predictor: Any, population: Any, num_examples: Any) -> Scalar:
     Source: Zhang, Wu and Bartlett (2024), Appendices B to D; Garg et al. (2022).
     """
     learner = predictor_of(predictor)
-    if not isinstance(population, DriftingTasks):
-        check_linear("population", population)
+    check_linear("population", population)
     if isinstance(num_examples, range):
         raise ValueError(
             f"num_examples: expected one number, got {num_examples}: a curve is "

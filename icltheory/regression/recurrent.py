@@ -111,15 +111,14 @@ class _Recurrent(LinearInLabels):
     def check_exact(self, population: Any, num_examples: Any) -> None:
         """Raises for inputs that are not Gaussian and too short a schedule."""
         self.check_source(population)
-        size, _ = self.known()
-        if size.ndim and not is_tracer(num_examples):
-            self.sizes(num_examples, size.dtype)
+        if self.known()[0].ndim and not is_tracer(num_examples):
+            self.sizes(num_examples, float)
 
     def check_source(self, population: Any) -> None:
         """Raises unless exact risks on a source are known."""
         if not isinstance(population, LinearPopulation | DriftingTasks):
             got = type(population).__name__
-            raise NoClosedForm(f"population: expected one with drift, got {got}")
+            raise NoClosedForm(f"population: expected DriftingTasks, got {got}")
         check_gaussian(population_of(population)[0])
 
 
@@ -299,7 +298,7 @@ class Mesa(LinearInLabels):
     def weights(self, X: Array, y: Array) -> Array:
         """The solution for all examples."""
         gamma = jnp.asarray(self.forgetting, X.dtype)
-        half = jnp.sqrt(gamma ** jnp.arange(len(y))[::-1])
+        half = gamma ** (jnp.arange(len(y))[::-1] / 2)
         penalty = jnp.asarray(self.penalty, X.dtype)
         return ridge_weights(half[:, None] * X, half * y, penalty)
 

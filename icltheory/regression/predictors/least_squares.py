@@ -221,8 +221,7 @@ class Bayes(LinearInLabels):
     population: LinearPopulation | DriftingTasks
 
     def __check_init__(self):
-        if not self.drifts:
-            check_linear("population", self.population)
+        check_linear("population", self.population)
 
     @property
     def drifts(self) -> bool:
