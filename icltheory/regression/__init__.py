@@ -24,6 +24,7 @@ from icltheory.regression import (
     transfer,
 )
 from icltheory.regression.blocks import LSA, LTB, EffectiveParameters
+from icltheory.regression.drift import DriftingTasks
 from icltheory.regression.flow_limits import flow_bounds, flow_limit
 from icltheory.regression.flows import Trajectory, descend, flow
 from icltheory.regression.gaps import Excess, Gap, excess, gap
@@ -50,6 +51,12 @@ from icltheory.regression.predictors import (
     Zero,
 )
 from icltheory.regression.prompts import PrefixPrompt, Prompt
+from icltheory.regression.recurrent import (
+    DeltaRule,
+    GatedLinearAttention,
+    Mesa,
+    chunked_predictions,
+)
 from icltheory.regression.sources import (
     DecisionTree,
     Functions,
@@ -68,18 +75,22 @@ __all__ = [
     "Bayes",
     "CorrelatedTasks",
     "DecisionTree",
+    "DeltaRule",
     "DiscreteMMSE",
+    "DriftingTasks",
     "EffectiveParameters",
     "Excess",
     "FeatureMoments",
     "Functions",
     "GDBeta",
     "Gap",
+    "GatedLinearAttention",
     "Lasso",
     "LeastSquares",
     "LinearClassification",
     "LinearPopulation",
     "LinearStep",
+    "Mesa",
     "NearestNeighbors",
     "Newton",
     "NoClosedForm",
@@ -100,6 +111,7 @@ __all__ = [
     "Trajectory",
     "Zero",
     "balanced_features",
+    "chunked_predictions",
     "depth",
     "descend",
     "estimate_risk",

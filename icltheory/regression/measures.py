@@ -17,8 +17,9 @@ from icltheory._checks import (
 from icltheory._core import Record, calculator
 from icltheory._typing import Array, PRNGKey, Scalar
 from icltheory.regression._linalg import apply_root
+from icltheory.regression.drift import DriftingTasks
 from icltheory.regression.population import LinearPopulation, check_linear
-from icltheory.regression.predictors import Bayes, Predictor
+from icltheory.regression.predictors import Bayes, LinearInLabels, Predictor
 from icltheory.regression.predictors.base import NoClosedForm, predictor_of
 from icltheory.regression.prompts import PrefixPrompt, Prompt
 from icltheory.statistics import Estimate
@@ -67,8 +68,18 @@ def risk(predictor: Any, population: Any, num_examples: Any) -> Scalar:
             f"num_examples: expected one number, got {num_examples}: a curve is "
             "estimate_risk(predictor, population, range(...))"
         )
-    learner.check_exact(population, num_examples)
+    _check_exact(learner, population, num_examples)
     return _risk(learner, population, num_examples)
+
+
+def _check_exact(learner, population, num_examples):
+    if isinstance(population, DriftingTasks) and not learner.of_drifting_tasks:
+        raise NoClosedForm(
+            f"predictor: expected a DeltaRule or GatedLinearAttention, got "
+            f"{type(learner).__name__}: for tasks that drift use "
+            "estimate_risk(predictor, source, num_examples, key=...)"
+        )
+    learner.check_exact(population, num_examples)
 
 
 @calculator(integers=("num_examples",), num_examples=count(0))
@@ -118,7 +129,7 @@ def estimate_risk(
     """
     lengths, single = _lengths(num_examples)
     learner = predictor_of(predictor)
-    if isinstance(source, LinearPopulation):
+    if isinstance(source, LinearPopulation | DriftingTasks):
         exact = _exact(learner, source, lengths)
         if exact is not None:
             mean = exact[0] if single else exact
@@ -204,10 +215,11 @@ def _lengths(num_examples) -> tuple[list[int], bool]:
     return [int(length) for length in lengths], single
 
 
-def _exact(learner: Predictor, population: LinearPopulation, lengths) -> Array | None:
+def _exact(learner: Predictor, population: Any, lengths) -> Array | None:
     """Exact risks at all lengths, or ``None`` where there is no closed form."""
     try:
-        learner.check_exact(population, min(lengths))
+        for length in (min(lengths), max(lengths)):
+            _check_exact(learner, population, length)
     except NoClosedForm:
         return None
     return jax.vmap(lambda k: _risk(learner, population, k))(jnp.array(lengths))
@@ -215,22 +227,28 @@ def _exact(learner: Predictor, population: LinearPopulation, lengths) -> Array |
 
 def _given_inputs(learner, population, lengths, single, key, num_prompts, batch_size):
     """Risks given sampled inputs, or ``None`` where they are not known."""
+    drifts = isinstance(population, DriftingTasks)
     known = isinstance(population, LinearPopulation) and hasattr(learner, "risk_given")
+    known = known or (drifts and isinstance(learner, LinearInLabels))
     if not known or key is None or batch_size is not None:
         return None
     check_positive_int("num_prompts", num_prompts)
     if not (isinstance(learner, Bayes) and learner.knows(population)):
         found = _averaged(learner, population, key, tuple(lengths), num_prompts)
         return found[:, 0] if single else found
-    if single:
+    if single and not drifts:  # of N examples of one task d rows say all
         return _posterior(learner, key, lengths[0], num_prompts)
-    return _posteriors(learner, key, max(lengths), num_prompts)[:, np.array(lengths)]
+    found = _posteriors(learner, key, max(lengths), num_prompts)
+    return found[:, -1] if single else found[:, np.array(lengths)]
 
 
 @calculator(static=("lengths", "num_prompts"))
 def _averaged(learner, population, key, lengths, num_prompts):
     X = population.sample_inputs(key, max(lengths), num_prompts)
-    given = [_over(learner.risk_given, population, X[:, :k]) for k in lengths]
+    risk = learner.risk_given
+    if isinstance(population, DriftingTasks):
+        risk = lambda drift, X: drift.risk_given(learner, X)  # noqa: E731
+    given = [_over(risk, population, X[:, :k]) for k in lengths]
     return jnp.stack(given, axis=1)
 
 

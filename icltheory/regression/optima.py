@@ -45,6 +45,7 @@ from icltheory.regression.one_layer import OneLayer
 from icltheory.regression.population import LinearPopulation, check_linear
 from icltheory.regression.predictors import LinearStep, Steps
 from icltheory.regression.predictors.base import check_gaussian
+from icltheory.regression.recurrent_optima import RECURRENT, best_recurrent
 from icltheory.statistics import Estimate
 
 __all__ = ["optimum"]
@@ -52,7 +53,7 @@ __all__ = ["optimum"]
 
 def optimum(
     family: Any,
-    population: LinearPopulation,
+    population: Any,
     num_examples: Any,
     *,
     key: PRNGKey | None = None,
@@ -83,7 +84,8 @@ def optimum(
 
     Args:
         family: ``LinearStep``, ``GDBeta``, ``LTB``, ``LSA``, ``Steps(L)`` for L
-            gradient steps with any step sizes, or ``OneLayer(phi)`` for any weights.
+            gradient steps with any step sizes, ``OneLayer(phi)`` for any weights, or
+            a family of ``DeltaRule`` or ``GatedLinearAttention``.
         population: The population.
         num_examples: N, 0 or more (LSA and several steps: 1 or more); may be traced but
             for several steps.
@@ -106,6 +108,8 @@ def optimum(
     Source: Zhang, Wu and Bartlett (2024), Theorems 4.1, 5.2 and 5.3; Ahn et al. (2023),
     Theorem 1; Szego (1939), 3.1.3 (Christoffel), for several steps.
     """
+    if isinstance(family, RECURRENT) or family in RECURRENT:
+        return best_recurrent(family, population, num_examples)
     if not isinstance(family, OneLayer):
         check_linear("population", population)
     if family is LinearStep:

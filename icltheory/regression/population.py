@@ -181,14 +181,41 @@ class LinearPopulation(NoisyLinear):
 
 def check_linear(name: str, population: Any) -> None:
     """Raises unless the exact theory knows the source."""
-    if not isinstance(population, LinearPopulation | CorrelatedTasks):
+    if not isinstance(population, LinearPopulation | TaskPerExample):
         raise ValueError(
             f"{name}: expected a LinearPopulation, got {type(population).__name__}: "
             "other sources have estimate_risk(predictor, source, num_examples, key=...)"
         )
 
 
-class CorrelatedTasks(NoisyLinear):
+class TaskPerExample(NoisyLinear):
+    """Prompts whose examples have tasks of their own, all of one population."""
+
+    population: eqx.AbstractVar[LinearPopulation]
+
+    @property
+    def dim(self) -> int:
+        """Input dimension d."""
+        return self.population.dim
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Dtype of the samples."""
+        return self.population.dtype
+
+    @property
+    def noise_var(self) -> Scalar:
+        """Noise variance sigma^2."""
+        return self.population.noise_var
+
+    def evaluate(
+        self, w: Float[Array, "B P d"], X: Float[Array, "B P d"]
+    ) -> Float[Array, "B P"]:
+        """<w_i, x_i>, without noise."""
+        return jnp.sum(w * X, axis=-1)
+
+
+class CorrelatedTasks(TaskPerExample):
     r"""Examples with tasks of their own: drift, repeated or contradicting examples.
 
     .. math:: y_i = \langle w_i, x_i\rangle + \epsilon_i, \qquad
@@ -215,21 +242,6 @@ class CorrelatedTasks(NoisyLinear):
         R = checked("correlation", R, covariance)
         self.correlation = R.astype(self.population.dtype)
 
-    @property
-    def dim(self) -> int:
-        """Input dimension d."""
-        return self.population.dim
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Dtype of the samples."""
-        return self.population.dtype
-
-    @property
-    def noise_var(self) -> Scalar:
-        """Noise variance sigma^2."""
-        return self.population.noise_var
-
     def sample_inputs(
         self, key: PRNGKey, num_points: int, num_prompts: int
     ) -> Float[Array, "B P d"]:
@@ -249,12 +261,6 @@ class CorrelatedTasks(NoisyLinear):
         return self.population.task_mean[None, None] + einsum(
             "bid,de->bie", z, root_matrix(self.population.task_root)
         )
-
-    def evaluate(
-        self, w: Float[Array, "B P d"], X: Float[Array, "B P d"]
-    ) -> Float[Array, "B P"]:
-        """<w_i, x_i>, without noise."""
-        return jnp.sum(w * X, axis=-1)
 
 
 def label_moment(population: Any, second: Array, k: Array) -> Array:

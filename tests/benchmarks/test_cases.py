@@ -122,6 +122,15 @@ def test_predictors(monkeypatch):
 
 
 @pytest.mark.slow
+def test_recurrent(monkeypatch):
+    from benchmarks.cases import recurrent
+
+    set_all(monkeypatch, "recurrent", PROMPTS=2, POINTS=9, DIM=3, CHUNK=4)
+    for kind, _, flops in recurrent.LEARNERS.values():
+        check(*run("recurrent.bench_chunks", (kind, (0.1, 0.9), flops)))
+
+
+@pytest.mark.slow
 def test_prune_search(monkeypatch):
     from benchmarks.cases import prune_search
 

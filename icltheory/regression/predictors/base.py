@@ -34,10 +34,12 @@ class Predictor(Record):
     A subclass has the method ``answer(X, y, x_query)``, and ``answers(X, y, X_query)``
     where all prefixes cost less together. ``exact_risk(population, num_examples)`` and
     ``risk_given(population, X)`` are the risks that it knows, without the noise of the
-    query's label; the exact risk is for Gaussian inputs, unless ``of_any_inputs``.
+    query's label; the exact risk is for Gaussian inputs, unless ``of_any_inputs``, and
+    for tasks that drift only if ``of_drifting_tasks``.
     """
 
     of_any_inputs = False
+    of_drifting_tasks = False
 
     def predict(self, X: Any, y: Any, x_query: Any) -> Float[Array, ""]:
         """Answers a query after all examples: X (N, d), y (N,), x_query (d,)."""

@@ -33,6 +33,7 @@ from icltheory.regression._linalg import (
     symmetric_root,
     unexplained,
 )
+from icltheory.regression.drift import DriftingTasks, filter_path
 from icltheory.regression.population import LinearPopulation, check_linear
 from icltheory.regression.predictors.base import LinearInLabels, NoClosedForm, before
 
@@ -204,7 +205,8 @@ class Bayes(LinearInLabels):
     in coordinates whitened by Psi, which may be singular. With sigma = 0 the inverse is
     the limit, a least-squares fit in those coordinates; a traced sigma must be
     positive. All prefixes by Potter's form of the Kalman filter, O(d^2) each. The input
-    covariance of the population is not used.
+    covariance of the population is not used. For :class:`DriftingTasks` it is the
+    Kalman filter of the task at the query.
 
     Example:
         >>> X, y = jnp.array([[1.0, 0], [0, 1], [1, -1]]), jnp.array([1.0, -2, 2.5])
@@ -216,13 +218,21 @@ class Bayes(LinearInLabels):
     Source: Zhang, Wu and Bartlett (2024), Lemma 6.1.
     """
 
-    population: LinearPopulation
+    population: LinearPopulation | DriftingTasks
 
     def __check_init__(self):
         check_linear("population", self.population)
 
+    @property
+    def drifts(self) -> bool:
+        """Whether it is the Kalman filter of tasks that drift."""
+        return isinstance(self.population, DriftingTasks)
+
     def weights(self, X: Array, y: Array) -> Array:
         """The posterior mean."""
+        if self.drifts:
+            query = jnp.pad(X, ((0, 1), (0, 0))), jnp.pad(y, (0, 1))
+            return filter_path(self.population, *query)[-1]
         mean, root, amount = self._prior(X)
         seen = einsum("nd,de->ne", X, root), y - einsum("nd,d->n", X, mean)
         if self.population.noiseless:
@@ -231,6 +241,8 @@ class Bayes(LinearInLabels):
 
     def answer(self, X: Array, y: Array, x_query: Array) -> Array:
         """The posterior mean of <w, x>."""
+        if self.drifts:
+            return dot(self.weights(X, y), x_query)
         mean, root, amount = self._prior(X)
         seen = einsum("nd,de->ne", X, root), y - einsum("nd,d->n", X, mean)
         x = einsum("d,de->e", x_query, root)
@@ -243,13 +255,15 @@ class Bayes(LinearInLabels):
 
     def prefix_weights(self, X: Array, y: Array) -> Array:
         """The posterior means of all prefixes."""
+        if self.drifts:
+            return filter_path(self.population, X, y)
         mean, root, amount = self._prior(X)
         if not self.population.noiseless:
             return posterior_path(X, y, mean, root, amount)
         moved = least_squares_path(einsum("nd,de->ne", X, root), y - dot(X, mean[None]))
         return mean[None] + einsum("de,ne->nd", root, moved)
 
-    def risk_given(self, population: LinearPopulation, X: Array) -> Array:
+    def risk_given(self, population: Any, X: Array) -> Array:
         r"""The risk given the inputs; for its own population that of the posterior.
 
         .. math:: R(X) = \mathrm{tr}(H C), \qquad C = \sigma^2\, \Psi^{1/2}
@@ -261,13 +275,13 @@ class Bayes(LinearInLabels):
             return self._posterior_risk(X)
         return super().risk_given(population, X)
 
-    def risks_given(self, population: LinearPopulation, X: Array) -> Array:
+    def risks_given(self, population: Any, X: Array) -> Array:
         """The same after every prefix of the inputs, O(d^3) each."""
         if self.knows(population):
             return self._posterior_risks(X)
         return super().risks_given(population, X)
 
-    def knows(self, population: LinearPopulation) -> bool:
+    def knows(self, population: Any) -> bool:
         """Whether a population is known to be the one it assumes."""
         ours, theirs = map(jax.tree.leaves, (self.population, population))
         pairs = list(zip(ours, theirs, strict=False))
@@ -276,12 +290,18 @@ class Bayes(LinearInLabels):
         return not any(map(is_tracer, ours + theirs)) and self.population == population
 
     def _posterior_risk(self, X: Array) -> Array:
+        if self.drifts:
+            return self._posterior_risks(jnp.pad(X, ((0, 1), (0, 0))))[-1]
         _, root, amount = self._prior(X)
         whitened = einsum("ij,jk,kl->il", root, self.population.input_cov, root)
         left = unexplained(einsum("nd,de->ne", X, root), amount)
         return jnp.sum(left * whitened)
 
     def _posterior_risks(self, X: Array) -> Array:
+        if self.drifts:
+            H, y = self.population.population.input_cov, jnp.zeros_like(X[:, 0])
+            spread = lambda _, P: jnp.sum(H * P)  # noqa: E731
+            return filter_path(self.population, X, y, spread)
         _, root, amount = self._prior(X)
         H, y = self.population.input_cov, jnp.zeros_like(X[:, 0])
 

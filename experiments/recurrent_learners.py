@@ -1,0 +1,388 @@
+"""Recurrent learners beside Bayes and a trained transformer, with and without drift.
+
+Exact risks of linear attention and the delta rule, with and without a gate, for one
+task and for tasks that drift; beside them Mesa, a softmax transformer trained on the
+same prompts, and Bayes. Then layers of linear attention and of the delta rule are
+trained, whose gates are compared with those that the exact risks predict.
+"""
+
+import dataclasses
+from functools import partial
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments import frame
+from experiments.frame import Check, Report, check_at_least, expect, largest
+from icltheory import models, training
+from icltheory import regression as reg
+from icltheory.plotting import COLOURS, METHODS, Curve
+from icltheory.plotting.figures import error_curves
+from icltheory.statistics import Estimate
+
+KINDS = {"linear attention": reg.GatedLinearAttention, "delta rule": reg.DeltaRule}
+SOFTMAX = "softmax transformer"
+LOOKS = {
+    "linear attention": COLOURS[1],
+    "gated linear attention": COLOURS[2],
+    "delta rule": COLOURS[3],
+    "gated delta rule": COLOURS[4],
+    "Mesa": COLOURS[5],
+    SOFTMAX: COLOURS[6],
+    "Bayes": METHODS["Bayes"],
+}
+GRID, ROUNDS = 17, 12  # of the search for step sizes and gates
+PENALTIES, FORGETTINGS = (0.1, 0.25, 0.5, 1.0), (0.8, 0.85, 0.9, 0.95, 0.98, 1.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """The two sources, and how models are trained."""
+
+    dim: int = 5  # input dimension d
+    num_examples: int = 30  # most in-context examples N
+    noise_var: float = 0.25  # noise variance sigma^2
+    persistence: float = 0.95  # correlation a of a task with the next one
+    # persistences for which layers are trained
+    persistences: tuple[float, ...] = (0.8, 0.9, 0.95, 1.0)
+    seeds: tuple[int, ...] = (0, 1)  # seeds of the trained models
+    layer_steps: int = 1500  # training steps of a layer
+    layer_batch: int = 256  # its prompts per step
+    softmax_steps: int = 2500  # training steps of a transformer
+    softmax_batch: int = 64  # its prompts per step
+    width: int = 64  # its width
+    num_layers: int = 2  # its layers
+    num_prompts: int = 8192  # other prompts on which models are compared
+
+    def __post_init__(self):
+        counts = ("dim", "num_examples", "layer_steps", "layer_batch", "width")
+        counts += ("softmax_steps", "softmax_batch", "num_layers")
+        check_at_least(self, 1, *counts)
+        check_at_least(self, 2, "num_prompts")
+        check_at_least(self, 0, "noise_var")
+        a = (self.persistence, *self.persistences)
+        expect(0 <= min(a) <= max(a) <= 1, "persistences", "values from 0 to 1", a)
+        frame.check_seeds("seeds", self.seeds)
+
+
+PRESETS = {"cpu": Config()}
+TIMES: dict[str, str] = {}
+
+
+class Layer(nn.Module):
+    """One recurrent layer with keys K x, queries Q x and one gate for all tokens."""
+
+    dim: int
+    kind: str
+
+    @nn.compact
+    def __call__(self, X, y, X_query=None):
+        """Answers after every prefix, (B, P)."""
+        init, shape = nn.initializers.normal(0.3), (self.dim, self.dim)
+        K, Q = self.param("K", init, shape), self.param("Q", init, shape)
+        logit = self.param("gate", nn.initializers.zeros, ())
+        rule = KINDS[self.kind](1.0, jax.nn.sigmoid(logit))
+        asked = X if X_query is None else X_query
+
+        def one(keys, y, queries):
+            P = len(y)
+            return reg.chunked_predictions(rule, keys, y, queries, chunk_size=P)
+
+        return jax.vmap(one)(X @ K.T, y, asked @ Q.T)
+
+
+def sources(config: Config) -> dict[str, Any]:
+    """One task for all examples, and tasks that drift."""
+    fixed = reg.LinearPopulation.isotropic(config.dim, config.noise_var)
+    return {"one task": fixed, "tasks that drift": drift(config, config.persistence)}
+
+
+def drift(config: Config, a: float) -> reg.DriftingTasks:
+    """Tasks of a persistence."""
+    return reg.DriftingTasks(config.dim, config.noise_var, a)
+
+
+def tuned(kind: Any, source: Any, N: int, gate: float | None = None) -> Any:
+    """The learner of least mean risk over 0 to N examples, and that risk."""
+    (size, found), least = _search(kind, source, N, gate)
+    return kind(float(size), float(found)), float(least[-1])
+
+
+@partial(jax.jit, static_argnums=(0, 2, 3))
+def _search(kind, source, N, gate):
+    lengths, top = jnp.arange(N + 1), jnp.asarray([0.5, 1.0])
+
+    def mean_risk(size, gate):
+        rule = kind(jnp.full(N, size), gate)
+        return jnp.mean(jax.vmap(lambda k: reg.risk(rule, source, k))(lengths))
+
+    def zoom(centre, width):
+        sides = centre + width * jnp.linspace(-0.5, 0.5, GRID)[:, None] * top
+        sizes, gates = jnp.clip(sides, 0, top).T
+        gates = gates if gate is None else jnp.asarray([gate])
+        found = jax.vmap(lambda s: jax.vmap(lambda g: mean_risk(s, g))(gates))(sizes)
+        i, j = jnp.unravel_index(jnp.nanargmin(found), found.shape)
+        return jnp.stack([sizes[i], gates[j]]), found[i, j]
+
+    return jax.lax.scan(zoom, top / 2, jnp.asarray(0.25 ** np.arange(ROUNDS)))
+
+
+def tuned_mesa(prompts: Any) -> tuple[reg.Mesa, Any]:
+    """The penalty and forgetting of least mean error on half of the prompts."""
+    half = len(prompts.y) // 2
+    one, other = (
+        jax.tree.map(lambda a, rows=rows: a[rows], prompts)
+        for rows in (slice(half), slice(half, None))
+    )
+    grid = [(p, f) for p in PENALTIES for f in FORGETTINGS]
+
+    @jax.jit
+    def mean_error(pair):
+        return jnp.mean(reg.squared_errors(reg.Mesa(*pair), one, prefixes=True))
+
+    errors = jax.lax.map(mean_error, jnp.asarray(grid))
+    best = reg.Mesa(*grid[int(jnp.argmin(errors))])
+    return best, Estimate.of(reg.squared_errors(best, other, prefixes=True))
+
+
+def curves(config: Config, source: Any, fits: list) -> dict[str, Any]:
+    """Learners, exact and simulated risks after 0 to N examples by name."""
+    N, ks = config.num_examples, range(config.num_examples + 1)
+    key = jax.random.key(10)
+    prompts = source.sample(key, N, config.num_prompts)
+    made, found = {}, {}
+    for name, kind in KINDS.items():
+        made[name] = tuned(kind, source, N, 1.0)[0]
+        made[f"gated {name}"] = tuned(kind, source, N)[0]
+    for name, rule in made.items():
+        found[name] = reg.estimate_risk(rule, source, ks)
+    made["Mesa"], found["Mesa"] = tuned_mesa(prompts)
+    errors = [reg.squared_errors(fit.model, prompts, prefixes=True) for fit in fits]
+    found[SOFTMAX] = Estimate.of(jnp.mean(jnp.stack(errors), axis=0))
+    found["Bayes"] = reg.estimate_risk(
+        reg.Bayes(source), source, ks, key=key, num_prompts=config.num_prompts
+    )
+    simulated = {
+        name: Estimate.of(reg.squared_errors(rule, prompts))
+        for name, rule in made.items()
+    }
+    return {"rules": made, "curves": found, "simulated": simulated}
+
+
+def train_transformers(config: Config, source: Any) -> list:
+    """Softmax transformers, one for each seed."""
+    model = models.transformer(
+        config.dim,
+        config.num_examples,
+        width=config.width,
+        num_layers=config.num_layers,
+    )
+    sizes = {"steps": config.softmax_steps, "batch_size": config.softmax_batch}
+    return training.fit(
+        model, source, key=jax.vmap(jax.random.key)(jnp.asarray(config.seeds)), **sizes
+    )
+
+
+def train_layers(config: Config, kind: str, a: float) -> list[dict[str, float]]:
+    """Gate, step size and mean risk of a trained layer, for each seed."""
+    source, N = drift(config, a), config.num_examples
+    sizes = {"steps": config.layer_steps, "batch_size": config.layer_batch}
+    fits = training.fit(
+        Layer(config.dim, kind),
+        source,
+        key=jax.vmap(jax.random.key)(jnp.asarray(config.seeds)),
+        num_examples=N,
+        **sizes,
+    )
+    prompts = source.sample(jax.random.key(11), N, config.num_prompts)
+    rows = []
+    for fit in fits:
+        K, Q = (np.asarray(fit.model.params[name], float) for name in "KQ")
+        errors = reg.squared_errors(fit.model, prompts, prefixes=True)
+        risk = Estimate.of(jnp.mean(errors, axis=1))
+        row = {"risk": risk.mean, "error": risk.standard_error}
+        row |= {"gate": jax.nn.sigmoid(fit.model.params["gate"])}
+        row |= {"size": np.trace(Q.T @ K) / config.dim}
+        rows.append({name: float(value) for name, value in row.items()})
+    return rows
+
+
+def gates(config: Config, run: Any) -> list[dict[str, Any]]:
+    """Predicted and trained gates of both kinds of layers by persistence."""
+    cases = [(kind, a) for kind in KINDS for a in config.persistences]
+    rows = []
+    for kind, a in run.track(cases, "layers", unit="settings"):
+        trained = train_layers(config, kind, a)
+        with jax.enable_x64(True):
+            rule, least = tuned(KINDS[kind], drift(config, a), config.num_examples)
+        row = {"kind": kind, "persistence": a, "predicted": float(rule.gate)}
+        row |= {"size": float(rule.step_size), "least": least}
+        rows.append(row | {"trained": trained})
+    return rows
+
+
+def predicted_line(config: Config) -> dict[str, dict[str, list[float]]]:
+    """The predicted gates along the persistence."""
+    low = min(config.persistences)
+    along = np.unique([*np.linspace(low, 1, 13), *config.persistences])
+    N, found = config.num_examples, {}
+    for name, kind in KINDS.items():
+        best = [tuned(kind, drift(config, a), N)[0].gate for a in along]
+        found[name] = {"persistence": along.tolist(), "gate": [float(g) for g in best]}
+    return found
+
+
+def checks(config: Config, found: dict, rows: list[dict]) -> list[Check]:
+    """Trained gates, trained risks, simulations and the order of the learners."""
+    trained = [(r, t) for r in rows for t in r["trained"]]
+    apart = largest(abs(t["gate"] - r["predicted"]) for r, t in trained)
+    above = largest(
+        abs(t["risk"] - r["least"]) / np.hypot(t["error"], 0.02 * r["least"])
+        for r, t in trained
+    )
+    made = [
+        Check("trained gate - predicted gate, largest", apart, 0.03, "<="),
+        Check("trained - least mean risk, in errors and 2 %", above, 4.0, "<="),
+    ]
+    for title, one in found.items():
+        exact = {n: c.mean[-1] for n, c in one["curves"].items() if c.how == "exact"}
+        drawn = {n: one["simulated"][n] for n in exact}
+        z = largest(
+            abs(drawn[n].mean - exact[n]) / drawn[n].standard_error for n in exact
+        )
+        made.append(Check(f"{title}: simulated - exact, largest z", z, 4, "<="))
+        bayes, below = one["curves"]["Bayes"], []
+        for name in set(LOOKS) - {"Bayes"}:
+            other = one["curves"][name]
+            spread = np.hypot(bayes.standard_error, other.standard_error)
+            below.append((bayes.mean - other.mean)[1:] / spread[1:])
+        z = largest(np.ravel(below))
+        made.append(Check(f"{title}: Bayes - other, largest z", z, 4.5, "<="))
+    return made
+
+
+def findings(config: Config, found: dict, rows: list[dict]) -> list[str]:
+    """Who comes nearest to Bayes with all examples."""
+    said = []
+    for title, one in found.items():
+        last = {name: float(c.mean[-1]) for name, c in one["curves"].items()}
+        bayes = last.pop("Bayes")
+        order = sorted(last, key=last.__getitem__)
+        excess = ", ".join(f"{name} {last[name] - bayes:.3f}" for name in order)
+        start = f"{title}, {config.num_examples} examples: Bayes has {bayes:.3f}"
+        said.append(f"{start}; above it are {excess}.")
+    apart = largest(abs(t["gate"] - r["predicted"]) for r in rows for t in r["trained"])
+    said.append(f"Trained gates differ from the predicted ones by at most {apart:.3f}.")
+    return said
+
+
+def tables(config: Config, found: dict, rows: list[dict]) -> list[Any]:
+    """Risks with all examples, and predicted beside trained gates."""
+    lines = []
+    for name in LOOKS:
+        line = {"learner": name}
+        for title, one in found.items():
+            rule, curve = one["rules"].get(name), one["curves"][name]
+            line[title] = f"{curve.mean[-1]:.4f}"
+            values = rule if rule is None else [*rule.to_dict().values()][:2]
+            shown = "-" if values is None else ", ".join(f"{v:.3f}" for v in values)
+            line[f"settings, {title}"] = shown
+        lines.append(line)
+    title = (
+        f"risk after {config.num_examples} examples, query noise included; settings: "
+    )
+    title += "step size and gate, or penalty and forgetting"
+    one = frame.table(lines, title=title)
+    lines = []
+    for row in rows:
+        trained = [f"{t['gate']:.3f}" for t in row["trained"]]
+        risks = [f"{t['risk']:.3f}" for t in row["trained"]]
+        lines.append(row | {"gates": ", ".join(trained), "risks": ", ".join(risks)})
+    columns = {"layer": "{kind}", "persistence": "{persistence:g}"}
+    columns |= {"predicted gate": "{predicted:.3f}", "trained gates": "{gates}"}
+    columns |= {"least risk": "{least:.3f}", "trained risks": "{risks}"}
+    title = f"gates; risks are means over 0 to {config.num_examples} examples"
+    return [one, frame.table(lines, columns, title=title)]
+
+
+def draw_risks(config: Config, found: dict) -> Any:
+    """Excess risk over the noise against examples, one panel for each source."""
+    with frame.panels(1, 2, figsize=(11, 4.6), sharey=True) as (figure, panels):
+        for axes, (title, one) in zip(panels, found.items(), strict=True):
+            shown = {
+                name: Curve(np.asarray(c.mean), exact=True) if c.how == "exact" else c
+                for name, c in ((name, one["curves"][name]) for name in LOOKS)
+            }
+            error_curves(shown, ax=axes, colours=LOOKS, ylabel="")
+            axes.set_title(title)
+        panels[0].set_ylabel("risk, noise included")
+        title = f"d = {config.dim}, $\\sigma^2$ = {config.noise_var:g}; persistence "
+        figure.suptitle(f"{title}{config.persistence:g} in the right panel")
+    return figure
+
+
+def draw_gates(line: dict, rows: list[dict]) -> Any:
+    """Predicted gates as lines and trained ones as dots, one for each seed."""
+    with frame.panels(figsize=(6.4, 4.4)) as (figure, axes):
+        for name, own in line.items():
+            colour = LOOKS[f"gated {name}"]
+            at, gate = own["persistence"], own["gate"]
+            axes.plot(at, gate, color=colour, label=f"{name}, predicted")
+            dots = [
+                (row["persistence"], t["gate"])
+                for row in rows
+                if row["kind"] == name
+                for t in row["trained"]
+            ]
+            look = {"color": colour, "mec": "white", "label": f"{name}, trained"}
+            axes.plot(*zip(*dots, strict=True), "o", **look)
+        axes.plot(
+            [min(at), 1], [min(at), 1], ":", color="grey", label="gate = persistence"
+        )
+        axes.set(xlabel="persistence of the task", ylabel="gate")
+        axes.set_title("Gates of trained layers (one dot for each seed)")
+        axes.legend()
+    return figure
+
+
+def numbers(found: dict, rows: list[dict], line: dict) -> dict[str, Any]:
+    """What is stored."""
+    stored: dict[str, Any] = {"gates": rows, "predicted": line, "sources": {}}
+    for title, one in found.items():
+        own = {
+            name: {"mean": np.asarray(c.mean), "error": np.asarray(c.standard_error)}
+            for name, c in one["curves"].items()
+        }
+        rules = {name: rule.to_dict() for name, rule in one["rules"].items()}
+        stored["sources"][title] = {"curves": own, "rules": rules}
+    return stored
+
+
+@frame.experiment(PRESETS)
+def main(config, run):
+    """Trains transformers and layers beside the exact risks, and reports."""
+    found = {}
+    with run.phase("transformers"):
+        fits = {n: train_transformers(config, s) for n, s in sources(config).items()}
+    with run.phase("layers"):
+        rows = gates(config, run)
+    with run.phase("risks"), jax.enable_x64(True):
+        for title, source in sources(config).items():
+            found[title] = curves(config, source, fits[title])
+        line = predicted_line(config)
+        risks, drawn = draw_risks(config, found), draw_gates(line, rows)
+        return Report(
+            numbers(found, rows, line),
+            checks=checks(config, found, rows),
+            findings=findings(config, found, rows),
+            tables=tables(config, found, rows),
+            figures={"risks.png": risks, "gates.png": drawn},
+            interval_level=0.95,
+            axes={"sources.*.curves.*.mean": ["examples k, from 0"]},
+        )
+
+
+frame.program(__name__, main)

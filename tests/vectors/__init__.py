@@ -1,0 +1,1 @@
+"""Test vectors for other implementations, and what makes them."""
