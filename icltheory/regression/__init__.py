@@ -29,6 +29,12 @@ from icltheory.regression.flow_limits import flow_bounds, flow_limit
 from icltheory.regression.flows import Trajectory, descend, flow
 from icltheory.regression.gaps import Excess, Gap, excess, gap
 from icltheory.regression.gradient_blocks import AttentionWeights, GDBeta
+from icltheory.regression.heads import (
+    HeadRemovals,
+    Heads,
+    head_plateaus,
+    head_removals,
+)
 from icltheory.regression.measures import Optimum, estimate_risk, risk, squared_errors
 from icltheory.regression.one_layer import FeatureMoments, OneLayer
 from icltheory.regression.optima import optimum
@@ -66,6 +72,7 @@ from icltheory.regression.sources import (
     Source,
     SparseLinearRegression,
 )
+from icltheory.regression.staircase import HeadTimes, head_times
 
 __all__ = [
     "AttentionWeights",
@@ -85,6 +92,9 @@ __all__ = [
     "GDBeta",
     "Gap",
     "GatedLinearAttention",
+    "HeadRemovals",
+    "HeadTimes",
+    "Heads",
     "Lasso",
     "LeastSquares",
     "LinearClassification",
@@ -123,6 +133,9 @@ __all__ = [
     "kernels",
     "gap",
     "gaps",
+    "head_plateaus",
+    "head_removals",
+    "head_times",
     "landscape",
     "optimum",
     "position",

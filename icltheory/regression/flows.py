@@ -39,12 +39,13 @@ from icltheory.regression.gradient_blocks import (
     is_balanced,
     is_standard,
 )
+from icltheory.regression.heads import Heads
 from icltheory.regression.landscape import minimizers
 from icltheory.regression.population import LinearPopulation
 
 __all__ = ["Trajectory", "descend", "flow"]
 
-MODELS = (GDBeta, LSA, LTB, EffectiveParameters, AttentionWeights)
+MODELS = (GDBeta, LSA, LTB, EffectiveParameters, AttentionWeights, Heads)
 SOLVERS = ("auto", "exponential", "explicit", "implicit")
 
 
@@ -199,7 +200,8 @@ def flow(
     where the flow is stiff and the parameters few, by Kvaerno5 (``"implicit"``).
 
     Args:
-        model: The start: a GDBeta, LSA, LTB, EffectiveParameters or AttentionWeights.
+        model: The start: a GDBeta, LSA, LTB, EffectiveParameters, AttentionWeights or
+            Heads.
         population: For AttentionWeights with mean 0 and task_cov I.
         num_examples: Examples M >= 1.
         times: Increasing times from 0 or later.
@@ -266,6 +268,8 @@ def minus_gradient(model: Any, moments: Moments) -> Any:
     if isinstance(model, GDBeta):
         gradient = gd_beta_gradient(moments, model.beta, model.Gamma)
         return GDBeta(*(-part for part in gradient))
+    if isinstance(model, Heads):
+        return model.minus_gradient(moments)
 
     def risk(model):
         parts = model.effective()
@@ -305,7 +309,7 @@ def descend(
     are exact either way. ``succeeded`` says that the end is finite.
 
     Args:
-        model: The start: a GDBeta, LSA, LTB, EffectiveParameters or AttentionWeights.
+        model: The start, as for ``flow``.
         population: As for ``flow``.
         num_examples: Examples M >= 1.
         step_size: eta > 0.

@@ -1,0 +1,137 @@
+"""Heads of linear attention as predictors, and the flow of their risk."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from icltheory import regression as reg
+from icltheory.regression import Heads, LinearPopulation
+from icltheory.regression._block_moments import Moments
+
+KEY = jax.random.key(0)
+TASKS = LinearPopulation(
+    jnp.array([[1.2, 0.3], [0.3, 0.6]]), jnp.array([0.5, -1.0]), jnp.eye(2), 0.3
+)
+
+
+def drawn(rank, heads=3):
+    return Heads.random(2, heads, 0.7, rank=rank, key=KEY)
+
+
+@pytest.mark.parametrize("rank", [None, 1, 2])
+def test_heads_answer_as_the_sum_of_their_attention(rank):
+    model, rng = drawn(rank), np.random.default_rng(0)
+    X, y, x = rng.normal(size=(5, 2)), rng.normal(size=5), rng.normal(size=2)
+    total = 0.0
+    for h in range(3):
+        for a, b in zip(X, y, strict=True):
+            K = np.asarray(model.K[h])
+            score = a @ K @ x if rank is None else (K @ a) @ (model.Q[h] @ x)
+            total += float(model.v[h]) * b * float(score) / 5
+    np.testing.assert_allclose(model.predict(X, y, x), total, rtol=1e-12)
+    effective = model.effective()
+    np.testing.assert_allclose(effective.predict(X, y, x), total, rtol=1e-12)
+    exact = reg.risk(model, TASKS, 4)
+    np.testing.assert_allclose(exact, reg.risk(effective, TASKS, 4), rtol=1e-12)
+    np.testing.assert_allclose(
+        exact, reg.risk(reg.LinearStep(model.Gamma), TASKS, 4), rtol=1e-12
+    )
+
+
+@pytest.mark.parametrize("rank", [None, 1])
+def test_the_gradient_of_the_flow_is_that_of_the_risk(rank):
+    model = drawn(rank)
+    found = model.minus_gradient(Moments.of(TASKS, 4))
+    wanted = jax.grad(reg.risk)(model, TASKS, 4)
+    for left, right in zip(*map(jax.tree.leaves, (found, wanted)), strict=True):
+        np.testing.assert_allclose(left, -right, rtol=1e-10, atol=1e-12)
+
+
+def test_the_flow_conserves_what_heads_balance_and_ends_at_the_least_risk():
+    tasks = TASKS.with_(task_mean=jnp.zeros(2))
+    path = reg.flow(drawn(1), tasks, 4, jnp.array([0.0, 1.0, 400.0]))
+    assert bool(path.succeeded)
+    v, K, Q = (np.asarray(a) for a in (path.model.v, path.model.K, path.model.Q))
+    for other in (K, Q):
+        balance = v**2 - np.sum(other**2, axis=(2, 3))
+        np.testing.assert_allclose(balance, balance[:1] + 0 * balance, atol=1e-4)
+    np.testing.assert_allclose(
+        path.risk[-1], reg.head_plateaus(tasks, 4)[-1], rtol=1e-9
+    )
+    assert path.excess[-1] < 1e-9
+    found = reg.head_removals(path.model, tasks, 4)
+    assert found.heads.shape == (3, 3)
+    np.testing.assert_allclose(found.risk, path.risk, rtol=1e-12)
+
+
+@pytest.mark.parametrize("rank", [None, 1, 2])
+def test_a_layer_without_a_part_has_the_risk_that_the_change_says(rank):
+    model = drawn(rank)
+    found = reg.head_removals(model, TASKS, 4)
+    for h in range(3):
+        change = reg.risk(model.without(h), TASKS, 4) - found.risk
+        np.testing.assert_allclose(found.heads[h], change, rtol=1e-9, atol=1e-12)
+        for i in range(found.directions.shape[1]):
+            change = reg.risk(model.without_direction(h, i), TASKS, 4) - found.risk
+            np.testing.assert_allclose(
+                found.directions[h, i], change, rtol=1e-9, atol=1e-12
+            )
+
+
+plateaus = jax.jit(reg.head_plateaus)
+optimal = jax.jit(lambda tasks, N: reg.optimum(reg.LinearStep, tasks, N).risk)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**31), st.integers(1, 50), st.floats(0.0, 3.0))
+def test_plateaus_fall_by_less_each_time_and_end_at_the_best_step(seed, N, noise):
+    rng = np.random.default_rng(seed)
+    H, Psi = (a @ a.T for a in rng.normal(size=(2, 3, 3)))
+    tasks = LinearPopulation(H, rng.normal(size=3), Psi, noise)
+    levels = np.asarray(plateaus(tasks, N))
+    falls = levels[:-1] - levels[1:]
+    size = levels[0]
+    assert np.all(falls >= -1e-12 * size)
+    assert np.all(falls[1:] <= falls[:-1] + 1e-12 * size)
+    np.testing.assert_allclose(levels[0], tasks.signal + noise, rtol=1e-12)
+    np.testing.assert_allclose(levels[-1], optimal(tasks, N), rtol=1e-9)
+    # Turned inputs and tasks have the same plateaus.
+    turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    turned = LinearPopulation(
+        turn @ H @ turn.T, turn @ tasks.task_mean, turn @ Psi @ turn.T, noise
+    )
+    np.testing.assert_allclose(plateaus(turned, N), levels, rtol=1e-9)
+
+
+def test_a_direction_that_does_not_grow_is_never_learned():
+    flat = LinearPopulation(jnp.diag(jnp.array([1.0, 0.0])))
+    found = reg.head_times(drawn(1), flat, 5)
+    assert np.isfinite(found.times).tolist() == [True, False]
+    assert found.learned.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Heads(jnp.ones(2), jnp.ones((3, 1, 2))), r"K: expected shape \(2, d"),
+        (lambda: Heads(jnp.ones(2), jnp.ones((2, 1, 2))), r"K: expected shape \(2, d"),
+        (
+            lambda: Heads(jnp.ones(1), jnp.ones((1, 1, 2)), jnp.ones((1, 2, 2))),
+            r"Q: expected shape \(1, 1, 2\)",
+        ),
+        (lambda: Heads.random(2, 0, 0.1, key=KEY), "heads: expected a positive"),
+        (lambda: Heads.random(2, 1, 0.0, key=KEY), "scale: expected a finite value"),
+        (lambda: drawn(1).without(3), "head: expected less than 3, got 3"),
+        (lambda: drawn(1).without_direction(0, 2), "direction: expected less than 2"),
+        (
+            lambda: reg.head_times(drawn(1), LinearPopulation.isotropic(3), 2),
+            "population: expected dimension 2, got 3",
+        ),
+    ],
+)
+def test_wrong_heads_are_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
