@@ -140,7 +140,7 @@ class LayeredStack:
 
     def attention_weights(
         self, layer: int, params: AttentionStack, hidden: LayerOutput
-    ) -> Float[Array, "1 P P"]:
+    ) -> Float[Array, "heads P P"]:
         """Attention weights of each head, masked and without scale."""
         found = params.weights(layer, *hidden, self.mask)
         return found if found.ndim == 3 else found[None]

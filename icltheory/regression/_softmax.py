@@ -16,7 +16,7 @@ from icltheory._core import Record
 from icltheory._typing import Array
 from icltheory.regression._linalg import einsum, root_matrix
 
-_SCORES, _TIMES, _RADII = 193, 161, 48
+_SCORES, _TIMES, _RADII = 145, 121, 48
 _DEVIATIONS = 9.0  # the Gaussian beyond is below the precision of float64
 _TAIL = 18.0  # e^-36 of the integrand is left below
 

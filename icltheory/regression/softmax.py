@@ -326,7 +326,7 @@ def best_softmax(family: Any, population: Any, num_examples: Any) -> Optimum:
 
 
 # Scales of B relative to the largest at which an average over the query exists.
-_SMALLEST, _LARGEST, _CANDIDATES, _ROUNDS = 0.02, 1.6, 21, 5
+_SMALLEST, _LARGEST, _CANDIDATES, _ROUNDS = 0.02, 1.6, 13, 4
 
 
 @calculator(static=("exact",), integers=("num_examples",), num_examples=count(1))

@@ -72,7 +72,7 @@ def implicit_gd_blocks(
         delta_W = V.T @ U
         G = delta_W + delta_W @ W
         gates = {"gated": layer.W_in @ (h + delta_W @ h) > 0, "half": 0.5}
-        gated = jnp.asarray(gates.get(stack.mlp, 1), H.dtype) * layer.W_out
+        gated = jnp.atleast_2d(gates.get(stack.mlp, 1)).astype(H.dtype) * layer.W_out
         F = gated @ (layer.W_in @ (one + W + G))
         return W + G + F, (delta_W, G, W + G + F, F)
 
