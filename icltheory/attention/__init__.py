@@ -7,6 +7,7 @@ Stability: stable.
 """
 
 from icltheory.attention._layer import LayerOutput
+from icltheory.attention.heads import LinearTransformerStack, MultiHeadStack
 from icltheory.attention.kernel import (
     FEATURE_MAPS,
     KernelView,
@@ -42,7 +43,9 @@ __all__ = [
     "KernelView",
     "LayerOutput",
     "LinearAttentionStack",
+    "LinearTransformerStack",
     "MLPAttentionStack",
+    "MultiHeadStack",
     "SoftmaxAttentionStack",
     "StackOutput",
     "attended_keys",

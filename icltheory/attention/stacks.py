@@ -92,7 +92,7 @@ class AttentionStack(Record):
         H: Float[ArrayLike, "_N _n"],
         h_query: Float[ArrayLike, "_n"],
         mask: Mask = "demos",
-    ) -> Float[Array, "P P"]:
+    ) -> Float[Array, "*heads P P"]:
         """Attention weights of all tokens in one layer, without the scale.
 
         Args:
@@ -100,7 +100,8 @@ class AttentionStack(Record):
             h_query: Query token that enters it, ``(n,)``.
 
         Returns:
-            Weights ``(N + 1, N + 1)``, rows are queries, zero where the mask forbids;
+            Weights ``(N + 1, N + 1)``, with an axis of heads in front if there are
+            several; rows are queries, zero where the mask forbids;
             they sum to 1 or less in a softmax layer and to anything elsewhere.
 
         Source: Yao et al. (2024), equation (1).

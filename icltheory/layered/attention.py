@@ -140,9 +140,10 @@ class LayeredStack:
 
     def attention_weights(
         self, layer: int, params: AttentionStack, hidden: LayerOutput
-    ) -> Float[Array, "1 P P"]:
-        """Attention weights of the single head, masked and without scale."""
-        return params.weights(layer, *hidden, self.mask)[None]
+    ) -> Float[Array, "heads P P"]:
+        """Attention weights of each head, masked and without scale."""
+        found = params.weights(layer, *hidden, self.mask)
+        return found if found.ndim == 3 else found[None]
 
     def ov_factors(self, layer: int, params: AttentionStack) -> OVFactors:
         """Value matrix as the OV circuit of the single head."""

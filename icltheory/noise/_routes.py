@@ -11,9 +11,14 @@ from icltheory._precision import exact_products, finite_or_nan
 _BATCHED = 32
 
 
-def centred_gram(V, C):
-    """Gram matrix of the centred rows vec(v_i c_i^T), computed from the factors."""
+def centred_gram(V, C, heads=1):
+    """Gram matrix of the centred rows vec(v_i c_i^T), computed from the factors.
+
+    With several heads a row is the sum of theirs.
+    """
     K = (V @ V.T) * (C @ C.T)
+    if heads > 1:
+        K = jnp.sum(K.reshape(heads, len(V) // heads, heads, -1), axis=(0, 2))
     rows = jnp.mean(K, axis=0)
     return K - rows[None] - rows[:, None] + jnp.mean(rows)
 
@@ -37,13 +42,15 @@ def _compressed_jvp(primals, tangents):
     return R, jnp.matmul(jnp.swapaxes(Q, -1, -2), change, precision="highest")
 
 
-def compressed_rows(V, C):
+def compressed_rows(V, C, heads=1):
     """Centred rows vec(v_i c_i^T) in the coordinates of thin QR factors."""
     N, n = V.shape
     if n > N:
         thin = compressed(jnp.stack([V.T, C.T]))
         V, C = jnp.swapaxes(thin, 1, 2)
     rows = (V[:, :, None] * C[:, None, :]).reshape(N, -1)
+    if heads > 1:
+        rows = jnp.sum(rows.reshape(heads, N // heads, -1), axis=0)
     return rows - jnp.mean(rows, axis=0)[None]
 
 
@@ -68,7 +75,7 @@ def _singular_values_jvp(primals, tangents):
 
 def symmetric_rows(A, B, H):
     """Centred rows vec(A h h^T B) in an orthonormal basis of {A X B : X symmetric}."""
-    columns = _image_of_symmetric(A, B)
+    columns = image_of_symmetric(A, B)
     R = compressed(columns)
     rows = symmetric_coordinates(H) @ R.T
     return rows - jnp.mean(rows, axis=0)[None]
@@ -76,7 +83,7 @@ def symmetric_rows(A, B, H):
 
 def support_coordinates(A, B, H):
     """Uncentred rows in a basis of the support, (p q, n (n + 1) / 2), and the basis."""
-    columns = _image_of_symmetric(A, B)
+    columns = image_of_symmetric(A, B)
     basis = _column_basis(columns)
     return symmetric_coordinates(H) @ (basis.T @ columns).T, basis
 
@@ -105,8 +112,10 @@ def symmetric_coordinates(H):
     return H[:, i] * H[:, j] * jnp.asarray(weight, H.dtype)[None]
 
 
-def _image_of_symmetric(A, B):
-    """Columns vec(A X B) for that basis, (p q, n (n + 1) / 2)."""
+def image_of_symmetric(A, B):
+    """Columns vec(A X B) for that basis, (p q, n (n + 1) / 2), summed over heads."""
+    if A.ndim == 3:
+        return jnp.sum(jax.vmap(image_of_symmetric)(A, B), axis=0)
     i, j, weight = _pairs(A.shape[1])
     both = jnp.einsum("pk,kq->pqk", A[:, i], B[j]) + jnp.einsum(
         "pk,kq->pqk", A[:, j], B[i]

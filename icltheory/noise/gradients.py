@@ -23,6 +23,7 @@ from icltheory.attention import LinearAttentionStack
 from icltheory.trajectory._recursion import (
     Learner,
     factor_recursion,
+    num_heads,
     parts_on_path,
     prepare,
     token_recursion,
@@ -158,7 +159,7 @@ def noise_covariance(
     gradients = demonstration_gradients(
         stack, H, demo_updates=demo_updates, scale=scale, W=W
     )
-    layers, N = gradients.left.shape[:2]
+    layers, N = gradients.left.shape[0], gradients.num_demos
     if not 0 <= layer < layers:
         raise ValueError(f"layer: expected 0 to {layers - 1}, got {layer}")
     kappa = without_replacement_factor(N, shots)
@@ -169,10 +170,11 @@ def noise_covariance(
 
 def path_gradients(learner: Learner, H, W) -> TrajectoryFactors:
     """Factors of the gradients by the cheaper recursion, or at given weights."""
-    if W is None and learner.stack.num_layers * H.shape[0] < H.shape[1]:
-        return TrajectoryFactors(*factor_recursion(learner, H))
+    heads = num_heads(learner.stack)
+    if W is None and learner.stack.num_layers * heads * H.shape[0] < H.shape[1]:
+        return TrajectoryFactors(*factor_recursion(learner, H), heads)
     _, V, U, C, _ = layer_parts(learner, H, W)
-    return TrajectoryFactors(V, U, C)
+    return TrajectoryFactors(V, U, C, heads)
 
 
 def layer_parts(learner: Learner, H, W):
@@ -180,5 +182,6 @@ def layer_parts(learner: Learner, H, W):
     if W is None:
         return token_recursion(learner, H)
     check_choice("demo_updates", learner.demo_updates, ("shared", "frozen"))
-    check_shape("W", W, learner.stack.W_V.shape)
+    n = H.shape[1]
+    check_shape("W", W, (learner.stack.num_layers, n, n))
     return parts_on_path(learner, H, jnp.asarray(W, H.dtype))

@@ -11,7 +11,7 @@ from icltheory._names import DemoUpdates, Noise
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.attention import LinearAttentionStack
 from icltheory.noise.gradients import of_pool, without_replacement_factor
-from icltheory.trajectory._recursion import demo_factors, prepare
+from icltheory.trajectory._recursion import demo_factors, num_heads, prepare
 
 __all__ = [
     "NOISES",
@@ -108,7 +108,7 @@ def noisy_trajectory(
         P = one + W
         V, U = demo_factors(layer, H if demo_updates == "frozen" else H @ P.T, scale)
         C = U @ P
-        excess = _weights(key, noise, H, shots, kappa) - 1
+        excess = jnp.tile(_weights(key, noise, H, shots, kappa) - 1, num_heads(stack))
         G, added = V.T @ C, (V * excess[:, None]).T @ C
         return W + G + added, (G, added, W + G + added)
 
@@ -195,7 +195,9 @@ def path_moments(
     def layer_maps(layer):
         V, U = demo_factors(layer, H, scale)
         # vec(L P) = (L kron 1) vec(P), row by row.
-        B = jax.vmap(lambda v, u: jnp.kron(jnp.outer(v, u), one))(V, U)
+        updates = V[:, :, None] * U[:, None]
+        updates = jnp.sum(updates.reshape(-1, N, n, n), axis=0)
+        B = jax.vmap(lambda update: jnp.kron(update, one))(updates)
         return jnp.sum(B, axis=0), B
 
     def discrete(p, Q, A, B):

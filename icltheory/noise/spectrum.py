@@ -35,7 +35,7 @@ from icltheory.noise.gradients import (
 )
 from icltheory.noise.support import as_dims, countable, dims_of
 from icltheory.trajectory import TrajectoryFactors
-from icltheory.trajectory._recursion import Learner, prepare
+from icltheory.trajectory._recursion import Learner, num_heads, prepare
 
 __all__ = ["NoiseSpectrum", "noise_spectrum", "spectrum_of_gradients"]
 
@@ -151,7 +151,8 @@ def spectrum_on_path(learner: Learner, H, shots, W, m, method: SpectrumMethod = 
         H_t, V, U, C, B = layer_parts(learner, H, W)
         A = learner.scale * learner.stack.W_V
         rows = jax.vmap(symmetric_rows)(A, B, H_t)
-        return _from_rows(rows, m, N, shots), TrajectoryFactors(V, U, C)
+        gradients = TrajectoryFactors(V, U, C, num_heads(learner.stack))
+        return _from_rows(rows, m, N, shots), gradients
     gradients = path_gradients(learner, H, W)
     return spectrum_of_gradients(gradients, shots, m, method=method), gradients
 
@@ -167,7 +168,7 @@ def _factors(name, gradients, given):
     static=("method",),
     integers=("shots", "support_dim"),
     gradients=_factors,
-    shots=up_to(lambda given: given["gradients"].left.shape[1]),
+    shots=up_to(lambda given: given["gradients"].num_demos),
 )
 def spectrum_of_gradients(
     gradients: TrajectoryFactors,
@@ -195,16 +196,16 @@ def spectrum_of_gradients(
     check_choice("method", method, ("auto", "rows", "gram"))
     V, C = widened(gradients.left), widened(gradients.right_G)
     check_shape("right_G", C, V.shape)
-    L, N, n = V.shape
+    (L, rows, n), N, heads = V.shape, gradients.num_demos, gradients.num_heads
     support_dim = as_dims("support_dim", support_dim, L)
-    too_large = N * min(N, n) ** 2 > _ROWS_LIMIT
+    too_large = rows * min(rows, n) ** 2 > _ROWS_LIMIT
     if method == "gram" or (method == "auto" and too_large):
-        K = jax.vmap(centred_gram)(V, C)
+        K = jax.vmap(functools.partial(centred_gram, heads=heads))(V, C)
         values = jnp.maximum(jnp.linalg.eigvalsh(K)[:, ::-1], 0)
         deviations = jnp.diagonal(K, axis1=1, axis2=2)
         floor = N * jnp.finfo(K.dtype).eps
         return _record(values, deviations, floor, support_dim, N, shots)
-    rows = jax.vmap(compressed_rows)(V, C)
+    rows = jax.vmap(functools.partial(compressed_rows, heads=heads))(V, C)
     return _from_rows(rows, support_dim, N, shots)
 
 

@@ -12,6 +12,7 @@ from icltheory._core import calculator
 from icltheory._precision import finite_or_nan, widened
 from icltheory._typing import Array, Float, Int
 from icltheory.attention import LinearAttentionStack
+from icltheory.noise._routes import image_of_symmetric
 
 __all__ = ["support_dims", "symmetric_image_dim"]
 
@@ -19,6 +20,8 @@ __all__ = ["support_dims", "symmetric_image_dim"]
 _WIDE = 512
 # Up to this width computing singular vectors is faster than compiling the alternative.
 _NARROW = 32
+# The same of several heads, whose count decomposes a matrix of n^2 rows.
+_WIDE_HEADS = 64
 
 
 def countable(name, stack, given):
@@ -46,7 +49,8 @@ def support_dims(
     W_Q`: every gradient is :math:`A (h h^\top) B (1 + W_{t-1})`. It is n(n + 1)/2 for
     generic weights and d_in d_out for those of gradient descent. The noise fills less
     where :math:`1 + W_{t-1}` is singular or the tokens share a constant coordinate.
-    Cost O(L n^3); counting up to a ``limit``, such as N, down to O(L n^2 sqrt(limit)).
+    For several heads it is the rank of X -> sum A X B, O(L n^6), up to n = 64. Else
+    cost O(L n^3); counting up to a ``limit``, such as N, down to O(L n^2 sqrt(limit)).
 
     Example:
         >>> import jax.numpy as jnp
@@ -65,6 +69,9 @@ def support_dims(
 
     def one(layer):
         weights = layer.W_V, layer.W_K, layer.W_Q
+        if layer.W_V.ndim == 3:
+            dim = _heads_dim(*weights)
+            return dim if limit is None else jnp.minimum(dim, limit)
         return _layer_dim(*weights) if limit is None else _at_most(limit, *weights)
 
     wide = jax.tree.map(widened, stack)
@@ -114,6 +121,17 @@ def symmetric_image_dim(
     check_shape("A", A, ("p", "n"))
     check_shape("B", B, (A.shape[1], "q"))
     return _dim(*_column_basis(A.T), *_column_basis(B))
+
+
+def _heads_dim(W_V, W_K, W_Q):
+    """Rank of X -> sum over heads of A X B on the symmetric matrices."""
+    if W_V.shape[-1] > _WIDE_HEADS:
+        got = f"None at width {W_V.shape[-1]}"
+        raise ValueError(
+            f"support_dims: expected numbers for several heads wider than "
+            f"{_WIDE_HEADS}, got {got}"
+        )
+    return _column_basis(image_of_symmetric(W_V, jnp.swapaxes(W_K, 1, 2) @ W_Q))[1]
 
 
 def _at_most(limit, W_V, W_K, W_Q):

@@ -240,6 +240,7 @@ class DepthTable(Record):
 def _finite_module(name, stack, given):
     module = given["module"]
     check_choice("module", module, _ATTENTION)
+    check_shape(module, getattr(stack, module), ("L", "n", "n"))  # one head
     return finite(module, getattr(stack, module))
 
 

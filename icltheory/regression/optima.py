@@ -46,6 +46,7 @@ from icltheory.regression.population import LinearPopulation, check_linear
 from icltheory.regression.predictors import LinearStep, Steps
 from icltheory.regression.predictors.base import check_gaussian
 from icltheory.regression.recurrent_optima import RECURRENT, best_recurrent
+from icltheory.regression.softmax import DebiasedStep, SoftmaxHeads, best_softmax
 from icltheory.statistics import Estimate
 
 __all__ = ["optimum"]
@@ -121,6 +122,8 @@ def optimum(
     if isinstance(family, OneLayer):
         return _best_layer(family, population, num_examples, key, num_prompts)
     check_gaussian(population)
+    if family is DebiasedStep or isinstance(family, SoftmaxHeads):
+        return best_softmax(family, population, num_examples)
     if family in (GDBeta, LTB):
         model, least = _best_block(population, num_examples, family is LTB)
         theorem = "5.2" if family is GDBeta else "5.3"

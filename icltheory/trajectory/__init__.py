@@ -6,6 +6,7 @@ Linear attention moves the query by a matrix that the demonstrations alone deter
 Stability: stable.
 """
 
+from icltheory.trajectory.blocks import BlockTrajectory, implicit_gd_blocks
 from icltheory.trajectory.descent import (
     depth_errors,
     implicit_gd,
@@ -20,11 +21,13 @@ from icltheory.trajectory.records import (
 from icltheory.trajectory.update import implicit_update, implicit_update_mlp
 
 __all__ = [
+    "BlockTrajectory",
     "Trajectory",
     "TrajectoryFactors",
     "TrajectoryNorms",
     "depth_errors",
     "implicit_gd",
+    "implicit_gd_blocks",
     "implicit_gd_factors",
     "implicit_gd_norms",
     "implicit_update",

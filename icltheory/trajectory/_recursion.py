@@ -39,7 +39,16 @@ def prepare(stack, H, demo_updates, scale) -> tuple[Learner, Array]:
 
 def demo_factors(layer, H, scale):
     """Rows v_i = c W_V h_i and u_i = W_Q^T W_K h_i of the update V^T U."""
+    if layer.W_V.ndim == 3:  # the rows of one head after those of the other
+        one = jax.vmap(lambda V, K, Q: (scale * (H @ V.T), H @ K.T @ Q))
+        V, U = one(layer.W_V, layer.W_K, layer.W_Q)
+        return V.reshape(-1, H.shape[1]), U.reshape(-1, H.shape[1])
     return scale * (H @ layer.W_V.T), H @ layer.W_K.T @ layer.W_Q
+
+
+def num_heads(stack) -> int:
+    """Number of heads of a stack of linear attention."""
+    return 1 if stack.W_V.ndim == 3 else stack.W_V.shape[1]
 
 
 def move_demos(demo_updates, H, V, U):
@@ -47,7 +56,8 @@ def move_demos(demo_updates, H, V, U):
     if demo_updates == "frozen":
         return H
     if demo_updates == "causal":
-        return H + jnp.tril(H @ U.T) @ V
+        seen = jnp.tile(jnp.tri(len(H), dtype=bool), len(V) // max(len(H), 1))
+        return H + jnp.where(seen, H @ U.T, 0) @ V
     return H + jnp.linalg.multi_dot([H, U.T, V])
 
 
@@ -56,7 +66,7 @@ def telescope(stack, state, update, emit):
 
     ``update(state, layer)`` gives the layer's dW and the next state.
     """
-    start = jnp.zeros_like(stack.W_V[0])
+    start = jnp.zeros_like(stack.W_V, shape=stack.W_V.shape[-1:] * 2)
 
     def step(carry, layer):
         state, W = carry
@@ -89,7 +99,9 @@ def dense_recursion(learner: Learner, H, method, emit):
         return V.T @ U, move_demos(demo_updates, H, V, U)
 
     def from_gram(S, layer):
-        delta_W = scale * (layer.W_V @ S @ layer.W_K.T @ layer.W_Q)
+        W_V, W_K, W_Q = layer.W_V, layer.W_K, layer.W_Q
+        delta_W = scale * (W_V @ S @ jnp.swapaxes(W_K, -1, -2) @ W_Q)
+        delta_W = jnp.sum(delta_W, axis=0) if delta_W.ndim == 3 else delta_W
         if demo_updates == "frozen":
             return delta_W, S
         half = S + delta_W @ S
@@ -104,7 +116,8 @@ def factor_recursion(learner: Learner, H):
     """Runs Theorem 1 in thin factors: left ones, and right ones of dW and G."""
     stack, demo_updates, scale = learner
     layers = stack.num_layers
-    empty = jnp.zeros((layers, *H.shape), H.dtype)
+    rows = num_heads(stack) * H.shape[0]
+    empty = jnp.zeros((layers, rows, H.shape[1]), H.dtype)
 
     def flat(buffer):
         return buffer.reshape(-1, buffer.shape[-1])
@@ -151,4 +164,4 @@ def parts_on_path(learner: Learner, H, W):
 def gradient_parts(layer, H, P, scale):
     """V, U and C = U P of one layer, and B = W_K^T W_Q P."""
     V, U = demo_factors(layer, H, scale)
-    return V, U, U @ P, layer.W_K.T @ (layer.W_Q @ P)
+    return V, U, U @ P, jnp.swapaxes(layer.W_K, -1, -2) @ (layer.W_Q @ P)

@@ -16,6 +16,7 @@ from icltheory.trajectory._recursion import (
     choose_dense,
     dense_recursion,
     factor_recursion,
+    num_heads,
     prepare,
 )
 from icltheory.trajectory.records import (
@@ -103,7 +104,7 @@ def implicit_gd_factors(
     Source: Yao et al. (2024), Theorem 1.
     """
     learner, H = prepare(stack, H, demo_updates, scale)
-    return TrajectoryFactors(*factor_recursion(learner, H))
+    return TrajectoryFactors(*factor_recursion(learner, H), num_heads(learner.stack))
 
 
 @calculator(static=("demo_updates", "method"), scale=scalar)
@@ -142,7 +143,8 @@ def implicit_gd_norms(
     """
     check_choice("method", method, ("auto", "factors", "dense", "gram"))
     learner, H = prepare(stack, H, demo_updates, scale)
-    few_demos = learner.stack.num_layers * H.shape[0] < H.shape[1]
+    rows = num_heads(learner.stack) * H.shape[0]
+    few_demos = learner.stack.num_layers * rows < H.shape[1]
     if method == "factors" or (method == "auto" and few_demos):
         return _norms_of_factors(*factor_recursion(learner, H))
     method = choose_dense(method, demo_updates, H)

@@ -1,5 +1,6 @@
 """Records of a trajectory: dense matrices, thin factors, or norms."""
 
+import equinox as eqx
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
@@ -49,6 +50,7 @@ class TrajectoryFactors(Record):
         left: Rows :math:`v_i = c\, W_V^t h_i^{t-1}` of :math:`V_t`.
         right_delta_W: Rows :math:`u_i = (W_Q^t)^\top W_K^t h_i^{t-1}` of :math:`U_t`.
         right_G: Rows :math:`c_i = (1 + W_{t-1})^\top u_i` of :math:`C_t`.
+        num_heads: Heads of a layer, whose N rows each follow one another.
 
     Source: Yao et al. (2024), Theorem 1.
     """
@@ -56,6 +58,12 @@ class TrajectoryFactors(Record):
     left: Float[Array, "L N n"]
     right_delta_W: Float[Array, "L N n"]
     right_G: Float[Array, "L N n"]
+    num_heads: int = eqx.field(static=True, default=1)
+
+    @property
+    def num_demos(self) -> int:
+        """Number N of demonstrations."""
+        return self.left.shape[1] // self.num_heads
 
     @exact_products
     def dense(self) -> Trajectory:
@@ -66,7 +74,10 @@ class TrajectoryFactors(Record):
 
     def per_demonstration(self, layer: int) -> Float[Array, "N n n"]:
         """The matrices v_i c_i^T of one layer, from 0 to L - 1; their sum is G."""
-        return self.left[layer][:, :, None] * self.right_G[layer][:, None, :]
+        each = self.left[layer][:, :, None] * self.right_G[layer][:, None, :]
+        if self.num_heads == 1:
+            return each
+        return jnp.sum(each.reshape(self.num_heads, -1, *each.shape[1:]), axis=0)
 
     @exact_products
     def outputs(self, h_query: Float[ArrayLike, "_n"]) -> Float[Array, "depths n"]:
