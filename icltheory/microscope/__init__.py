@@ -10,6 +10,14 @@ Stability: provisional.
 """
 
 from icltheory.microscope.analysis import identify
+from icltheory.microscope.axes import (
+    Along,
+    Probe,
+    along_layers,
+    along_models,
+    along_shifts,
+    probe,
+)
 from icltheory.microscope.families import (
     FAMILIES,
     Family,
@@ -39,6 +47,7 @@ from icltheory.microscope.records import Analysis, Candidate, Identification
 
 __all__ = [
     "FAMILIES",
+    "Along",
     "Analysis",
     "Candidate",
     "Family",
@@ -48,17 +57,22 @@ __all__ = [
     "KernelSmoother",
     "NumpyModel",
     "Parameter",
+    "Probe",
     "Responses",
     "RiskGivenInputs",
     "Rule",
     "TorchModel",
     "WithParams",
+    "along_layers",
+    "along_models",
+    "along_shifts",
     "bayes_gap",
     "families_for",
     "identify",
     "linearity_in_labels",
     "linearity_in_query",
     "mixture_weights",
+    "probe",
     "responses",
     "risk_given_inputs",
     "weight_intervals",

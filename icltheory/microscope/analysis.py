@@ -101,6 +101,7 @@ def analyse(
     answers = np.asarray(response.answers, float)
     errors = np.stack([t.answers.astype(float) - answers for t in tuned], axis=1)
     _check_finite(families, answers, errors)
+    judged, own = errors[half:], answers[half:]
     rounding = _ROUNDINGS * float(jnp.finfo(X.dtype).eps) * float(np.var(own))
     kept = _distinct(errors, rounding)
     weights, intervals = _mixed(judged, kept, level)

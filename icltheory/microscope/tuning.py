@@ -118,8 +118,14 @@ def _refined(residuals, theta, loss):
             )
             return *kept, jnp.where(better, damping * 0.1, damping * 8)
 
-        start = theta, linearised(theta, index), jnp.asarray(1e-2, theta.dtype)
-        theta, (loss, _, _), _ = jax.lax.fori_loop(0, _REFINEMENTS, body, start)
+        # The first pass moves nothing: it evaluates the start.
+        unknown = (
+            jnp.full((), jnp.inf, theta.dtype),
+            0 * jnp.outer(theta, theta),
+            0 * theta,
+        )
+        start = theta, unknown, jnp.asarray(1e-2, theta.dtype)
+        theta, (loss, _, _), _ = jax.lax.fori_loop(0, _REFINEMENTS + 1, body, start)
         return theta, loss
 
     found, new = jax.vmap(one)(theta, indices)
