@@ -55,6 +55,7 @@ _PACKAGES = (
     "kernels",
     "layered",
     "linalg",
+    "microscope",
     "models",
     "noise",
     "patterns",

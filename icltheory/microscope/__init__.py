@@ -1,0 +1,79 @@
+"""The microscope: which algorithm does a model run in context?
+
+``identify(model, source, num_examples=10, key=key)`` compares the answers of any model
+f(X, y, x) with the best member of each family of algorithms: gradient descent, GD++,
+Newton, ridge, the Lasso, kernels, neighbours, posteriors. The result prints a summary,
+and has a table and a figure. Models are predictors, JAX functions, or those of NumPy
+and PyTorch by :class:`NumpyModel` and :class:`TorchModel`.
+
+Stability: provisional.
+"""
+
+from icltheory.microscope.analysis import identify
+from icltheory.microscope.axes import (
+    Along,
+    Probe,
+    along_layers,
+    along_models,
+    along_shifts,
+    probe,
+)
+from icltheory.microscope.families import (
+    FAMILIES,
+    Family,
+    Filters,
+    KernelRidge,
+    KernelSmoother,
+    Parameter,
+    Rule,
+    families_for,
+)
+from icltheory.microscope.linearity import (
+    RiskGivenInputs,
+    bayes_gap,
+    linearity_in_labels,
+    linearity_in_query,
+    risk_given_inputs,
+)
+from icltheory.microscope.mixtures import mixture_weights, weight_intervals
+from icltheory.microscope.models import (
+    NumpyModel,
+    Responses,
+    TorchModel,
+    WithParams,
+    responses,
+)
+from icltheory.microscope.records import Analysis, Candidate, Identification
+
+__all__ = [
+    "FAMILIES",
+    "Along",
+    "Analysis",
+    "Candidate",
+    "Family",
+    "Filters",
+    "Identification",
+    "KernelRidge",
+    "KernelSmoother",
+    "NumpyModel",
+    "Parameter",
+    "Probe",
+    "Responses",
+    "RiskGivenInputs",
+    "Rule",
+    "TorchModel",
+    "WithParams",
+    "along_layers",
+    "along_models",
+    "along_shifts",
+    "bayes_gap",
+    "families_for",
+    "identify",
+    "linearity_in_labels",
+    "linearity_in_query",
+    "mixture_weights",
+    "probe",
+    "responses",
+    "risk_given_inputs",
+    "weight_intervals",
+]
