@@ -198,9 +198,7 @@ def test_plateaus_end_at_the_predicted_times(seed, measured):
 
 
 @pytest.mark.statement("Singh: time on a plateau")
-@pytest.mark.parametrize(
-    "name", [pytest.param("any tasks", marks=SLOW), "with a mean"]
-)
+@pytest.mark.parametrize("name", [pytest.param("any tasks", marks=SLOW), "with a mean"])
 def test_for_any_tasks_the_relative_error_vanishes_with_the_scale(name, measured):
     population, *_ = problem(name)
     levels = np.asarray(plateaus(population, N))

@@ -102,7 +102,7 @@ def test_the_noise_of_several_heads_has_the_dense_spectrum(measured):
     exact = np.cov(np.reshape(pairs, (len(pairs), -1)).T, bias=True)
     np.testing.assert_allclose(dense[0], exact, atol=1e-13)
     path = noise.noisy_trajectory(
-        jax.random.key(0), stack, H, 2, scale=1 / N, noise="shots"
+        stack, H, 2, key=jax.random.key(0), scale=1 / N, noise="shots"
     )
     first = np.asarray(path.G[0] + path.noise[0])
     assert min(np.abs(first - pair).max() for pair in pairs) < 1e-13
