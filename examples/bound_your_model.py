@@ -3,12 +3,17 @@ from icltheory import bounds
 from icltheory import regression as reg
 
 
-def model(X, y, x):  # anything that answers a prompt
+def model(X, y, x):  # X (N, d), y (N,), x (d,): any JAX function, or a predictor
     return reg.Ridge(1.0).predict(X, y, x)
 
 
-task = reg.LinearPopulation.isotropic(5, noise_var=0.25)
-given = model, task, 20, 20_000, bounds.ClippedSquaredError(4.0)
-losses, coins = bounds.supersample_losses(*given, key=jax.random.key(0))
+losses, coins = bounds.supersample_losses(
+    model,
+    reg.LinearPopulation.isotropic(5, noise_var=0.25),
+    num_examples=20,
+    num_prompts=20_000,
+    loss=bounds.ClippedSquaredError(4.0),  # squared error up to 4, divided by 4
+    key=jax.random.key(0),
+)
 bound = bounds.supersample_bounds(losses, coins, levels=16).optimal
-print(f"error {bound.error:.4f}, at most {bound.upper:.4f} (95 %)")
+print(f"gap {bound.error:.4f}, at most {bound.upper:.4f} with confidence 95 %")

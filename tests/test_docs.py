@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import icltheory
-from experiments.ledger.statements import STATEMENTS
+from experiments.ledger.statements import STATEMENTS, claimed
 from experiments.real_model.fetch import FILE
 
 ROOT = Path(__file__).parents[1]
@@ -74,11 +74,11 @@ def test_the_readmes_examples_print_what_is_shown(name):
     # In a process of its own, which is in float32 as a user's is.
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert not done.returncode, done.stderr
-    number, shown = re.compile(r"\d+\.\d+"), EXAMPLES[SCRIPTS[name]]
+    number, shown = re.compile(r"\d+(?:\.\d+)?"), EXAMPLES[SCRIPTS[name]]
     assert number.sub("#", done.stdout) == number.sub("#", shown)
     found, said = (np.array(number.findall(t), float) for t in (done.stdout, shown))
     # The draws are those of every machine; training enlarges their rounding.
-    tolerance = 0.1 if name == "train.py" else 0.01
+    tolerance = 0.3 if "training.fit" in SCRIPTS[name] else 0.01
     np.testing.assert_allclose(found, said, rtol=tolerance, atol=1e-4)
 
 
@@ -86,8 +86,11 @@ def test_the_readmes_counts_are_the_ledgers():
     words = " ".join(README.split())
     count = collections.Counter(said.status for said in STATEMENTS)
     proved = sum(said.evidence == "proof" for said in STATEMENTS)
+    bare, false = sum(not claimed(s) for s in STATEMENTS), count["false as written"]
     assert f"lists {len(STATEMENTS)} statements of the papers" in words
-    assert f"{proved} are proved here, {count['false as written']} are false" in words
+    assert (
+        f"{proved} are proved here, {false} are false as written, {bare} have" in words
+    )
     index = (ROOT / "docs" / "reference" / "index.md").read_text()
     assert f"\n{len(STATEMENTS)} statements of the papers" in index
 
@@ -103,8 +106,7 @@ def test_the_readmes_numbers_are_the_stored_results():
     row = dict(zip(rows["columns"], rows["rows"][9], strict=True))
     assert row["d N b L"] == "5 1000 20 2"
     held_out, error = float(row["N/2"]), float(row["error (se)"].split()[0])
-    assert f"it is {held_out:.3f} for two layers" in words
-    assert f"whose error is {error:.4f}" in words
+    assert f"it is {held_out:.3f} where the gap is {error:.4f}" in words
     setting = stored("ltb_gap")["settings"][3]
     lsa, ltb = (f"{setting[name]:.3f}" for name in ("lsa", "ltb"))
     assert f"falls from {lsa} to {ltb}" in words
@@ -119,4 +121,4 @@ def test_the_readmes_numbers_are_the_stored_results():
         == (one["task"], one["module"], "scale")
     )
     assert scale["difference"] >= one["difference"]
-    assert "gains beyond chance on one of seven data sets" in words
+    assert "beats chance on one of seven data sets" in words
