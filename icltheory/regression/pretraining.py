@@ -371,7 +371,7 @@ def shifted_tasks_limit(
         0.8890
         1.0617
 
-    Source: Letey, Lu and Pehlevan (2025); derived here by deterministic equivalents.
+    Source: derived here; Letey, Zavatone-Veth, Lu and Pehlevan (2025) have this limit.
     """
     check_shape("test_cov", test_cov, np.shape(train_cov))
     *given, R, other = as_floats(

@@ -210,6 +210,16 @@ def test_simulation_approaches_the_limit_like_1_over_d(given, is_shifted, measur
 
 
 @SHIFTED
+def test_more_tasks_can_harm_where_the_test_tasks_are_others(measured):
+    values = 1000 ** -np.linspace(0, 1, 40)
+    R = np.diag(values / values.mean())
+    for tau, test, harms in ((4.0, R[::-1, ::-1], True), (4.0, R, False)):
+        few, many = (shifted(2.0, k, tau, 0.25, R, test).icl for k in (0.2, 4.0))
+        measured("error of few tasks / of many", few / many)
+        assert (many > few) == harms
+
+
+@SHIFTED
 def test_resolvent_of_sampled_tasks_is_that_of_its_equivalent(measured):
     """Errors with the tasks of one draw in place of the equivalent, by matrices."""
     alpha, kappa, rho, ridge = 1.7, 0.7, 0.3, 0.2
