@@ -67,8 +67,8 @@ def test_errors_are_extrapolated_to_the_limit():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (["--fits", "3", "3"], "fits: expected one for each of 3 dims, got (3, 3)"),
-        (["--fits", "3", "1", "3"], "fits: expected at least 2 each, got (3, 1, 3)"),
+        (["--fits", "3"], "fits: expected one for each of 2 dims, got (3,)"),
+        (["--fits", "3", "1"], "fits: expected at least 2 each, got (3, 1)"),
         (["--ratios", "0"], "ratios: expected values above 0, got (0.0,)"),
         (["--small-fits", "1"], "small_fits: expected at least 2, got 1"),
     ],

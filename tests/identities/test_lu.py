@@ -16,9 +16,6 @@ from icltheory.regression.pretraining import (
     shifted_tasks_limit,
 )
 
-ICL = pytest.mark.statement("Lu: error on new tasks")
-IDG = pytest.mark.statement("Lu: error on the tasks of pretraining")
-SHIFTED = pytest.mark.statement("Letey: alignment of tasks")
 RIDGES = np.geomspace(1e-2, 1e2, 41)
 limit, shifted = jax.jit(high_dimensional_limit), jax.jit(shifted_tasks_limit)
 
@@ -56,8 +53,8 @@ def published(alpha, kappa, tau, rho):
     return icl, tau * ((q + xi) ** 2 / xi + rest)
 
 
-@ICL
-@IDG
+@pytest.mark.statement("Lu: error on new tasks")
+@pytest.mark.statement("Lu: error on the tasks of pretraining")
 @pytest.mark.parametrize(
     "given", [(1.3, 0.7, 0.3, 0.1), (3, 1, 1.7, 0.5), (0.7, 4, 0.9, 0.05)]
 )
@@ -93,8 +90,8 @@ def by_spectrum(alpha, kappa, tau, rho, ridge):
     return rho + mean(new), own
 
 
-@ICL
-@IDG
+@pytest.mark.statement("Lu: error on new tasks")
+@pytest.mark.statement("Lu: error on the tasks of pretraining")
 @pytest.mark.parametrize(
     "given",
     [(1.5, 0.8, 2.5, 0.5, 0.1), (3, 3, 0.6, 0.1, 0.3), (0.5, 1.2, 1.0, 0.3, 1e-3)],
@@ -178,9 +175,9 @@ def simulated(rng, d, fits, given, R, test):
     return found.mean(0), found.std(0, ddof=1) / np.sqrt(fits)
 
 
-@ICL
-@IDG
-@SHIFTED
+@pytest.mark.statement("Lu: error on new tasks")
+@pytest.mark.statement("Lu: error on the tasks of pretraining")
+@pytest.mark.statement("Letey: alignment of tasks")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "is_shifted"),
@@ -209,7 +206,7 @@ def test_simulation_approaches_the_limit_like_1_over_d(given, is_shifted, measur
     assert np.all(np.abs(large / exact - 1) < 0.12)
 
 
-@SHIFTED
+@pytest.mark.statement("Letey: alignment of tasks")
 def test_more_tasks_can_harm_where_the_test_tasks_are_others(measured):
     values = 1000 ** -np.linspace(0, 1, 40)
     R = np.diag(values / values.mean())
@@ -219,7 +216,7 @@ def test_more_tasks_can_harm_where_the_test_tasks_are_others(measured):
         assert (many > few) == harms
 
 
-@SHIFTED
+@pytest.mark.statement("Letey: alignment of tasks")
 def test_resolvent_of_sampled_tasks_is_that_of_its_equivalent(measured):
     """Errors with the tasks of one draw in place of the equivalent, by matrices."""
     alpha, kappa, rho, ridge = 1.7, 0.7, 0.3, 0.2
