@@ -71,11 +71,12 @@ TIMES = {"cpu": "4 min, 2 cores"}
 
 def settings(config: Config) -> list[dict]:
     """The settings with fits: two curves over prompts, one over tasks, two shifts."""
-    base = {"kappa": config.kappa, "tau": config.tau, "spread": 1.0, "test": 1.0}
-    base |= {"ridge": 0.0}
-    wide = {"test": config.test_spread}
-    ridges = 0.0, config.ridge
-    rows = [("tau", tau, {"ridge": r}) for r in ridges for tau in config.ratios]
+    base: dict[str, Any] = {"kappa": config.kappa, "tau": config.tau, "spread": 1.0}
+    base |= {"test": 1.0, "ridge": 0.0}
+    wide: dict[str, Any] = {"test": config.test_spread}
+    rows: list[tuple[str, float, dict[str, Any]]] = []
+    for ridge in (0.0, config.ridge):
+        rows += [("tau", tau, {"ridge": ridge}) for tau in config.ratios]
     rows += [("kappa", kappa, {}) for kappa in config.ratios]
     for kappa in (config.kappa, config.few_tasks):
         rows += [("spread", c, {"kappa": kappa, **wide}) for c in config.spreads]
@@ -147,8 +148,8 @@ def simulate(config: Config, row: dict, seed: tuple) -> dict[int, Estimate]:
         train, test = (spectrum(row[name], d) for name in ("spread", "test"))
         for _ in range(fits):
             tasks = rng.normal(size=(round(row["kappa"] * d), d)) * np.sqrt(train)
-            prompts = drawn(rng, d, N, n, tasks, config.noise_var)
-            Gamma = fitted(*prompts, row["ridge"])
+            x, h, y = drawn(rng, d, N, n, tasks, config.noise_var)
+            Gamma = fitted(x, h, y, row["ridge"])
             seconds = np.diag(test), tasks.T @ tasks / len(tasks)
             both = [exact_risk(Gamma, M, N, config.noise_var) for M in seconds]
             risks.append(np.array(both))

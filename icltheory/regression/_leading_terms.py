@@ -6,7 +6,6 @@ over N standard Gaussian vectors chi = (z, eps / sigma), and T = theta theta', t
 such a mean is a sum over matchings of the slots of all W and all T.
 """
 
-import functools
 import itertools
 import math
 from collections import Counter
@@ -133,7 +132,7 @@ def _words():
     sizes += [(1.0, (word, label)) for word in (("k12", "W", "g"), ("g", "W", "k12"))]
     sizes += [(2.0, (("k02",), label)), (1.0, (("k22",), label, label))]
     square = (1.0, ("P", "T", "P")), (-2.0, ("g", "W", "T", "P"))
-    errors = []
+    errors: list[tuple[float, tuple]] = []
     for a, left in (*square, (1.0, ("g", "W", "T", "W", "g"))):
         for c, (word, *labels) in sizes:
             errors.append((a * c, (left, word, *labels)))
@@ -158,7 +157,6 @@ def mean_of_words(
     return jnp.sum(coefficients * noise_var**noises * products / N**lost)
 
 
-@functools.lru_cache(32)
 def _monomials(terms: tuple, names: tuple[str, ...]) -> tuple[np.ndarray, ...]:
     """Coefficients, powers of 1 / N and sigma^2, and their power sums as letters.
 

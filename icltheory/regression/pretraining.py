@@ -111,8 +111,11 @@ def leading_excess(
     Bartlett (2024), Section 7, leave that of LTB open.
     """
     if isinstance(family, OneLayer):
-        sizes = {"key": key, "num_prompts": num_prompts}
-        cost = family.pretraining_cost(population, num_examples, **sizes)
+        if key is None:
+            raise ValueError("key: expected one to sample prompts, got None")
+        cost = family.pretraining_cost(
+            population, num_examples, key=key, num_prompts=num_prompts
+        )
         moments = family.moments(population, num_examples)
         least = moments.risk(moments.optimum())
         return LeadingExcess(least, cost.mean, cost.standard_error)
