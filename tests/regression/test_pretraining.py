@@ -55,6 +55,7 @@ def test_cost_depends_on_the_tasks_not_on_their_coordinates(seed):
     np.testing.assert_allclose(scaled[0].constant, 4 * step.constant, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_cost_in_high_dimension_is_the_limit_of_many_prompts():
     """C / d^2 R* tends to 1, as R* tau / (tau - 1) = R* (1 + 1 / tau + ...)."""
     ratios = []
