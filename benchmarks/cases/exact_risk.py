@@ -7,6 +7,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
 
 from benchmarks.suite import (
     EXACT,
@@ -20,6 +21,7 @@ from benchmarks.suite import (
 )
 from icltheory import regression as reg
 from icltheory.regression import LinearPopulation
+from icltheory.regression.pretraining import leading_excess
 
 PROMPTS, COUNT, SAMPLE = 20_000, 1000, 50
 
@@ -69,6 +71,45 @@ def bench_risk(dim: int, M: int) -> Pair:
         # The tolerance allows for float32 moments of d coordinates.
         tolerance=1e-4,
         note=f"z = {z:.2f}; difference from float64",
+    )
+
+
+@case(
+    "Cost of pretraining of the best LTB, N = 2 d",
+    named("d {}, N {}", ((5, 10), (20, 40))),
+    EXACT,
+)
+def bench_pretraining(dim: int, N: int) -> Pair:
+    """Compares tr(A^-1 B) with its mean over prompts, to a relative accuracy of 1 %."""
+    task = problem(dim)
+    exact = jax.jit(lambda task: leading_excess(reg.LTB, task, N).constant)
+    model = reg.optimum(reg.LTB, task, N).model.effective()
+    flat, back = ravel_pytree(model)
+    risk = jax.hessian(lambda theta: back(theta).exact_risk(task, jnp.asarray(N)))
+    inverse = jnp.linalg.pinv(risk(flat) / 2, rtol=1e-5, hermitian=True)
+
+    @jax.jit
+    def simulate(key):
+        prompt = task.sample(key, N, PROMPTS // 10)
+        slope = jax.value_and_grad(lambda theta, *given: back(theta).predict(*given))
+        given = prompt.X, prompt.y, prompt.x_query
+        found, J = jax.vmap(slope, (None, 0, 0, 0))(flat, *given)
+        sizes = (prompt.y_query - found) ** 2 * jnp.sum((J @ inverse) * J, axis=1)
+        return jnp.mean(sizes), jnp.std(sizes)
+
+    with jax.enable_x64(True):
+        wide = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), task)
+        truth = float(leading_excess(reg.LTB, wide, N).constant)
+    spread = float(simulate(jax.random.key(3))[1])
+    return Pair(
+        lambda: exact(task),
+        lambda: simulate(jax.random.key(2)),
+        "simulation to 1 %, compiled",
+        (PROMPTS // 10, (spread / truth / 0.01) ** 2, "prompts"),
+        error=lambda got, _: disagreement(got, truth),
+        # The tolerance allows for float32 moments of d coordinates.
+        tolerance=1e-3,
+        note="difference from float64",
     )
 
 

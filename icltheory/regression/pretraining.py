@@ -25,20 +25,13 @@ from icltheory._checks import (
 from icltheory._core import Record, calculator, where_valid
 from icltheory._typing import Array, PRNGKey, Scalar
 from icltheory.regression._block_moments import Whitened, best_step, informative
-from icltheory.regression._gaussian_words import mean_of_words
-from icltheory.regression._linalg import (
-    as_floats,
-    einsum,
-    quotient,
-    root_matrix,
-    seen_eigenvalues,
-    seen_inverse,
-)
+from icltheory.regression._leading_terms import start_constant, step_constant
+from icltheory.regression._linalg import as_floats, einsum, quotient, seen_eigenvalues
 from icltheory.regression.blocks import LSA, LTB
 from icltheory.regression.depth import best_matrix
 from icltheory.regression.gradient_blocks import GDBeta
-from icltheory.regression.one_layer import OneLayer, gaussian_mean
-from icltheory.regression.population import LinearPopulation, label_moment
+from icltheory.regression.one_layer import OneLayer
+from icltheory.regression.population import LinearPopulation
 from icltheory.regression.predictors import LinearStep
 
 __all__ = [
@@ -118,8 +111,11 @@ def leading_excess(
     Bartlett (2024), Section 7, leave that of LTB open.
     """
     if isinstance(family, OneLayer):
-        sizes = {"key": key, "num_prompts": num_prompts}
-        cost = family.pretraining_cost(population, num_examples, **sizes)
+        if key is None:
+            raise ValueError("key: expected one to sample prompts, got None")
+        cost = family.pretraining_cost(
+            population, num_examples, key=key, num_prompts=num_prompts
+        )
         moments = family.moments(population, num_examples)
         least = moments.risk(moments.optimum())
         return LeadingExcess(least, cost.mean, cost.standard_error)
@@ -144,131 +140,13 @@ def _exact_excess(population, num_examples, family):
     N = jnp.asarray(num_examples, population.dtype)
     if family == "LinearStep":
         Gamma, least = best_matrix(population, num_examples)
-        return LeadingExcess(least, _step_constant(population, Gamma, N))
+        return LeadingExcess(least, step_constant(population, Gamma, N))
     centred = population.with_(task_mean=jnp.zeros_like(population.task_mean))
     H, Psi, noise_var = population.input_cov, population.task_cov, population.noise_var
     Gamma, gain = best_step(H, Psi, noise_var, N)
-    constant = _step_constant(centred, Gamma, N)
-    constant += _start_constant(Whitened.of(population), N, family)
+    constant = step_constant(centred, Gamma, N)
+    constant += start_constant(Whitened.of(population), N, family)
     return LeadingExcess(noise_var + gain, constant)
-
-
-def _step_constant(population, Gamma, N):
-    """C of the linear step, from the cumulants of h given the task."""
-    H, noise_var = population.input_cov, population.noise_var
-    S = label_moment(population, population.second_moment, N) / N
-    P = einsum("ji,jk,kl->il", Gamma, H, Gamma)
-    Q, cross = seen_inverse(S), einsum("ij,jk->ik", H, Gamma)
-    rank = jnp.sum(seen_eigenvalues(H)[0] > 0)
-    root = root_matrix(population.task_root)
-
-    def missed(z):
-        w = population.task_mean + einsum("ij,j->i", root, z)
-        a = einsum("ij,j->i", H, w)
-        s = jnp.sum(w * a) + noise_var
-        moments = _StepMoments(H, a, s, N)
-        return (
-            jnp.sum(w * a) * moments.square(Q)
-            - 2 * moments.third(einsum("ji,j->i", cross, w), Q)
-            + moments.fourth(P, Q)
-        )
-
-    # A polynomial of degree 4 in the task.
-    found = gaussian_mean(missed, population.dim, 4, population.dtype)
-    return rank**2 * noise_var + (rank + 2) * found
-
-
-class _StepMoments:
-    """Moments of h = X'y / N given w, with a = H w and s = Var(y)."""
-
-    # The cumulants of x y are a, V = s H + a a', 2 (a a a + 3 s sym(a H)) and
-    # 6 (a a a a + 6 s sym(a a H) + s^2 sym(H H)).
-
-    def __init__(self, H, a, s, N):
-        self.H, self.a, self.s, self.N = H, a, s, N
-        self.V = s * H + a[:, None] * a[None]
-
-    def square(self, Q):
-        """E h'Qh."""
-        return _form(self.a, Q, self.a) + jnp.sum(Q * self.V) / self.N
-
-    def third(self, u, Q):
-        """E (u'h) (h'Qh)."""
-        Qa = einsum("ij,j->i", Q, self.a)
-        spread = 2 * _form(u, self.V, Qa) / self.N + self.skew(u, Q) / self.N**2
-        return jnp.sum(u * self.a) * self.square(Q) + spread
-
-    def skew(self, u, Q):
-        """The third cumulant of x y at (u, Q)."""
-        a, s, Qa = self.a, self.s, einsum("ij,j->i", Q, self.a)
-        size = jnp.sum(a * Qa) + s * jnp.sum(Q * self.H)
-        return 2 * jnp.sum(u * a) * size + 4 * s * _form(Qa, self.H, u)
-
-    def fourth(self, P, Q):
-        """E (h'Ph) (h'Qh)."""
-        a, s, H, V, N = self.a, self.s, self.H, self.V, self.N
-        Pa, Qa = einsum("ij,j->i", P, a), einsum("ij,j->i", Q, a)
-        aPa, aQa = jnp.sum(a * Pa), jnp.sum(a * Qa)
-        PH, QH = jnp.sum(P * H), jnp.sum(Q * H)
-        tail = 6 * aPa * aQa + 6 * s * (PH * aQa + QH * aPa + 4 * _form(Pa, H, Qa))
-        tail = tail + s**2 * (2 * PH * QH + 4 * _pair(P, Q, H))
-        skew = 2 * (self.skew(Pa, Q) + self.skew(Qa, P))
-        spread = 2 * _pair(P, Q, V) / N**2 + 4 * _form(Pa, V, Qa) / N
-        return self.square(P) * self.square(Q) + spread + skew / N**2 + tail / N**3
-
-
-def _form(a, Q, b):
-    return einsum("i,ij,j->", a, Q, b)
-
-
-def _pair(P, Q, V):
-    return einsum("ij,jk,kl,li->", P, V, Q, V)
-
-
-def _start_constant(white, N, family):
-    r"""The part of C that start, values and labels add, in whitened coordinates.
-
-    It is E e^2 psi' K psi for the features psi = (x, W g x, t x) of one coordinate,
-    with W = X'X / N, t = |y|^2 / N and K the inverse of their 3 x 3 second moments.
-    """
-    phi, seen, tau, noise_var = white.phi, white.seen, white.tau, white.noise_var
-    g = phi / white.omega(N)
-    labels = (1 + 2 / N) * (tau**2 + 2 * white.square)
-    second = [
-        [seen, g, tau * seen],
-        [g, g**2 * (N + 1) / N + seen * jnp.sum(g**2) / N, g * (tau + 2 * phi / N)],
-        [tau * seen, g * (tau + 2 * phi / N), labels * seen],
-    ]
-    second = jnp.stack([jnp.stack(row) for row in second])
-    free = {"GDBeta": [[1, -1, 0]], "LSA": [[0, 1, 0], [0, 0, 1]], "LTB": np.eye(3)}
-    basis = jnp.asarray(free[family], phi.dtype)
-    within = einsum("ai,ijd,bj->dab", basis, second, basis)
-    within += einsum("d,ab->dab", 1 - seen, jnp.eye(len(basis), dtype=phi.dtype))
-    inverse = jnp.linalg.inv(within)
-    K = einsum("ai,dab,bj,d->ijd", basis, inverse, basis, seen)
-    letters = {"phi": phi, "g": g, "P": seen}
-    letters |= {f"k{i}{j}": K[i, j] for i in range(3) for j in range(i, 3)}
-    size = mean_of_words(_SIZE_TERMS, letters, noise_var, N)
-    return mean_of_words(_ERROR_TERMS, letters, noise_var, N) + noise_var * size
-
-
-def _words():
-    """Words of E (x'r)^2 x'Mx and of E x'Mx, r the error of the task's weights."""
-    label = ("W", "T")  # t = tr W T
-    sizes = [(1.0, (("k00",),)), (1.0, (("g", "W", "k11", "W", "g"),))]
-    sizes += [(1.0, (word,)) for word in (("k01", "W", "g"), ("g", "W", "k01"))]
-    sizes += [(1.0, (word, label)) for word in (("k12", "W", "g"), ("g", "W", "k12"))]
-    sizes += [(2.0, (("k02",), label)), (1.0, (("k22",), label, label))]
-    square = (1.0, ("P", "T", "P")), (-2.0, ("g", "W", "T", "P"))
-    errors = []
-    for a, left in (*square, (1.0, ("g", "W", "T", "W", "g"))):
-        for c, (word, *labels) in sizes:
-            errors.append((a * c, (left, word, *labels)))
-            errors.append((2 * a * c, (left + word, *labels)))
-    return tuple(errors), tuple(sizes)
-
-
-_ERROR_TERMS, _SIZE_TERMS = _words()
 
 
 class HighDimensionalLimit(Record):
@@ -371,7 +249,7 @@ def shifted_tasks_limit(
         0.8890
         1.0617
 
-    Source: Letey, Lu and Pehlevan (2025); derived here by deterministic equivalents.
+    Source: derived here; Letey, Zavatone-Veth, Lu and Pehlevan (2025) have this limit.
     """
     check_shape("test_cov", test_cov, np.shape(train_cov))
     *given, R, other = as_floats(

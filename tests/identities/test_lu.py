@@ -16,9 +16,6 @@ from icltheory.regression.pretraining import (
     shifted_tasks_limit,
 )
 
-ICL = pytest.mark.statement("Lu: error on new tasks")
-IDG = pytest.mark.statement("Lu: error on the tasks of pretraining")
-SHIFTED = pytest.mark.statement("Letey: alignment of tasks")
 RIDGES = np.geomspace(1e-2, 1e2, 41)
 limit, shifted = jax.jit(high_dimensional_limit), jax.jit(shifted_tasks_limit)
 
@@ -56,8 +53,8 @@ def published(alpha, kappa, tau, rho):
     return icl, tau * ((q + xi) ** 2 / xi + rest)
 
 
-@ICL
-@IDG
+@pytest.mark.statement("Lu: error on new tasks")
+@pytest.mark.statement("Lu: error on the tasks of pretraining")
 @pytest.mark.parametrize(
     "given", [(1.3, 0.7, 0.3, 0.1), (3, 1, 1.7, 0.5), (0.7, 4, 0.9, 0.05)]
 )
@@ -93,8 +90,8 @@ def by_spectrum(alpha, kappa, tau, rho, ridge):
     return rho + mean(new), own
 
 
-@ICL
-@IDG
+@pytest.mark.statement("Lu: error on new tasks")
+@pytest.mark.statement("Lu: error on the tasks of pretraining")
 @pytest.mark.parametrize(
     "given",
     [(1.5, 0.8, 2.5, 0.5, 0.1), (3, 3, 0.6, 0.1, 0.3), (0.5, 1.2, 1.0, 0.3, 1e-3)],
@@ -178,9 +175,9 @@ def simulated(rng, d, fits, given, R, test):
     return found.mean(0), found.std(0, ddof=1) / np.sqrt(fits)
 
 
-@ICL
-@IDG
-@SHIFTED
+@pytest.mark.statement("Lu: error on new tasks")
+@pytest.mark.statement("Lu: error on the tasks of pretraining")
+@pytest.mark.statement("Letey: alignment of tasks")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "is_shifted"),
@@ -209,26 +206,37 @@ def test_simulation_approaches_the_limit_like_1_over_d(given, is_shifted, measur
     assert np.all(np.abs(large / exact - 1) < 0.12)
 
 
-@SHIFTED
-def test_resolvent_of_sampled_tasks_is_that_of_its_equivalent(measured):
+@pytest.mark.statement("Letey: alignment of tasks")
+def test_more_tasks_can_harm_where_the_test_tasks_are_others(measured):
+    values = 1000 ** -np.linspace(0, 1, 40)
+    R = np.diag(values / values.mean())
+    for tau, test, harms in ((4.0, R[::-1, ::-1], True), (4.0, R, False)):
+        few, many = (shifted(2.0, k, tau, 0.25, R, test).icl for k in (0.2, 4.0))
+        measured("error of few tasks / of many", few / many)
+        assert (many > few) == harms
+
+
+@pytest.mark.statement("Letey: alignment of tasks")
+@pytest.mark.parametrize("tau", [0.7, pytest.param(3.0, marks=pytest.mark.slow)])
+def test_resolvent_of_sampled_tasks_is_that_of_its_equivalent(tau, measured):
     """Errors with the tasks of one draw in place of the equivalent, by matrices."""
     alpha, kappa, rho, ridge = 1.7, 0.7, 0.3, 0.2
-    rng, errors = np.random.default_rng(0), []
-    for tau in (0.7, 3.0):
-        for d in (60, 120):
-            R = np.where(np.arange(d) % 2, 1.6, 0.4)
-            test = np.where(np.arange(d) % 2, 0.5, 2.0)
-            drawn = functools.partial(of_tasks, rng, R, test, alpha, kappa, tau, rho)
-            runs = np.array([drawn(ridge) for _ in range(12)])
-            errors.append((runs.mean(0), runs.std(0, ddof=1) / np.sqrt(len(runs))))
-        (small, error), (large, other) = errors[-2:]
-        matrices = np.diag(R[:2]), np.diag(test[:2])
-        found = shifted(alpha, kappa, tau, rho, *matrices, ridge=ridge)
-        exact = np.array([found.icl, found.in_distribution])
-        z = (2 * large - small - exact) / np.sqrt(4 * other**2 + error**2)
-        measured("largest z", np.abs(z).max())
-        assert np.abs(z).max() < 4
-        assert large == pytest.approx(exact, rel=0.03)
+    rng, found = np.random.default_rng(0), []
+    for d in (40, 80):
+        R = np.where(np.arange(d) % 2, 1.6, 0.4)
+        test = np.where(np.arange(d) % 2, 0.5, 2.0)
+        drawn = functools.partial(of_tasks, rng, R, test, alpha, kappa, tau, rho)
+        runs = np.array([drawn(ridge) for _ in range(10)])
+        found.append((runs.mean(0), runs.std(0, ddof=1) / np.sqrt(len(runs))))
+    (small, error), (large, other) = found
+    limits = shifted(
+        alpha, kappa, tau, rho, np.diag(R[:2]), np.diag(test[:2]), ridge=ridge
+    )
+    exact = np.array([limits.icl, limits.in_distribution])
+    z = (2 * large - small - exact) / np.sqrt(4 * other**2 + error**2)
+    measured("largest z", np.abs(z).max())
+    assert np.abs(z).max() < 4
+    assert large == pytest.approx(exact, rel=0.04)
 
 
 def of_tasks(rng, R, test, alpha, kappa, tau, rho, ridge):

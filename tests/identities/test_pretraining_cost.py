@@ -15,8 +15,6 @@ from icltheory.regression import GDBeta, LinearPopulation, LinearStep
 from icltheory.regression.pretraining import leading_excess
 from icltheory.statistics import Estimate
 
-STEP = pytest.mark.statement("Pretraining: cost of one step")
-BLOCKS = pytest.mark.statement("Pretraining: cost of GD-beta and LTB")
 SKEW = np.array([[1.0, 0.3], [0.3, 0.5]])
 PROBLEMS = {
     (1, 3): (np.array([[0.8]]), [0.7], [[1.3]], 0.4),
@@ -92,7 +90,7 @@ def assert_quadrature_agrees(family, size, measured):
 SLOW = pytest.mark.slow
 
 
-@STEP
+@pytest.mark.statement("Pretraining: cost of one step")
 @pytest.mark.parametrize(
     "size", [(2, 1), *(pytest.param(s, marks=SLOW) for s in ((1, 3), (2, 2)))]
 )
@@ -100,7 +98,7 @@ def test_cost_of_a_step_is_that_of_quadrature(size, measured):
     assert_quadrature_agrees(LinearStep, size, measured)
 
 
-@BLOCKS
+@pytest.mark.statement("Pretraining: cost of GD-beta and LTB")
 @pytest.mark.parametrize(
     ("family", "size"),
     [
@@ -113,7 +111,7 @@ def test_cost_of_a_block_is_that_of_quadrature(family, size, measured):
     assert_quadrature_agrees(family, size, measured)
 
 
-@BLOCKS
+@pytest.mark.statement("Pretraining: cost of GD-beta and LTB")
 @pytest.mark.slow
 def test_an_lsa_without_a_mean_is_a_block_without_a_start(measured):
     """Its optimum is a step; the gradients are those of an LTB whose c is 0."""
@@ -189,7 +187,7 @@ def fitted(blocks, prompts, mean, Gamma, steps=4):
     return c, p, np.ones(fits), U, u
 
 
-@BLOCKS
+@pytest.mark.statement("Pretraining: cost of GD-beta and LTB")
 @pytest.mark.slow
 @pytest.mark.parametrize("family", [GDBeta, reg.LTB])
 @pytest.mark.parametrize(

@@ -55,6 +55,7 @@ def test_cost_depends_on_the_tasks_not_on_their_coordinates(seed):
     np.testing.assert_allclose(scaled[0].constant, 4 * step.constant, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_cost_in_high_dimension_is_the_limit_of_many_prompts():
     """C / d^2 R* tends to 1, as R* tau / (tau - 1) = R* (1 + 1 / tau + ...)."""
     ratios = []
@@ -90,11 +91,24 @@ def test_null_directions_of_the_inputs_cost_nothing():
         assert float(a) == pytest.approx(float(b), rel=1e-9)
 
 
+@pytest.mark.slow
+def test_both_precisions_agree_in_one_process():
+    found = []
+    for x64 in (False, True, False):
+        with jax.enable_x64(x64):
+            task = LinearPopulation.isotropic(2, 0.25)
+            found.append(leading_excess(reg.LTB, task, 10).constant)
+    assert [x.dtype for x in found] == [np.float32, np.float64, np.float32]
+    assert float(found[0]) == pytest.approx(float(found[1]), rel=1e-5)
+
+
 def test_other_families_and_means_are_refused():
     population = LinearPopulation.isotropic(2, 0.1, mean=np.ones(2))
     message = "family: expected LinearStep, GDBeta, LTB, LSA or OneLayer(phi), got "
     with raises(message + "Ridge"):
         leading_excess(reg.Ridge, population, 3)
+    with raises("key: expected one to sample prompts, got None"):
+        leading_excess(OneLayer(lambda x, y, q: y * q, degree=2), population, 3)
     with raises("population: expected task_mean = 0 for an LSA, got 1.0"):
         leading_excess(reg.LSA, population, 3)
 

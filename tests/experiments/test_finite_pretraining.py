@@ -1,0 +1,93 @@
+"""The experiment on finite pretraining: its settings, its fits, its figures."""
+
+import json
+
+import numpy as np
+import pytest
+
+from experiments import finite_pretraining
+from experiments.finite_pretraining import Config
+from icltheory.statistics import Estimate
+
+SMALL = """
+    --preset cpu --dims 4 8 --fits 3 2 --ratios 0.5 2 --spreads 1 10
+    --pools 2 --small-prompts 100 200 --small-fits 3
+"""
+CONFIG = Config(ratios=(0.5, 1.0, 2.0), spreads=(1.0, 10.0))
+
+
+def test_a_setting_varies_one_number_and_leaves_out_the_peak():
+    rows = finite_pretraining.settings(CONFIG)
+    assert [(r["tau"], r["ridge"]) for r in rows if r["panel"] == "tau"] == [
+        *((0.5, 0), (2.0, 0)),
+        *((0.5, 0.3), (1.0, 0.3), (2.0, 0.3)),
+    ]
+    assert [r["kappa"] for r in rows if r["panel"] == "kappa"] == [0.5, 1, 2]
+    shifted = [(r["kappa"], r["spread"]) for r in rows if r["panel"] == "spread"]
+    assert shifted == [(2.0, 1.0), (2.0, 10.0), (0.5, 1.0), (0.5, 10.0)]
+    assert all(r["test"] == (10 if r["panel"] == "spread" else 1) for r in rows)
+
+
+def test_both_ways_to_fit_are_least_squares_with_the_penalty():
+    rng = np.random.default_rng(0)
+    d, ridge = 3, 0.7
+    for n in (5, 20):
+        x, h, y = (rng.normal(size=s) for s in ((n, d), (n, d), (n,)))
+        Gamma = finite_pretraining.fitted(x, h, y, ridge)
+        # Of the fit of features x (d h)' with weights Gamma / d and lambda n / d.
+        F = np.einsum("ni,nj->nij", x, d * h).reshape(n, -1)
+        A = F.T @ F + ridge * n / d * np.eye(d * d)
+        wanted = np.linalg.solve(A, F.T @ y).reshape(d, d) * d
+        np.testing.assert_allclose(Gamma, wanted, rtol=1e-9)
+
+
+def test_prompts_have_the_moments_of_their_setting():
+    rng, d, N, n = np.random.default_rng(1), 4, 6, 20_000
+    tasks = rng.normal(size=(3, d))
+    x, h, y = finite_pretraining.drawn(rng, d, N, n, tasks, 0.3)
+    np.testing.assert_allclose(x.T @ x / n, np.eye(d) / d, atol=0.02)
+    # E y x = w / d, and E X'y / N is the same.
+    w = tasks[np.arange(n) % 3]
+    for seen in (h, y[:, None] * x):
+        found = [seen[k::3].mean(0) * d for k in range(3)]
+        np.testing.assert_allclose(found, tasks, atol=0.2)
+    noise = Estimate.of((y - np.sum(x * w, 1)) ** 2)
+    assert abs(noise.mean - 0.3) < 4 * noise.standard_error
+
+
+def test_errors_are_extrapolated_to_the_limit():
+    exact, slope = np.array([1.0, 2.0]), np.array([3.0, -4.0])
+    fits = {d: Estimate(exact + slope / d, np.full(2, 0.1), 5) for d in (10, 30)}
+    z = finite_pretraining.distance(CONFIG, {"fits": fits, "exact": exact})
+    np.testing.assert_allclose(z, 0, atol=1e-12)
+    z = finite_pretraining.distance(CONFIG, {"fits": fits, "exact": exact - 1})
+    np.testing.assert_allclose(z, 1 / np.hypot(1.5 * 0.1, 0.5 * 0.1))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (["--fits", "3"], "fits: expected one for each of 2 dims, got (3,)"),
+        (["--fits", "3", "1"], "fits: expected at least 2 each, got (3, 1)"),
+        (["--ratios", "0"], "ratios: expected values above 0, got (0.0,)"),
+        (["--small-fits", "1"], "small_fits: expected at least 2, got 1"),
+    ],
+)
+def test_impossible_configs_are_refused(change, message, refused):
+    refused(finite_pretraining.main, change, message)
+
+
+@pytest.mark.slow
+def test_a_small_run_stores_its_settings_and_draws_them(tmp_path):
+    result = finite_pretraining.main([*SMALL.split(), "--output", str(tmp_path)])
+    (run,) = (tmp_path / "finite_pretraining").iterdir()
+    assert json.loads((run / "result.json").read_text()) == result
+    assert {path.name for path in run.glob("*.png")} == {"errors.png", "cost.png"}
+    assert len(result["settings"]) == 2 * 2 + 2 + 2 * 2
+    for row in result["settings"]:
+        assert len(row["exact"]) == len(row["8"]["mean"]) == 2
+        assert ("dmmse" in row) == (row["panel"] == "kappa")
+        # The dimension is small: errors are within half of their limit.
+        ratio = np.array(row["8"]["mean"]) / np.array(row["exact"])
+        assert 0.5 < ratio.min() <= ratio.max() < 2
+    assert {row["family"] for row in result["cost"]} == {*finite_pretraining.FAMILIES}
