@@ -189,10 +189,9 @@ def train_layers(config: Config, kind: str, a: float) -> list[dict[str, float]]:
     """Gate, step size and mean risk of a trained layer, for each seed."""
     source, N, steps = drift(config, a), config.num_examples, config.layer_steps
     look = {"schedule": "cosine", "warmup_steps": steps // 10, "clip_norm": 1.0}
-    sizes = {"steps": steps, "batch_size": config.layer_batch, "num_examples": N}
+    sizes: Any = {"steps": steps, "batch_size": config.layer_batch, "num_examples": N}
     sizes |= {"optimizer": training.OptimizerConfig("adam", 0.02, **look)}
-    layer = Layer(config.dim, kind)
-    fits = training.fit(layer, source, key=keys_of(config), **sizes)
+    fits = training.fit(Layer(config.dim, kind), source, key=keys_of(config), **sizes)
     prompts = source.sample(jax.random.key(11), N, config.num_prompts)
     rows = []
     for fit in fits:

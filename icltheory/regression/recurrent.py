@@ -67,7 +67,7 @@ class _Recurrent(LinearInLabels):
             raise ValueError(f"step_size: expected at least {n}, got {len(size)}")
         return size[:n] if size.ndim else jnp.full(n, size)
 
-    def known(self) -> tuple[Array, Array]:
+    def known(self) -> tuple[Array, ...]:
         """Step size and gate as arrays; raises for a family."""
         if self.gate is None or isinstance(self.step_size, str | None):
             raise ValueError(
@@ -164,12 +164,8 @@ class DeltaRule(_Recurrent):
         C = len(y)
         own = size[:, None] * gate * _faded(gate, C) * (X @ X.T)
         missed = y - gate ** (1 + jnp.arange(C)) * einsum("cd,d->c", X, w)
-        return jax.scipy.linalg.solve_triangular(
-            jnp.eye(C, dtype=y.dtype) + own,
-            size * missed,
-            lower=True,
-            unit_diagonal=True,
-        )
+        own = own + jnp.eye(C, dtype=y.dtype)
+        return jax.scipy.linalg.solve_triangular(own, size * missed, lower=True)
 
     def exact_risk(self, population: Any, k: Array) -> Array:
         r"""By recursion on the diagonals of the second moments.
@@ -316,14 +312,11 @@ class Mesa(LinearInLabels):
     def chunk(self, state: Any, X: Array, y: Array, Q: Array, size: Array) -> Any:
         """The sums after a chunk, and the answers before each of its examples."""
         gamma = jnp.asarray(self.forgetting, X.dtype)
-        n, at, (H, G) = len(y), jnp.arange(len(y)), state
-        weight, fade = _faded(gamma, n), gamma**at
-        every_H = fade[:, None, None] * H[None] + einsum("cn,ni,nj->cij", weight, X, X)
-        every_G = fade[:, None] * G[None] + einsum("cn,ni,n->ci", weight, X, y)
-        last = gamma ** (n - 1 - at)
-        H = gamma**n * H + einsum("n,ni,nj->ij", last, X, X)
-        G = gamma**n * G + einsum("n,ni,n->i", last, X, y)
-        return (H, G), dot(jax.vmap(self._solved)(every_H, every_G), Q)
+        n, (H, G) = len(y), state
+        weight, fade = _faded(gamma, n + 1)[:, :n], gamma ** jnp.arange(n + 1)
+        H = fade[:, None, None] * H[None] + einsum("cn,ni,nj->cij", weight, X, X)
+        G = fade[:, None] * G[None] + einsum("cn,ni,n->ci", weight, X, y)
+        return (H[-1], G[-1]), dot(jax.vmap(self._solved)(H[:-1], G[:-1]), Q)
 
     def start(self, dim: int, dtype: Any) -> Any:
         """The sums before the first example."""
