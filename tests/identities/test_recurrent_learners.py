@@ -103,6 +103,7 @@ def test_simulated_errors_have_these_risks(setting, measured):
         assert abs(z) < 3
 
 
+@pytest.mark.slow
 @pytest.mark.statement("Recurrent: Risk of the delta rule")
 def test_isotropic_risks_follow_the_scalar_recursion(measured):
     for d, a, g, beta, noise_var, N in (
@@ -124,7 +125,7 @@ def test_isotropic_risks_follow_the_scalar_recursion(measured):
 
 
 @pytest.mark.statement("Recurrent: Best schedule")
-@pytest.mark.parametrize(("d", "noise_var", "N"), [(3, 0.5, 8), (6, 0.0, 5), (2, 2, 9)])
+@pytest.mark.parametrize(("d", "noise_var", "N"), [(3, 0.5, 8), (4, 0.0, 5), (2, 2, 9)])
 def test_no_schedule_is_better(d, noise_var, N, measured):
     population = LinearPopulation(2 * jnp.eye(d), None, 0.5 * jnp.eye(d), noise_var)
     best = reg.optimum(reg.DeltaRule("schedule"), population, N)
@@ -140,7 +141,7 @@ def test_no_schedule_is_better(d, noise_var, N, measured):
     np.testing.assert_allclose(best.risk, own, rtol=1e-12)
     rng = np.random.default_rng(d)
     least = np.inf
-    for size in (1e-4, 1e-2, 0.3) * 10:
+    for size in (1e-4, 1e-2, 0.3) * 4:
         other = zeros * (1 + size * rng.standard_normal(N))
         gate = 1 - abs(size * rng.standard_normal()) / 10
         changed = oracles.risk(*given, 1.0, other, gate, N)
@@ -170,6 +171,7 @@ def test_the_best_weights_solve_the_normal_equations(a, measured):
     assert np.abs(slopes).max() < 1e-9 * size
 
 
+@pytest.mark.slow
 @pytest.mark.statement("Recurrent: Best weights")
 def test_isotropic_weights_have_the_published_form():
     d, N, noise_var, a = 3, 7, 0.6, 0.75

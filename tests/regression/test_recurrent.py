@@ -95,6 +95,7 @@ def test_long_prompts_and_empty_ones():
     assert not np.isfinite(reg.risk(reg.DeltaRule(2.0), ISO, 10**6))
 
 
+@pytest.mark.slow
 def test_drifting_tasks_have_their_covariances():
     population = LinearPopulation(
         jnp.diag(jnp.array([1.0, 0.5])),
