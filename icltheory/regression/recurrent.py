@@ -179,8 +179,8 @@ class DeltaRule(_Recurrent):
             (2 \lambda e + \textstyle\sum_j \lambda_j e_j + \sigma^2), \quad
             R = \sum_i \lambda_i e_i .
         """
-        size, g = self.known()
         p, a = population_of(population)
+        size, g = (value.astype(p.dtype) for value in self.known())
         values, U = jnp.linalg.eigh(p.input_cov)
         m = einsum("ji,j->i", U, p.task_mean)
         M = einsum("ji,jk,ki->i", U, p.task_cov, U) + m**2
@@ -198,7 +198,7 @@ class DeltaRule(_Recurrent):
             return mu + beta * values * (m - mu), c, s
 
         zero = jnp.zeros_like(M)
-        mu, c, s = repeated(step, (zero, zero, zero), size.astype(M.dtype), k)
+        mu, c, s = repeated(step, (zero, zero, zero), size, k)
         return jnp.sum(values * (M - 2 * next_task(mu, c) + s))
 
 
@@ -243,8 +243,8 @@ class GatedLinearAttention(_Recurrent):
         \beta^* \beta^{*\top}`, M = Psi + m and :math:`\tau = \mathrm{tr}\, H M +
         \sigma^2`.
         """
-        size, g = self.known()
         p, a = population_of(population)
+        size, g = (value.astype(p.dtype) for value in self.known())
 
         def step(state, beta):
             total, squares, last, square = state
@@ -254,7 +254,7 @@ class GatedLinearAttention(_Recurrent):
 
         zero = jnp.zeros((), p.dtype)
         start = (zero, zero, zero, zero)
-        total, squares, last, square = repeated(step, start, size.astype(p.dtype), k)
+        total, squares, last, square = repeated(step, start, size, k)
         first, second, own = demonstration_moments(p)
         linear = a * last * first[0] + total * first[1]
         both = square * second[0] + total**2 * second[1]
