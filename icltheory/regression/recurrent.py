@@ -294,7 +294,7 @@ class Mesa(LinearInLabels):
     def weights(self, X: Array, y: Array) -> Array:
         """The solution for all examples."""
         gamma = jnp.asarray(self.forgetting, X.dtype)
-        half = gamma ** (jnp.arange(len(y))[::-1] / 2)
+        half = gamma ** (jnp.arange(len(y), dtype=X.dtype)[::-1] / 2)
         penalty = jnp.asarray(self.penalty, X.dtype)
         return ridge_weights(half[:, None] * X, half * y, penalty)
 
