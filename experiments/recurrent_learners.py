@@ -1,4 +1,4 @@
-"""Recurrent learners beside Bayes and a trained transformer, with and without drift.
+"""Recurrent learners, Bayes and a trained transformer, with and without drift.
 
 Exact risks of linear attention and the delta rule, with and without a gate, for one
 task and for tasks that drift; beside them Mesa, a softmax transformer trained on the
@@ -43,17 +43,17 @@ class Config:
     """The two sources, and how models are trained."""
 
     dim: int = 5  # input dimension d
-    num_examples: int = 30  # most in-context examples N
+    num_examples: int = 20  # most in-context examples N
     noise_var: float = 0.25  # noise variance sigma^2
     persistence: float = 0.95  # correlation a of a task with the next one
     # persistences for which layers are trained
     persistences: tuple[float, ...] = (0.8, 0.9, 0.95, 1.0)
     seeds: tuple[int, ...] = (0, 1)  # seeds of the trained models
-    layer_steps: int = 1500  # training steps of a layer
-    layer_batch: int = 256  # its prompts per step
-    softmax_steps: int = 2500  # training steps of a transformer
-    softmax_batch: int = 64  # its prompts per step
-    width: int = 64  # its width
+    layer_steps: int = 500  # training steps of a layer
+    layer_batch: int = 128  # its prompts per step
+    softmax_steps: int = 1500  # training steps of a transformer
+    softmax_batch: int = 32  # its prompts per step
+    width: int = 48  # its width
     num_layers: int = 2  # its layers
     num_prompts: int = 8192  # other prompts on which models are compared
 
@@ -73,7 +73,7 @@ TIMES: dict[str, str] = {}
 
 
 class Layer(nn.Module):
-    """One recurrent layer with keys K x, queries Q x and one gate for all tokens."""
+    """One recurrent layer with keys and queries K x and one gate for all tokens."""
 
     dim: int
     kind: str
@@ -81,8 +81,8 @@ class Layer(nn.Module):
     @nn.compact
     def __call__(self, X, y, X_query=None):
         """Answers after every prefix, (B, P)."""
-        init, shape = nn.initializers.normal(0.3), (self.dim, self.dim)
-        K, Q = self.param("K", init, shape), self.param("Q", init, shape)
+        init = nn.initializers.normal(0.3)
+        K = self.param("K", init, (self.dim, self.dim))
         logit = self.param("gate", nn.initializers.zeros, ())
         rule = KINDS[self.kind](1.0, jax.nn.sigmoid(logit))
         asked = X if X_query is None else X_query
@@ -91,7 +91,7 @@ class Layer(nn.Module):
             P = len(y)
             return reg.chunked_predictions(rule, keys, y, queries, chunk_size=P)
 
-        return jax.vmap(one)(X @ K.T, y, asked @ Q.T)
+        return jax.vmap(one)(X @ K.T, y, asked @ K.T)
 
 
 def sources(config: Config) -> dict[str, Any]:
@@ -174,38 +174,32 @@ def curves(config: Config, source: Any, fits: list) -> dict[str, Any]:
 
 def train_transformers(config: Config, source: Any) -> list:
     """Softmax transformers, one for each seed."""
-    model = models.transformer(
-        config.dim,
-        config.num_examples,
-        width=config.width,
-        num_layers=config.num_layers,
-    )
+    sizes = {"width": config.width, "num_layers": config.num_layers}
+    model = models.transformer(config.dim, config.num_examples, **sizes)
     sizes = {"steps": config.softmax_steps, "batch_size": config.softmax_batch}
-    return training.fit(
-        model, source, key=jax.vmap(jax.random.key)(jnp.asarray(config.seeds)), **sizes
-    )
+    return training.fit(model, source, key=keys_of(config), **sizes)
+
+
+def keys_of(config: Config) -> jax.Array:
+    """A key for each seed."""
+    return jax.vmap(jax.random.key)(jnp.asarray(config.seeds))
 
 
 def train_layers(config: Config, kind: str, a: float) -> list[dict[str, float]]:
     """Gate, step size and mean risk of a trained layer, for each seed."""
-    source, N = drift(config, a), config.num_examples
-    sizes = {"steps": config.layer_steps, "batch_size": config.layer_batch}
-    fits = training.fit(
-        Layer(config.dim, kind),
-        source,
-        key=jax.vmap(jax.random.key)(jnp.asarray(config.seeds)),
-        num_examples=N,
-        **sizes,
-    )
+    source, N, steps = drift(config, a), config.num_examples, config.layer_steps
+    look = {"schedule": "cosine", "warmup_steps": steps // 10, "clip_norm": 1.0}
+    sizes: Any = {"steps": steps, "batch_size": config.layer_batch, "num_examples": N}
+    sizes |= {"optimizer": training.OptimizerConfig("adam", 0.02, **look)}
+    fits = training.fit(Layer(config.dim, kind), source, key=keys_of(config), **sizes)
     prompts = source.sample(jax.random.key(11), N, config.num_prompts)
     rows = []
     for fit in fits:
-        K, Q = (np.asarray(fit.model.params[name], float) for name in "KQ")
         errors = reg.squared_errors(fit.model, prompts, prefixes=True)
         risk = Estimate.of(jnp.mean(errors, axis=1))
         row = {"risk": risk.mean, "error": risk.standard_error}
         row |= {"gate": jax.nn.sigmoid(fit.model.params["gate"])}
-        row |= {"size": np.trace(Q.T @ K) / config.dim}
+        row |= {"size": jnp.sum(fit.model.params["K"] ** 2) / config.dim}
         rows.append({name: float(value) for name, value in row.items()})
     return rows
 
@@ -291,10 +285,8 @@ def tables(config: Config, found: dict, rows: list[dict]) -> list[Any]:
             shown = "-" if values is None else ", ".join(f"{v:.3f}" for v in values)
             line[f"settings, {title}"] = shown
         lines.append(line)
-    title = (
-        f"risk after {config.num_examples} examples, query noise included; settings: "
-    )
-    title += "step size and gate, or penalty and forgetting"
+    title = f"risk after {config.num_examples} examples, query noise included; "
+    title += "settings: step size and gate, or penalty and forgetting"
     one = frame.table(lines, title=title)
     lines = []
     for row in rows:

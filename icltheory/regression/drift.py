@@ -56,7 +56,9 @@ class DriftingTasks(TaskPerExample):
     def of(cls, population: LinearPopulation, persistence: Number) -> "DriftingTasks":
         """Drift of the tasks of any population."""
         found = cls(population.dim, 0.0, persistence)
-        return eqx.tree_at(lambda drift: drift.population, found, population)
+        a = found.persistence.astype(population.dtype)
+        parts = lambda drift: (drift.population, drift.persistence)  # noqa: E731
+        return eqx.tree_at(parts, found, (population, a))
 
     def correlated(self, num_examples: int) -> CorrelatedTasks:
         """The same tasks as correlated ones of a known number of examples."""

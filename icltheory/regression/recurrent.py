@@ -67,7 +67,7 @@ class _Recurrent(LinearInLabels):
             raise ValueError(f"step_size: expected at least {n}, got {len(size)}")
         return size[:n] if size.ndim else jnp.full(n, size)
 
-    def known(self) -> tuple[Array, Array]:
+    def known(self) -> tuple[Array, ...]:
         """Step size and gate as arrays; raises for a family."""
         if self.gate is None or isinstance(self.step_size, str | None):
             raise ValueError(
@@ -164,12 +164,8 @@ class DeltaRule(_Recurrent):
         C = len(y)
         own = size[:, None] * gate * _faded(gate, C) * (X @ X.T)
         missed = y - gate ** (1 + jnp.arange(C)) * einsum("cd,d->c", X, w)
-        return jax.scipy.linalg.solve_triangular(
-            jnp.eye(C, dtype=y.dtype) + own,
-            size * missed,
-            lower=True,
-            unit_diagonal=True,
-        )
+        own = own + jnp.eye(C, dtype=y.dtype)
+        return jax.scipy.linalg.solve_triangular(own, size * missed, lower=True)
 
     def exact_risk(self, population: Any, k: Array) -> Array:
         r"""By recursion on the diagonals of the second moments.
@@ -183,8 +179,8 @@ class DeltaRule(_Recurrent):
             (2 \lambda e + \textstyle\sum_j \lambda_j e_j + \sigma^2), \quad
             R = \sum_i \lambda_i e_i .
         """
-        size, g = self.known()
         p, a = population_of(population)
+        size, g = (value.astype(p.dtype) for value in self.known())
         values, U = jnp.linalg.eigh(p.input_cov)
         m = einsum("ji,j->i", U, p.task_mean)
         M = einsum("ji,jk,ki->i", U, p.task_cov, U) + m**2
@@ -202,7 +198,7 @@ class DeltaRule(_Recurrent):
             return mu + beta * values * (m - mu), c, s
 
         zero = jnp.zeros_like(M)
-        mu, c, s = repeated(step, (zero, zero, zero), size.astype(M.dtype), k)
+        mu, c, s = repeated(step, (zero, zero, zero), size, k)
         return jnp.sum(values * (M - 2 * next_task(mu, c) + s))
 
 
@@ -247,8 +243,8 @@ class GatedLinearAttention(_Recurrent):
         \beta^* \beta^{*\top}`, M = Psi + m and :math:`\tau = \mathrm{tr}\, H M +
         \sigma^2`.
         """
-        size, g = self.known()
         p, a = population_of(population)
+        size, g = (value.astype(p.dtype) for value in self.known())
 
         def step(state, beta):
             total, squares, last, square = state
@@ -258,7 +254,7 @@ class GatedLinearAttention(_Recurrent):
 
         zero = jnp.zeros((), p.dtype)
         start = (zero, zero, zero, zero)
-        total, squares, last, square = repeated(step, start, size.astype(p.dtype), k)
+        total, squares, last, square = repeated(step, start, size, k)
         first, second, own = demonstration_moments(p)
         linear = a * last * first[0] + total * first[1]
         both = square * second[0] + total**2 * second[1]
@@ -298,7 +294,7 @@ class Mesa(LinearInLabels):
     def weights(self, X: Array, y: Array) -> Array:
         """The solution for all examples."""
         gamma = jnp.asarray(self.forgetting, X.dtype)
-        half = gamma ** (jnp.arange(len(y))[::-1] / 2)
+        half = gamma ** (jnp.arange(len(y), dtype=X.dtype)[::-1] / 2)
         penalty = jnp.asarray(self.penalty, X.dtype)
         return ridge_weights(half[:, None] * X, half * y, penalty)
 
@@ -316,14 +312,11 @@ class Mesa(LinearInLabels):
     def chunk(self, state: Any, X: Array, y: Array, Q: Array, size: Array) -> Any:
         """The sums after a chunk, and the answers before each of its examples."""
         gamma = jnp.asarray(self.forgetting, X.dtype)
-        n, at, (H, G) = len(y), jnp.arange(len(y)), state
-        weight, fade = _faded(gamma, n), gamma**at
-        every_H = fade[:, None, None] * H[None] + einsum("cn,ni,nj->cij", weight, X, X)
-        every_G = fade[:, None] * G[None] + einsum("cn,ni,n->ci", weight, X, y)
-        last = gamma ** (n - 1 - at)
-        H = gamma**n * H + einsum("n,ni,nj->ij", last, X, X)
-        G = gamma**n * G + einsum("n,ni,n->i", last, X, y)
-        return (H, G), dot(jax.vmap(self._solved)(every_H, every_G), Q)
+        n, (H, G) = len(y), state
+        weight, fade = _faded(gamma, n + 1)[:, :n], gamma ** jnp.arange(n + 1)
+        H = fade[:, None, None] * H[None] + einsum("cn,ni,nj->cij", weight, X, X)
+        G = fade[:, None] * G[None] + einsum("cn,ni,n->ci", weight, X, y)
+        return (H[-1], G[-1]), dot(jax.vmap(self._solved)(H[:-1], G[:-1]), Q)
 
     def start(self, dim: int, dtype: Any) -> Any:
         """The sums before the first example."""

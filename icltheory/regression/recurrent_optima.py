@@ -27,14 +27,12 @@ _GRID, _ROUNDS = 17, 16  # a round divides the sides of the box by 4
 def best_recurrent(family: Any, source: Any, num_examples: int) -> Optimum:
     r"""The best member of a family of step sizes, schedules or gates.
 
-    For one task, isotropic inputs and tasks, the best schedule of the delta rule has
-    the gate 1 and minimises the error at every step,
+    For one task, H = h I and E w w' = m I the best schedule of the delta rule is
 
     .. math:: \beta_t = \frac{e}{h (d + 2) e + \sigma^2}, \qquad
         e \leftarrow (1 - h \beta_t)\, e, \qquad R = h d e + \sigma^2 ,
 
-    from e = m, with H = h I and E w w' = m I. The best weights of linear attention are
-    the minimum of a quadratic.
+    from e = m. That of linear attention is the minimum of a quadratic.
     """
     check_nonnegative_int("num_examples", num_examples)
     family = family(None, None) if isinstance(family, type) else family

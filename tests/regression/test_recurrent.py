@@ -95,6 +95,7 @@ def test_long_prompts_and_empty_ones():
     assert not np.isfinite(reg.risk(reg.DeltaRule(2.0), ISO, 10**6))
 
 
+@pytest.mark.slow
 def test_drifting_tasks_have_their_covariances():
     population = LinearPopulation(
         jnp.diag(jnp.array([1.0, 0.5])),
@@ -118,6 +119,22 @@ def test_drifting_tasks_have_their_covariances():
     same = drift.correlated(3)
     assert isinstance(same, reg.CorrelatedTasks)
     np.testing.assert_allclose(same.correlation[0], 0.6 ** np.arange(4))
+
+
+@pytest.mark.slow
+def test_the_dtype_is_that_of_the_prompt_and_the_population():
+    population = LinearPopulation.isotropic(3, 0.3, jnp.float32)
+    drift = reg.DriftingTasks.of(population, 0.8)
+    X, y, Q = (jnp.asarray(a, jnp.float32) for a in POINTS)
+    for rule in (reg.DeltaRule(0.1, 0.9), reg.GatedLinearAttention([0.1] * 9, 0.9)):
+        assert reg.risk(rule, drift, 8).dtype == jnp.float32
+        np.testing.assert_allclose(
+            reg.risk(rule, drift, 8), reg.risk(rule, DRIFT, 8), rtol=1e-6
+        )
+    for rule in (reg.DeltaRule(0.1, 0.9), reg.Mesa(0.1, 0.9), reg.Bayes(drift)):
+        assert rule.predict(X, y, Q[0]).dtype == jnp.float32
+        assert rule.predict_prefixes(X, y).dtype == jnp.float32
+    assert drift.sample(KEY, 4, 2).y.dtype == jnp.float32
 
 
 @pytest.mark.slow

@@ -218,7 +218,7 @@ class Bayes(LinearInLabels):
     Source: Zhang, Wu and Bartlett (2024), Lemma 6.1.
     """
 
-    population: LinearPopulation | DriftingTasks
+    population: Any  # a LinearPopulation or DriftingTasks
 
     def __check_init__(self):
         check_linear("population", self.population)
