@@ -198,9 +198,7 @@ def test_plateaus_end_at_the_predicted_times(seed, measured):
 
 
 @pytest.mark.statement("Singh: time on a plateau")
-@pytest.mark.parametrize(
-    "name", [pytest.param("any tasks", marks=SLOW), "with a mean"]
-)
+@pytest.mark.parametrize("name", [pytest.param("any tasks", marks=SLOW), "with a mean"])
 def test_for_any_tasks_the_relative_error_vanishes_with_the_scale(name, measured):
     population, *_ = problem(name)
     levels = np.asarray(plateaus(population, N))
@@ -346,6 +344,13 @@ def test_on_a_plateau_a_separate_head_is_its_gain_and_a_merged_one_its_share_squ
     size = phi * N / ((N + 1) * phi + phi.sum() + 0.2)
     found = removals(Heads(size, axes.T[:, None], axes.T[:, None]), population, N)
     np.testing.assert_allclose(found.heads, gains, rtol=1e-9)
+    # Mixed heads of the same layer are worth at least the least gain.
+    for seed in range(5):
+        mix = np.random.default_rng(seed).normal(size=(DIM, DIM))
+        Q, K = axes * size @ mix, np.linalg.inv(mix) @ axes.T
+        mixed = removals(Heads(np.ones(DIM), K[:, None], Q.T[:, None]), population, N)
+        assert np.all(mixed.heads >= gains[-1] * (1 - 1e-9))
+        np.testing.assert_allclose(mixed.risk, levels[-1], rtol=1e-9)
     best = np.einsum("i,ai,bi->ab", size, axes, axes)
     a = np.array([0.9, 0.4, 0.2])
     share = a**2 / np.sum(a**2)

@@ -135,3 +135,9 @@ def test_a_direction_that_does_not_grow_is_never_learned():
 def test_wrong_heads_are_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_the_levels_of_four_directions_without_noise():
+    tasks = LinearPopulation(jnp.diag(jnp.array([2.0, 1.0, 0.5, 0.25])))
+    expected = [3.75, 2.054636, 1.283551, 0.957021, 0.832021]
+    np.testing.assert_allclose(reg.head_plateaus(tasks, 16), expected, atol=5e-7)
