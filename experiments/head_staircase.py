@@ -186,8 +186,8 @@ def shorter(config: Config, merged: dict[str, Any]) -> list[dict[str, Any]]:
     ``predicted`` is 2 b gamma - a gamma^2, gamma the optimum of the training.
     """
     population, rows = problem(config), []
-    Gamma = merged["models"].Gamma[0, -1]
-    layer = reg.Heads(jnp.ones(1), Gamma.T[None])
+    last = jax.tree.map(lambda leaf: leaf[0, -1], merged["models"])
+    layer = reg.Heads(jnp.ones(1), last.Gamma.T[None])
     lam = np.sort(config.eigenvalues)  # the largest singular value has the least
     tau = lam.sum() + config.noise_var
     N = config.num_examples

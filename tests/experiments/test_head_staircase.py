@@ -106,9 +106,10 @@ def test_a_run_reports_levels_times_and_removals(tmp_path):
     assert ends["rank 1", 0.05, 0]["largest_error"] < 0.1
     for row in result["removals"]:
         assert row["change"] == pytest.approx(row["predicted"], abs=1e-3)
-    verdicts = {check["name"]: check["passed"] for check in result["checks"]}
-    assert verdicts["all times reached"]
-    assert verdicts["worth of merged heads: largest error"]
+    numbers = {check["name"]: check["measured"] for check in result["checks"]}
+    assert numbers["all times reached"] == 1
+    # Merged heads are parallel in the limit of small starts.
+    assert numbers["worth of merged heads: largest error"] < 0.05
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,7 @@ def test_the_gradient_of_the_flow_is_that_of_the_risk(rank):
         np.testing.assert_allclose(left, -right, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_flow_conserves_what_heads_balance_and_ends_at_the_least_risk():
     tasks = TASKS.with_(task_mean=jnp.zeros(2))
     path = reg.flow(drawn(1), tasks, 4, jnp.array([0.0, 1.0, 400.0]))
