@@ -26,7 +26,7 @@ SETTINGS = {
     "any tasks": (A @ A.T, A.T @ A + 0.2 * np.eye(3), np.zeros(3), 0.2),
     "with a mean": (np.diag([1.3, 0.9, 0.6]), A @ A.T / 2, np.array([0.4, 0, 1]), 0.0),
 }
-# The setting of which all else is a special case is quick, the others are slow.
+# One setting is quick, the others are slow.
 QUICK = [
     pytest.param(name, marks=() if name == "any tasks" else SLOW) for name in SETTINGS
 ]
