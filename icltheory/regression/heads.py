@@ -195,7 +195,9 @@ def whitened(population: LinearPopulation) -> tuple[Array, Array, Array]:
 
 
 @calculator(integers=("num_examples",), population=informative, num_examples=count(1))
-def head_plateaus(population: LinearPopulation, num_examples: Any) -> Float[Array, "m"]:
+def head_plateaus(
+    population: LinearPopulation, num_examples: Any
+) -> Float[Array, " m"]:
     r"""Risks ``(d + 1,)`` at which the flow of separate heads rests, query noise in.
 
     .. math:: R_m = \tau - \sum_{i \le m} \frac{N \phi_i^2}{(N + 1) \phi_i + \tau},

@@ -50,6 +50,7 @@ def test_the_gradient_of_the_flow_is_that_of_the_risk(rank):
         np.testing.assert_allclose(left, -right, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_flow_conserves_what_heads_balance_and_ends_at_the_least_risk():
     tasks = TASKS.with_(task_mean=jnp.zeros(2))
     path = reg.flow(drawn(1), tasks, 4, jnp.array([0.0, 1.0, 400.0]))
@@ -135,3 +136,9 @@ def test_a_direction_that_does_not_grow_is_never_learned():
 def test_wrong_heads_are_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_the_levels_of_four_directions_without_noise():
+    tasks = LinearPopulation(jnp.diag(jnp.array([2.0, 1.0, 0.5, 0.25])))
+    expected = [3.75, 2.054636, 1.283551, 0.957021, 0.832021]
+    np.testing.assert_allclose(reg.head_plateaus(tasks, 16), expected, atol=5e-7)
