@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
-from icltheory._checks import check_choice, scalar
+from icltheory._checks import check_choice, finite, scalar
 from icltheory._core import calculator
 from icltheory._names import DemoUpdates
 from icltheory._typing import Array, Float
@@ -26,7 +26,7 @@ class BlockTrajectory(Trajectory):
     mlp: Float[Array, "L n n"]
 
 
-@calculator(static=("demo_updates",), scale=scalar)
+@calculator(static=("demo_updates",), H=finite, h_query=finite, scale=scalar)
 def implicit_gd_blocks(
     stack: LinearTransformerStack,
     H: Float[ArrayLike, "_N _n"],
