@@ -335,7 +335,8 @@ def draw(config: Config, rows: list[dict], moved: list[dict]) -> Any:
             look = {"color": colour, "alpha": 1.0 if place == 1 else 0.5}
             style = "-" if row["heads"] == 1 else ":"
             right.plot(row["lengths"], row["predicted"] - noise, style, **look)
-            look |= {"label": f"{row['heads']}, trained for N = {row['trained_for']}"}
+            label = f"{row['heads']} head{'s' * (row['heads'] > 1)}"
+            look |= {"label": f"{label}, trained for N = {row['trained_for']}"}
             right.plot(row["lengths"], row["risk"] - noise, marker, **look)
         left.set(xlabel="examples, N", ylabel="excess over the noise")
         mid.set(xlabel="examples, N", ylabel="scale of the scores")

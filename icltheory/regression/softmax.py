@@ -356,7 +356,7 @@ def _best_scale(family, population, num_examples, exact):
         return jnp.where(usable, risk, jnp.inf), values
 
     def refine(interval, _):
-        grid = jnp.linspace(*interval, _CANDIDATES)
+        grid = jnp.linspace(interval[0], interval[1], _CANDIDATES)
         risks, values = jax.lax.map(fit, grid)
         i, step = jnp.argmin(risks), grid[1] - grid[0]
         return (grid[i] - step, grid[i] + step), (grid[i], values[i], risks[i])
