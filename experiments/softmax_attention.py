@@ -1,11 +1,9 @@
 """Trained softmax heads on the curves of theory: risk, temperature, other lengths.
 
-x ~ N(0, I), w ~ N(0, I), noise sigma^2. Layers of 1, 2 and 4 softmax heads with free
-score matrices and values are trained for prompts of N examples, and compared with the
-best single head (exact, and to order 1/N), the centred gradient step that two opposite
-heads make, and the best step of linear attention; then with their own theory at other
-lengths. Training is float32, on the squared error averaged over task and label noise
-given the inputs; the rest is float64.
+x ~ N(0, I), w ~ N(0, I), noise sigma^2. Layers of 1, 2 and 4 heads with free scores and
+values, beside the best single head (exact, and to order 1/N), the centred gradient step
+that two opposite heads make, and linear attention; then at other lengths. The training
+loss is averaged over task and label noise given the inputs; only it is float32.
 """
 
 import dataclasses
@@ -197,10 +195,9 @@ def theory(config: Config) -> dict[str, np.ndarray]:
 
 
 def transfer(config: Config, models: dict) -> dict[int, np.ndarray]:
-    """Theory of the trained layers at other lengths, (trained length, seed, N).
+    """Risks at other lengths, exact with scores tr(B) I / d for one head, or order 1/N.
 
-    Exact for one head, whose scores are replaced by the closest multiple of I, and the
-    order 1/N for several.
+    The axes are (trained length, seed, other length).
     """
     task, lengths, found = population(config), jnp.asarray(config.others), {}
 

@@ -134,7 +134,7 @@ class SoftmaxHead(SoftmaxHeads):
         >>> from icltheory.regression import risk
         >>> head = SoftmaxHead(jnp.eye(5) / 3, 2.5)
         >>> f"{risk(head, LinearPopulation.isotropic(5, 0.25), 100):.3f}"
-        '1.064'
+        '1.070'
     """
 
     values: Any = 1.0
@@ -302,8 +302,8 @@ def effective_examples(score_var: Any, num_examples: Any) -> Scalar:
     N_{\mathrm{eff}}`.
 
     Example:
-        >>> [f"{effective_examples(1.0, N):.2f}" for N in (1, 10, 1000)]
-        ['1.00', '4.98', '369.64']
+        >>> [f"{effective_examples(1.0, N):.4g}" for N in (1, 10, 1000)]
+        ['1', '5.136', '370.6']
     """
     (S,) = as_floats(score_var)
     return 1 / concentration(S, jnp.asarray(num_examples, S.dtype))[0]
