@@ -71,6 +71,7 @@ PRESETS = {
 }
 # Measured times; the other presets have not been run yet.
 TIMES = {"cpu": "5 min, 2 cores"}
+PRECISION = "float32 training; theory and evaluation in float64"
 
 
 def weights(B: Any, values: Any, X: Any, x: Any, N: Any) -> Any:
@@ -142,10 +143,7 @@ def train_heads(config: Config, heads: int, run: Any) -> dict[str, np.ndarray]:
 
 
 def evaluate(config: Config, models: dict) -> dict[int, np.ndarray]:
-    """Risks with the query's noise, axes (length trained for, seed, other length, 2).
-
-    The last axis is mean and standard error. All layers see the same inputs.
-    """
+    """Risks and standard errors, axes (length trained for, seed, other length, 2)."""
     each = jax.vmap(error_given, (None, 0, 0, None, None))
 
     @jax.jit
@@ -154,11 +152,10 @@ def evaluate(config: Config, models: dict) -> dict[int, np.ndarray]:
         one = jax.vmap(jax.vmap(lambda model: each(model, *given)))
         return {heads: one(model) for heads, model in models.items()}
 
-    parts, shape = 20, (max(1, config.test_prompts // 20), config.dim)
     found: dict[int, list] = {heads: [] for heads in models}
     for N in config.others:
-        keys = jax.random.split(jax.random.key(N), parts)
-        sizes = shape[0], N + 1, shape[1]
+        keys = jax.random.split(jax.random.key(N), 20)
+        sizes = max(1, config.test_prompts // 20), N + 1, config.dim
         seen = [errors(models, jax.random.normal(key, sizes, float)) for key in keys]
         for heads, rows in found.items():
             own = np.concatenate([part[heads] for part in seen], axis=-1)
@@ -195,10 +192,7 @@ def theory(config: Config) -> dict[str, np.ndarray]:
 
 
 def transfer(config: Config, models: dict) -> dict[int, np.ndarray]:
-    """Risks at other lengths, exact with scores tr(B) I / d for one head, or order 1/N.
-
-    The axes are (trained length, seed, other length).
-    """
+    """Risks at other lengths: exact of one head with tr(B) I / d, else to order 1/N."""
     task, lengths, found = population(config), jnp.asarray(config.others), {}
 
     @jax.jit
@@ -294,17 +288,17 @@ def risk_table(rows: list[dict]) -> Any:
     columns |= {"centred": "{centred:.4g}", "linear": "{linear:.4g}"}
     columns |= {"scale": "{scale:.3f}", "one head's": "{one_head_scale:.3f}"}
     columns |= {"reached": "{reached}", "opposite": "{opposite}"}
-    title = "risks, query noise included: the best seed beside theory; scale of the "
-    title += "scores; seeds within 5 % of their theory (one head or centred step), and "
-    title += "seeds whose heads oppose each other"
+    title = "risks of the best seed beside theory; scale of the scores; seeds within "
+    title += "5 % of one head or centred step, and seeds whose heads oppose each other"
     return frame.table(rows, columns, title)
 
 
 def draw(config: Config, rows: list[dict], moved: list[dict]) -> Any:
     """Risk and temperature along N, and risk at other lengths."""
-    title = f"Softmax heads on linear regression, d = {config.dim}, $\\sigma^2$ = "
-    title += f"{config.noise_var:g}: trained (marks) and theory (lines)"
-    N, noise = np.array(config.lengths), config.noise_var
+    N, noise, d = np.array(config.lengths), config.noise_var, config.dim
+    title = (
+        f"Softmax heads, d = {d}, $\\sigma^2$ = {noise:g}: trained and theory (lines)"
+    )
     with frame.panels(1, 3, title, figsize=(12.6, 4.2)) as (figure, (left, mid, right)):
         for name, (label, colour, style) in THEORY.items():
             known = np.array([row[name] for row in rows[: len(N)]])
@@ -318,7 +312,7 @@ def draw(config: Config, rows: list[dict], moved: list[dict]) -> Any:
                 look["label"] = None if place else f"{label}, every seed"
                 y = row["trained"] - noise
                 left.plot(np.full(len(y), x), y, marker, **look)
-            if heads < 4:
+            if heads < 4 and own:
                 look["label"] = f"{label}, best seed"
                 mid.plot(N, [row["scale"] for row in own], marker, **look)
         for name in ("one_head", "one_head_order"):
@@ -349,26 +343,30 @@ def draw(config: Config, rows: list[dict], moved: list[dict]) -> Any:
     return figure
 
 
-@frame.experiment(PRESETS)
-def main(config, run):
-    """Trains layers of softmax heads beside their theory, and reports."""
-    with run.phase("training"):
-        models = train(config, run)
-    with run.phase("theory"), jax.enable_x64(True):
-        known, predicted = theory(config), transfer(config, models)
-    with run.phase("evaluation"), jax.enable_x64(True):
-        risks = evaluate(config, models)
+def report(config: Config, models: dict, known: dict, moved: dict, risks: dict) -> Any:
+    """Numbers, checks, claims, table and figure of the run."""
     rows = settings(config, models, risks, known)
-    moved = transfers(config, rows, risks, predicted)
-    kept = "float32 training; theory and evaluation in float64"
+    moved = transfers(config, rows, risks, moved)
     return Report(
-        {"settings": rows, "transfer": moved, "precision": kept},
+        {"settings": rows, "transfer": moved, "precision": PRECISION},
         checks=checks(config, rows, moved),
         tables=[risk_table(rows)],
         claims=claims(config, rows),
         figures={"softmax.png": draw(config, rows, moved)},
         axes={"settings.*.trained": ["seed"], "transfer.*.risk": ["length"]},
     )
+
+
+@frame.experiment(PRESETS)
+def main(config, run):
+    """Trains layers of softmax heads beside their theory, and reports."""
+    with run.phase("training"):
+        models = train(config, run)
+    with run.phase("theory"), jax.enable_x64(True):
+        known, moved = theory(config), transfer(config, models)
+    with run.phase("evaluation"), jax.enable_x64(True):
+        risks = evaluate(config, models)
+    return report(config, models, known, moved, risks)
 
 
 frame.program(__name__, main)

@@ -64,11 +64,7 @@ PARTS = {
     },
     "position": {"train": TRAINED, "measure": (), "label_weights": {}},
     "prune_icl": {"train": TRAINED, "subject": (), "measure": ()},
-    "softmax_attention": {
-        "train": {},
-        **dict.fromkeys(("theory", "transfer", "evaluate"), {}),
-        "settings": [],
-    },
+    "softmax_attention": dict.fromkeys(("train", "theory", "transfer", "evaluate"), {}),
     "task_diversity": {
         "train": MagicMock(),
         **dict.fromkeys(("scorers", "measure", "theory"), {}),
