@@ -296,9 +296,7 @@ def risk_table(rows: list[dict]) -> Any:
 def draw(config: Config, rows: list[dict], moved: list[dict]) -> Any:
     """Risk and temperature along N, and risk at other lengths."""
     N, noise, d = np.array(config.lengths), config.noise_var, config.dim
-    title = (
-        f"Softmax heads, d = {d}, $\\sigma^2$ = {noise:g}: trained and theory (lines)"
-    )
+    title = f"d = {d}, $\\sigma^2$ = {noise:g}: trained (marks) and theory (lines)"
     with frame.panels(1, 3, title, figsize=(12.6, 4.2)) as (figure, (left, mid, right)):
         for name, (label, colour, style) in THEORY.items():
             known = np.array([row[name] for row in rows[: len(N)]])
