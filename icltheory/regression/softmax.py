@@ -320,6 +320,9 @@ def best_softmax(family: Any, population: Any, num_examples: Any) -> Optimum:
     one = isinstance(family, SoftmaxHead)
     exact = one and _known_isotropic(family, population, False)
     scale, values, least = _best_scale(family, population, num_examples, exact)
+    if not is_tracer(least) and jnp.isnan(least):
+        expected = "more than 4, for the order 1/N, and a B that is not 0"
+        raise ValueError(f"num_examples: expected {expected}, got {num_examples}")
     model = type(family)(scale * family.B, jnp.reshape(values, family.B.shape[:-2]))
     risks = "exact risks" if exact else "risks to order 1/N, while E e^S <= N/4"
     return Optimum(model, least, f"a search of the scale of B: {risks}")
