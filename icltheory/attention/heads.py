@@ -15,7 +15,6 @@ from icltheory._typing import Array, Float
 from icltheory.attention._layer import LayerOutput, add_residual, as_tokens
 from icltheory.attention.linear import MLP_FORMS, _activate, _linear_sums
 from icltheory.attention.masks import MASKS
-from icltheory.attention.nonlinear import kernel_weights
 from icltheory.attention.stacks import AttentionStack, LinearAttentionStack, Weights
 
 __all__ = ["LinearTransformerStack", "MultiHeadStack"]
@@ -57,9 +56,6 @@ class MultiHeadStack(LinearAttentionStack):
 
     def _act(self, H, h_query, mask, scale):
         return _heads(self, H, h_query, mask, scale)
-
-    def _weights(self, H, h_query, mask):
-        return _head_weights(self, H, h_query, mask)
 
 
 class LinearTransformerStack(AttentionStack):
@@ -130,9 +126,6 @@ class LinearTransformerStack(AttentionStack):
         sums = [_activate(h @ self.W_in.T, self.mlp) @ self.W_out.T for h in moved]
         return add_residual(*moved, sums, 1)
 
-    def _weights(self, H, h_query, mask):
-        return _head_weights(self, H, h_query, mask)
-
 
 def _store_heads(stack):
     stack._store(W_V=("L", "heads", "n", "n"))
@@ -149,9 +142,3 @@ def _heads(layer, H, h_query, mask, scale) -> LayerOutput:
     each = jax.vmap(functools.partial(_linear_sums, H=H, h_query=h_query, mask=mask))
     sums = [jnp.sum(part, axis=0) for part in each(*weights)]
     return add_residual(H, h_query, sums, scale)
-
-
-def _head_weights(layer, H, h_query, mask):
-    """Weights of every head, ``(heads, N + 1, N + 1)``."""
-    weights = functools.partial(kernel_weights, H=H, h_query=h_query, mask=mask)
-    return jax.vmap(weights)(layer.W_K, layer.W_Q)

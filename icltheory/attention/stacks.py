@@ -1,6 +1,7 @@
 """Stacks of attention layers: three kinds of layer, one scan."""
 
 import abc
+import functools
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -160,7 +161,8 @@ class AttentionStack(Record):
     def _weights(self, H, h_query, mask) -> Array:
         """Attention weights of the single layer; linear attention unless overridden."""
         layer: Any = self
-        return kernel_weights(layer.W_K, layer.W_Q, H, h_query, mask=mask)
+        one = functools.partial(kernel_weights, H=H, h_query=h_query, mask=mask)
+        return (one if layer.W_K.ndim == 2 else jax.vmap(one))(layer.W_K, layer.W_Q)
 
     def _store(self, **expected: tuple[int | str, ...]) -> None:
         """Checks the weights and stores them as JAX arrays."""

@@ -84,9 +84,10 @@ def optimum(
     is a lower bound, which L steps whose iterates are combined linearly attain.
 
     Args:
-        family: ``LinearStep``, ``GDBeta``, ``LTB``, ``LSA``, ``Steps(L)`` for L
-            gradient steps with any step sizes, ``OneLayer(phi)`` for any weights, or
-            a family of ``DeltaRule`` or ``GatedLinearAttention``.
+        family: ``LinearStep``, ``GDBeta``, ``LTB``, ``LSA``, ``DebiasedStep``,
+            ``Steps(L)`` for L steps of any sizes, ``OneLayer(phi)`` for any weights; a
+            family of ``DeltaRule`` or ``GatedLinearAttention``; or softmax heads for
+            any temperature, and any values where they are ``None``.
         population: The population.
         num_examples: N, 0 or more (LSA and several steps: 1 or more); may be traced but
             for several steps.
@@ -131,8 +132,9 @@ def optimum(
         return Optimum(model, least, why)
     if family is not LSA:
         raise ValueError(
-            "family: expected LinearStep, GDBeta, LTB, LSA, Steps(L) or OneLayer(phi), "
-            f"got {getattr(family, '__name__', family)!r}; a single predictor has "
+            "family: expected LinearStep, GDBeta, LTB, LSA, DebiasedStep, Steps(L), "
+            "OneLayer(phi) or softmax heads, got "
+            f" {getattr(family, '__name__', family)!r}; a single predictor has "
             "risk(predictor, population, num_examples) and estimate_risk"
         )
     model, least = best_lsa(

@@ -134,7 +134,7 @@ class SoftmaxHead(SoftmaxHeads):
         >>> from icltheory.regression import risk
         >>> head = SoftmaxHead(jnp.eye(5) / 3, 2.5)
         >>> f"{risk(head, LinearPopulation.isotropic(5, 0.25), 100):.3f}"
-        '1.064'
+        '1.070'
     """
 
     values: Any = 1.0
@@ -302,8 +302,8 @@ def effective_examples(score_var: Any, num_examples: Any) -> Scalar:
     N_{\mathrm{eff}}`.
 
     Example:
-        >>> [f"{effective_examples(1.0, N):.2f}" for N in (1, 10, 1000)]
-        ['1.00', '4.98', '369.64']
+        >>> [f"{effective_examples(1.0, N):.4g}" for N in (1, 10, 1000)]
+        ['1', '5.136', '370.6']
     """
     (S,) = as_floats(score_var)
     return 1 / concentration(S, jnp.asarray(num_examples, S.dtype))[0]
@@ -320,6 +320,9 @@ def best_softmax(family: Any, population: Any, num_examples: Any) -> Optimum:
     one = isinstance(family, SoftmaxHead)
     exact = one and _known_isotropic(family, population, False)
     scale, values, least = _best_scale(family, population, num_examples, exact)
+    if not is_tracer(least) and jnp.isnan(least):
+        expected = "more than 4, for the order 1/N, and a B that is not 0"
+        raise ValueError(f"num_examples: expected {expected}, got {num_examples}")
     model = type(family)(scale * family.B, jnp.reshape(values, family.B.shape[:-2]))
     risks = "exact risks" if exact else "risks to order 1/N, while E e^S <= N/4"
     return Optimum(model, least, f"a search of the scale of B: {risks}")
@@ -356,7 +359,7 @@ def _best_scale(family, population, num_examples, exact):
         return jnp.where(usable, risk, jnp.inf), values
 
     def refine(interval, _):
-        grid = jnp.linspace(*interval, _CANDIDATES)
+        grid = jnp.linspace(interval[0], interval[1], _CANDIDATES)
         risks, values = jax.lax.map(fit, grid)
         i, step = jnp.argmin(risks), grid[1] - grid[0]
         return (grid[i] - step, grid[i] + step), (grid[i], values[i], risks[i])

@@ -6,14 +6,15 @@ Linear attention moves the query by a matrix that the demonstrations alone deter
 Stability: stable.
 """
 
-from icltheory.trajectory.blocks import BlockTrajectory, implicit_gd_blocks
 from icltheory.trajectory.descent import (
     depth_errors,
     implicit_gd,
+    implicit_gd_blocks,
     implicit_gd_factors,
     implicit_gd_norms,
 )
 from icltheory.trajectory.records import (
+    BlockTrajectory,
     Trajectory,
     TrajectoryFactors,
     TrajectoryNorms,

@@ -9,7 +9,7 @@ from icltheory._core import Record
 from icltheory._precision import exact_products
 from icltheory._typing import Array, Bool, Float
 
-__all__ = ["Trajectory", "TrajectoryFactors", "TrajectoryNorms"]
+__all__ = ["BlockTrajectory", "Trajectory", "TrajectoryFactors", "TrajectoryNorms"]
 
 
 class Trajectory(Record):
@@ -38,6 +38,16 @@ class Trajectory(Record):
         check_shape("h_query", h_query, (self.W.shape[-1],))
         h = jnp.asarray(h_query)
         return jnp.concatenate([h[None], h[None] + self.W @ h])
+
+
+class BlockTrajectory(Trajectory):
+    r"""A trajectory of blocks, :math:`W_t = W_{t-1} + G_t + F_t`.
+
+    Args:
+        mlp: Updates :math:`F_t` of the MLP, ``(L, n, n)``.
+    """
+
+    mlp: Float[Array, "L n n"]
 
 
 class TrajectoryFactors(Record):

@@ -64,6 +64,7 @@ PARTS = {
     },
     "position": {"train": TRAINED, "measure": (), "label_weights": {}},
     "prune_icl": {"train": TRAINED, "subject": (), "measure": ()},
+    "softmax_attention": dict.fromkeys(("train", "theory", "transfer", "evaluate"), {}),
     "task_diversity": {
         "train": MagicMock(),
         **dict.fromkeys(("scorers", "measure", "theory"), {}),
@@ -83,6 +84,7 @@ OPTIONS = {
     "pattern_layers": ("layers.num-neurons", "8", 8),
     "pattern_pruning": ("ensemble.seeds", "4 5", (4, 5)),
     "prune_icl": ("test-prompts", "12", 12),
+    "softmax_attention": ("steps", "200", 200),
     "task_diversity": ("recipe.steps", "200", 200),
     "trajectories": ("linear.steps", "200", 200),
 }

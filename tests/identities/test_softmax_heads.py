@@ -217,6 +217,7 @@ def test_the_best_temperature_is_the_least_of_a_grid(d, N, free, measured):
         assert found > 1.1 * least
 
 
+@pytest.mark.statement("Softmax: risk to order 1/N")
 @settings(deadline=None, max_examples=15)
 @given(st.integers(0, 10**6))
 def test_coordinates_of_the_inputs_change_nothing(seed):
@@ -254,6 +255,7 @@ def test_the_numbers_of_a_known_example():
         assert (risk - 0.25) / 5 == pytest.approx(least, abs=1e-6)
 
 
+@pytest.mark.statement("Softmax: risk to order 1/N")
 def test_wrong_heads_are_refused():
     eye, population = jnp.eye(2), reg.LinearPopulation.isotropic(2)
     with pytest.raises(ValueError, match=r"^B: expected shape \(d, d\)"):

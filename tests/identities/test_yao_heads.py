@@ -197,6 +197,7 @@ def moved_query(stack, H, h):
     return np.asarray(stack.apply(H, h, scale=1 / N).h_query[-1])
 
 
+@pytest.mark.statement("Yao: Conclusion, question (i), several heads")
 @settings(deadline=None, max_examples=10)
 @given(st.integers(0, 10**6))
 def test_the_order_of_heads_and_demonstrations_changes_nothing(seed):
@@ -207,6 +208,7 @@ def test_the_order_of_heads_and_demonstrations_changes_nothing(seed):
     np.testing.assert_allclose(new, old, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.statement("Yao: Conclusion, question (i), several heads")
 def test_heads_as_a_layered_model_and_where_one_head_is_needed():
     _, weights, H, h = drawn(5)
     stack = MultiHeadStack(*weights)
