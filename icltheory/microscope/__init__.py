@@ -28,6 +28,7 @@ from icltheory.microscope.families import (
     Rule,
     families_for,
 )
+from icltheory.microscope.intervals import SkewedEstimate, explained_share
 from icltheory.microscope.linearity import (
     RiskGivenInputs,
     bayes_gap,
@@ -61,12 +62,14 @@ __all__ = [
     "Responses",
     "RiskGivenInputs",
     "Rule",
+    "SkewedEstimate",
     "TorchModel",
     "WithParams",
     "along_layers",
     "along_models",
     "along_shifts",
     "bayes_gap",
+    "explained_share",
     "families_for",
     "identify",
     "linearity_in_labels",

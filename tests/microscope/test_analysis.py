@@ -45,6 +45,7 @@ def test_three_layers_are_three_steps():
     assert found.last["ridge"].share.interval().low > 0.005
 
 
+@pytest.mark.slow
 def test_ridge_has_its_penalty():
     best = identify(reg.Ridge(0.7), named("ridge", "averaging")).best
     assert abs(best.parameters["penalty"] - 0.7) < 1e-6
@@ -81,6 +82,7 @@ def test_every_family_is_named_among_all(model, name, parameters):
     assert min(c.share.mean for c in others) > 1e-6
 
 
+@pytest.mark.slow
 def test_a_pool_posterior_is_itself():
     pool = reg.TaskPool(POPULATION, 6, jax.random.key(1))
     model = reg.DiscreteMMSE(pool.pool, 0.25)
