@@ -23,8 +23,8 @@ class SkewedEstimate(Estimate):
 
     Example:
         >>> found = SkewedEstimate.of([0.0, 0.0, 0.0, 8.0])
-        >>> found.mean, found.standard_error, round(found.skewness, 4)
-        (2.0, 2.0, 1.1547)
+        >>> print(found.mean, found.standard_error, found.skewness.round(4))
+        2.0 2.0 1.1547
 
     Source: Johnson (1978).
     """
@@ -63,7 +63,7 @@ def explained_share(errors: Any, answers: Any) -> SkewedEstimate:
     Example:
         >>> found = explained_share([1.0, -1.0, 1.0], [2.0, -2.0, 0.0])
         >>> round(found.mean, 6), round(found.standard_error, 3)
-        (0.375, 0.153)
+        (0.375, 0.188)
 
     Source: the delta method.
     """

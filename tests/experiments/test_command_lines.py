@@ -69,6 +69,7 @@ PARTS = {
         **dict.fromkeys(("scorers", "measure", "theory"), {}),
     },
     "trajectories": {"train": TRAINED, "stacks": {}, "prompts": (), "measure": ()},
+    "which_algorithm": {"measure": {}},
 }
 # An option, and where its value is found in the config.
 OPTIONS = {
@@ -85,6 +86,7 @@ OPTIONS = {
     "prune_icl": ("test-prompts", "12", 12),
     "task_diversity": ("recipe.steps", "200", 200),
     "trajectories": ("linear.steps", "200", 200),
+    "which_algorithm": ("num-prompts", "100", 100),
 }
 
 
