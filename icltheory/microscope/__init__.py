@@ -4,7 +4,9 @@
 f(X, y, x) with the best member of each family of algorithms: gradient descent, GD++,
 Newton, ridge, the Lasso, kernels, neighbours, posteriors. The result prints a summary,
 and has a table and a figure. Models are predictors, JAX functions, or those of NumPy
-and PyTorch by :class:`NumpyModel` and :class:`TorchModel`.
+and PyTorch by :class:`NumpyModel` and :class:`TorchModel`. :func:`along_layers`,
+:func:`along_models` and :func:`along_shifts` do it along an axis, and
+:func:`identify_labels` for a language model on a classification task.
 
 Stability: provisional.
 """
@@ -27,6 +29,13 @@ from icltheory.microscope.families import (
     Parameter,
     Rule,
     families_for,
+)
+from icltheory.microscope.intervals import SkewedEstimate, explained_share
+from icltheory.microscope.language import (
+    LabelCandidate,
+    LabelIdentification,
+    identify_labels,
+    label_rules,
 )
 from icltheory.microscope.linearity import (
     RiskGivenInputs,
@@ -55,20 +64,26 @@ __all__ = [
     "Identification",
     "KernelRidge",
     "KernelSmoother",
+    "LabelCandidate",
+    "LabelIdentification",
     "NumpyModel",
     "Parameter",
     "Probe",
     "Responses",
     "RiskGivenInputs",
     "Rule",
+    "SkewedEstimate",
     "TorchModel",
     "WithParams",
     "along_layers",
     "along_models",
     "along_shifts",
     "bayes_gap",
+    "explained_share",
     "families_for",
     "identify",
+    "identify_labels",
+    "label_rules",
     "linearity_in_labels",
     "linearity_in_query",
     "mixture_weights",

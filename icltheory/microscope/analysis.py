@@ -16,11 +16,12 @@ from icltheory._checks import (
 from icltheory._typing import PRNGKey
 from icltheory.microscope import mixtures, models
 from icltheory.microscope.families import Family, families_for, fixed
+from icltheory.microscope.intervals import SkewedEstimate, explained_share, ratio
 from icltheory.microscope.linearity import linearity_in_labels, linearity_in_query
 from icltheory.microscope.records import Analysis, Candidate, Identification
 from icltheory.microscope.tuning import tune
 from icltheory.regression.predictors.base import predictor_of
-from icltheory.statistics import Estimate, Interval
+from icltheory.statistics import Interval
 
 __all__ = ["identify"]
 
@@ -106,7 +107,7 @@ def analyse(
     kept = _distinct(errors, rounding)
     weights, intervals = _mixed(judged, kept, level)
     first = mixtures.mixture_weights(errors[:half][:, kept])
-    unexplained = mixtures.explained_share(judged[:, kept] @ first, own)
+    unexplained = explained_share(judged[:, kept] @ first, own)
     nearest = judged[:, np.argmin(np.mean(judged**2, axis=0))] ** 2
     size = np.sum(np.asarray(response.query_weights, float)[half:] ** 2, axis=1)
     listed = []
@@ -118,10 +119,10 @@ def analyse(
                 family.name,
                 family.described(t.values, count),
                 family.member(t.values, count),
-                Estimate.of(judged[:, j] ** 2),
-                mixtures.explained_share(judged[:, j], own),
-                Estimate.of(judged[:, j] ** 2 - nearest),
-                mixtures.ratio(np.sum(gap[half:] ** 2, axis=1), size),
+                SkewedEstimate.of(judged[:, j] ** 2),
+                explained_share(judged[:, j], own),
+                SkewedEstimate.of(judged[:, j] ** 2 - nearest),
+                ratio(np.sum(gap[half:] ** 2, axis=1), size),
                 float(weights[j]),
                 intervals[j],
             )

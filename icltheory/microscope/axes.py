@@ -14,6 +14,7 @@ from icltheory.layered import LayeredModel, all_hidden
 from icltheory.layered.protocol import check_layered
 from icltheory.microscope import models
 from icltheory.microscope.analysis import identify
+from icltheory.microscope.intervals import stacked
 from icltheory.microscope.records import Analysis, Identification
 from icltheory.statistics import Estimate
 
@@ -68,8 +69,7 @@ class Along(Record):
         found = {}
         for name in (c.name for c in self.found[-1].last.candidates):
             each = [analysis[name].share for _, analysis in self.analyses()]
-            mean, error = np.array([tuple(one) for one in each], float).T
-            found[name] = Estimate(mean, error, each[0].dof)
+            found[name] = stacked(each)
         return found
 
     def figure(self, names: Any = None, ax: Any = None) -> Any:

@@ -7,7 +7,8 @@ import numpy as np
 
 from icltheory._core import Record
 from icltheory._typing import PRNGKey
-from icltheory.microscope import mixtures, models
+from icltheory.microscope import models
+from icltheory.microscope.intervals import SkewedEstimate, ratio
 from icltheory.regression import Bayes, DiscreteMMSE, LinearPopulation, TaskPool
 from icltheory.statistics import Estimate
 
@@ -61,8 +62,9 @@ def _linearity(answers, start, weights, at) -> Estimate:
     values = (np.asarray(v, float) for v in (answers, start, weights, at))
     f, f_0, slope, at = values
     missed = (f - f_0 - np.sum(slope * at, axis=1)) ** 2
-    share = mixtures.ratio(missed, (f - f_0) ** 2)
-    return Estimate(1 - share.mean, share.standard_error, share.dof)
+    share = ratio(missed, (f - f_0) ** 2)
+    value, error = 1 - share.mean, share.standard_error
+    return SkewedEstimate(value, error, share.dof, "", -share.skewness)
 
 
 class RiskGivenInputs(Record):
@@ -165,4 +167,6 @@ def bayes_gap(
     drawn = models.draw(source, num_examples, num_prompts, key)
     prompt = models.after(drawn, num_examples)
     own, other = (models.responses(m, prompt).answers for m in (model, best))
-    return Estimate.of(np.asarray(jnp.asarray(own) - jnp.asarray(other), float) ** 2)
+    return SkewedEstimate.of(
+        np.asarray(jnp.asarray(own) - jnp.asarray(other), float) ** 2
+    )

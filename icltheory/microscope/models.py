@@ -95,7 +95,7 @@ class NumpyModel(_Hosted):
     Example:
         >>> model = NumpyModel(lambda X, y, x: y.mean())
         >>> ones = np.ones((1, 2, 1)), np.ones((1, 2)), np.ones((1, 1))
-        >>> prompt = Prompt(*ones, 0, 0)
+        >>> prompt = Prompt(*map(jax.numpy.asarray, ones), jax.numpy.zeros(1), None)
         >>> responses(model, prompt).label_weights.round(6).tolist()
         [[0.5, 0.5]]
     """
@@ -174,7 +174,7 @@ def responses(model: Any, prompt: Any, *, batch_size: int = 256) -> Responses:
     Example:
         >>> from icltheory.regression import Averaging
         >>> ones = np.ones((1, 2, 1)), np.ones((1, 2)), np.ones((1, 1))
-        >>> prompt = Prompt(*ones, 0, 0)
+        >>> prompt = Prompt(*map(jax.numpy.asarray, ones), jax.numpy.zeros(1), None)
         >>> responses(Averaging(), prompt).label_weights.tolist()
         [[0.5, 0.5]]
 

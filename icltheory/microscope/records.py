@@ -3,9 +3,9 @@
 from typing import Any
 
 import equinox as eqx
-import numpy as np
 
 from icltheory._core import Record
+from icltheory.microscope.intervals import stacked
 from icltheory.regression.predictors import LinearPredictor
 from icltheory.statistics import Estimate, Interval
 
@@ -193,8 +193,7 @@ class Identification(Record):
         found = {}
         for name in (candidate.name for candidate in self.last.candidates):
             each = [analysis[name].share for analysis in self.analyses]
-            mean, error = np.array([tuple(one) for one in each]).T
-            found[name] = Estimate(mean, error, each[0].dof)
+            found[name] = stacked(each)
         return found
 
     def figure(self, ax: Any = None) -> Any:
@@ -209,9 +208,10 @@ class Identification(Record):
         shown = self.last.candidates[::-1]
         colours = style.method_colours([c.name for c in shown])
         for place, c in enumerate(shown):
-            half = c.share.half_width(self.last.level)
+            mean, ends = c.share.mean, c.share.interval(self.last.level)
             look = {"color": colours[c.name], "marker": "o", "linestyle": ""}
-            axes.errorbar(c.share.mean, place, xerr=half, **look)
+            reach = [[mean - ends.low], [ends.high - mean]]
+            axes.errorbar(mean, place, xerr=reach, **look)
         axes.set_yticks(range(len(shown)), [str(c) for c in shown])
         axes.set_xlabel("distance / variance of answers")
         axes.set_xscale("log")

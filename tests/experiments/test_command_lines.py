@@ -70,6 +70,7 @@ PARTS = {
         **dict.fromkeys(("scorers", "measure", "theory"), {}),
     },
     "trajectories": {"train": TRAINED, "stacks": {}, "prompts": (), "measure": ()},
+    "which_algorithm": {"measure": {}},
 }
 # An option, and where its value is found in the config.
 OPTIONS = {
@@ -87,6 +88,7 @@ OPTIONS = {
     "softmax_attention": ("steps", "200", 200),
     "task_diversity": ("recipe.steps", "200", 200),
     "trajectories": ("linear.steps", "200", 200),
+    "which_algorithm": ("num-prompts", "100", 100),
 }
 
 

@@ -45,6 +45,7 @@ def test_three_layers_are_three_steps():
     assert found.last["ridge"].share.interval().low > 0.005
 
 
+@pytest.mark.slow
 def test_ridge_has_its_penalty():
     best = identify(reg.Ridge(0.7), named("ridge", "averaging")).best
     assert abs(best.parameters["penalty"] - 0.7) < 1e-6
@@ -81,6 +82,7 @@ def test_every_family_is_named_among_all(model, name, parameters):
     assert min(c.share.mean for c in others) > 1e-6
 
 
+@pytest.mark.slow
 def test_a_pool_posterior_is_itself():
     pool = reg.TaskPool(POPULATION, 6, jax.random.key(1))
     model = reg.DiscreteMMSE(pool.pool, 0.25)
@@ -198,32 +200,32 @@ def test_answers_that_are_not_finite_are_refused():
 # --- coverage
 
 
-ANALYSES, LARGE = 500, 200_000
+ANALYSES, LARGE = 1000, 200_000
 SETTINGS = {
-    "d 3, N 6": (3, 6, lambda x: 0.5 * jnp.cos(2 * x[0])),
-    "d 2, N 10": (2, 10, lambda x: 0.3 * jnp.abs(x[1])),
+    "d 3, N 6": (3, 6, reg.Averaging(), lambda x: 0.5 * jnp.cos(2 * x[0])),
+    "d 2, N 10": (2, 10, reg.Ridge(20.0), lambda x: 0.3 * jnp.abs(x[1])),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_intervals_cover(setting):
-    """Distances, weights and the unexplained share, over 500 analyses.
+    """Distances, their differences and weights, over 1,000 analyses.
 
-    The model is .6 ridge + .4 averaging + an even function of the query, which is
+    The model is .6 ridge + .4 of another rule + an even function of the query, which is
     orthogonal to both. The true distance at each tuned penalty is interpolated between
     those on 200,000 prompts, whose error is 7 % of that of an interval.
     """
-    dim, N, even = SETTINGS[setting]
+    dim, N, other, even = SETTINGS[setting]
     population = reg.LinearPopulation.isotropic(dim, 0.25)
-    parts = reg.Ridge(1.0), reg.Averaging()
+    parts = reg.Ridge(1.0), other
 
     def model(X, y, x):
         first, second = (part.answer(X, y, x) for part in parts)
         return 0.6 * first + 0.4 * second + even(x)
 
     batch = jax.jit(jax.vmap(model))
-    rows = [fixed("ridge 1", parts[0]), fixed("averaging", parts[1]), ROWS["ridge"]]
+    rows = [fixed("ridge 1", parts[0]), fixed("other", other), ROWS["ridge"]]
     draw = jax.jit(lambda key: population.sample(key, N, 2000))
     large = population.sample(jax.random.key(7), N, LARGE)
     f = batch(large.X, large.y, large.x_query)
@@ -250,9 +252,9 @@ def test_intervals_cover(setting):
         low, high = tuned.distance.interval()
         hits["distance"] += low <= value <= high
         found = analyse(response, prompt, rows[:2], 0.95)
-        low, high = found["averaging"].weight_interval
+        low, high = found["other"].weight_interval
         hits["weight"] += low <= 0.4 <= high
-        low, high = found["averaging"].farther.interval()
+        low, high = found["other"].farther.interval()
         hits["farther"] += low <= gap <= high
     shares = {name: count / ANALYSES for name, count in hits.items()}
     assert all(0.93 <= share <= 0.97 for share in shares.values()), shares

@@ -71,6 +71,7 @@ def test_a_probe_is_least_squares():
     np.testing.assert_allclose(fitted(jnp.ones(3)), 2.5, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_snapshots_and_shifts_are_axes():
     def function(penalty, X, y, x):
         return reg.Ridge(penalty).answer(X, y, x)

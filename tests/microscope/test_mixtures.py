@@ -4,8 +4,9 @@ import itertools
 
 import numpy as np
 import pytest
+import scipy.stats
 
-from icltheory.microscope import mixtures
+from icltheory.microscope import intervals, mixtures
 
 rng = np.random.default_rng(0)
 
@@ -55,6 +56,7 @@ def test_an_exact_member_has_the_whole_weight():
     np.testing.assert_allclose(ends[1], (1, 1), atol=1e-9)
 
 
+@pytest.mark.slow
 def test_intervals_of_weights_cover():
     """Of 2,000 samples; the z-score of the count is within 3."""
     w, hits = np.array([0.55, 0.3, 0.15]), np.zeros(3)
@@ -69,20 +71,35 @@ def test_intervals_of_weights_cover():
     assert (abs(z) < 3.5).all(), z
 
 
+@pytest.mark.slow
 def test_shares_cover():
     samples, hits = 2000, 0
     for _ in range(samples):
         f = rng.normal(size=400)
         e = 0.5 * rng.normal(size=400) * (1 + 0.2 * f)
-        low, high = mixtures.explained_share(e, f).interval()
+        low, high = intervals.explained_share(e, f).interval()
         hits += low <= 0.25 * 1.04 <= high
     z = (hits - 0.95 * samples) / np.sqrt(samples * 0.95 * 0.05)
     assert abs(z) < 3.5, z
 
 
+def test_an_interval_reaches_farther_on_the_side_of_the_tail():
+    values = rng.exponential(size=(50, 2)) * np.array([1.0, -1.0])
+    found = intervals.SkewedEstimate.of(values)
+    n, m, s = 50, values.mean(axis=0), values.std(axis=0, ddof=1) / np.sqrt(50)
+    g = np.mean((values - m) ** 3, axis=0) / values.std(axis=0) ** 3
+    t = scipy.stats.t.ppf(0.975, n - 1)
+    moved = s * g * (1 + 2 * t**2) / (6 * np.sqrt(n))
+    low, high = found.interval()
+    np.testing.assert_allclose(low, m - t * s + [0, moved[1]], rtol=1e-10)
+    np.testing.assert_allclose(high, m + t * s + [moved[0], 0], rtol=1e-10)
+    both = intervals.stacked([intervals.SkewedEstimate.of(v) for v in values.T])
+    np.testing.assert_allclose(both.interval(), found.interval(), rtol=1e-12)
+
+
 def test_a_constant_model_has_no_share():
-    assert np.isnan(mixtures.explained_share([0.0, 0.0], [1.0, 1.0]).mean)
-    assert mixtures.explained_share([1.0, 1.0], [1.0, 1.0]).mean == np.inf
+    assert np.isnan(intervals.explained_share([0.0, 0.0], [1.0, 1.0]).mean)
+    assert intervals.explained_share([1.0, 1.0], [1.0, 1.0]).mean == np.inf
 
 
 @pytest.mark.parametrize("wrong", [[1.0, 2.0], np.zeros((0, 2))])
