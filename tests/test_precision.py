@@ -33,6 +33,7 @@ OTHERS = {
     },
     "induction": {"find_heads", "head_scores"},
     "chain_of_thought": {"prompt_loss", "train_attention"},
+    "regression.pretraining": {"leading_excess"},
     "regression.shifts": {"garg_shifts"},
 }
 PACKAGES = [

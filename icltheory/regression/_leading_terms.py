@@ -15,86 +15,45 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory._typing import Array
-from icltheory.regression._linalg import (
-    einsum,
-    root_matrix,
-    seen_eigenvalues,
-    seen_inverse,
-)
-from icltheory.regression.one_layer import gaussian_mean
-from icltheory.regression.population import label_moment
+from icltheory.regression._linalg import einsum
 
 
-def step_constant(population, Gamma, N):
-    """C of the linear step, from the cumulants of h given the task."""
-    H, noise_var = population.input_cov, population.noise_var
-    S = label_moment(population, population.second_moment, N) / N
-    P = einsum("ji,jk,kl->il", Gamma, H, Gamma)
-    Q, cross = seen_inverse(S), einsum("ij,jk->ik", H, Gamma)
-    rank = jnp.sum(seen_eigenvalues(H)[0] > 0)
-    root = root_matrix(population.task_root)
+def step_constant(white, N):
+    """C of the linear step, in whitened coordinates where E w w' is diagonal.
 
-    def missed(z):
-        w = population.task_mean + einsum("ij,j->i", root, z)
-        a = einsum("ij,j->i", H, w)
-        s = jnp.sum(w * a) + noise_var
-        moments = _StepMoments(H, a, s, N)
-        return (
-            jnp.sum(w * a) * moments.square(Q)
-            - 2 * moments.third(einsum("ji,j->i", cross, w), Q)
-            + moments.fourth(P, Q)
-        )
+    Given the task w, the cumulants of x y are w, V = s I + w w', 2 (w w w + 3 s sym(w
+    I)) and 6 (w w w w + 6 s sym(w w I) + s^2 sym(I I)), with s = Var(y). So the moments
+    of h = X'y / N that C needs are products of two quadratic forms in (w, 1).
+    """
+    seen, phi, noise_var = white.seen, white.phi, white.noise_var
+    q = seen / white.omega(N)  # the inverse of E h h'
+    g = phi * q
+    size, second = jnp.sum(q), jnp.append(phi, 1)
+    fixed = jnp.append(white.m**2, 0)
 
-    # A polynomial of degree 4 in the task.
-    found = gaussian_mean(missed, population.dim, 4, population.dtype)
+    def form(diagonal, constant=0):
+        return jnp.append(diagonal, constant)
+
+    def mean_of(A, B):
+        product = jnp.sum(A * second) * jnp.sum(B * second)
+        product += 2 * jnp.sum((A * B * second**2)[:-1])
+        return product - 2 * jnp.sum(A * fixed) * jnp.sum(B * fixed)
+
+    s, in_q, in_g = form(seen, noise_var), form(q), form(g**2)
+    square = ((N + 1) * in_q + size * s) / N  # E h' q h
+    apart, moved = form(g * (g - seen)), form(g * (g - seen) * q)
+    turned, both, trace = form(g**2 * q), jnp.sum(g**2 * q), jnp.sum(g**2)
+    first = mean_of(trace * s + in_g, square)
+    first += 4 * (mean_of(s, moved) + mean_of(apart, in_q))
+    more = mean_of(4 * apart, in_q + size * s) + mean_of(4 * in_q, in_g + trace * s)
+    more += mean_of(s, 8 * moved + 12 * turned + 2 * both * s)
+    more += 2 * mean_of(in_g, in_q)
+    tail = 6 * mean_of(in_g, in_q) + (2 * trace * size + 4 * both) * mean_of(s, s)
+    tail += 6 * mean_of(s, trace * in_q + size * in_g + 4 * turned)
+    found = mean_of(form((seen - g) ** 2), square)
+    found += first / N + more / N**2 + tail / N**3
+    rank = jnp.sum(seen)
     return rank**2 * noise_var + (rank + 2) * found
-
-
-class _StepMoments:
-    """Moments of h = X'y / N given w, with a = H w and s = Var(y)."""
-
-    # The cumulants of x y are a, V = s H + a a', 2 (a a a + 3 s sym(a H)) and
-    # 6 (a a a a + 6 s sym(a a H) + s^2 sym(H H)).
-
-    def __init__(self, H, a, s, N):
-        self.H, self.a, self.s, self.N = H, a, s, N
-        self.V = s * H + a[:, None] * a[None]
-
-    def square(self, Q):
-        """E h'Qh."""
-        return _form(self.a, Q, self.a) + jnp.sum(Q * self.V) / self.N
-
-    def third(self, u, Q):
-        """E (u'h) (h'Qh)."""
-        Qa = einsum("ij,j->i", Q, self.a)
-        spread = 2 * _form(u, self.V, Qa) / self.N + self.skew(u, Q) / self.N**2
-        return jnp.sum(u * self.a) * self.square(Q) + spread
-
-    def skew(self, u, Q):
-        """The third cumulant of x y at (u, Q)."""
-        a, s, Qa = self.a, self.s, einsum("ij,j->i", Q, self.a)
-        size = jnp.sum(a * Qa) + s * jnp.sum(Q * self.H)
-        return 2 * jnp.sum(u * a) * size + 4 * s * _form(Qa, self.H, u)
-
-    def fourth(self, P, Q):
-        """E (h'Ph) (h'Qh)."""
-        a, s, H, V, N = self.a, self.s, self.H, self.V, self.N
-        Pa, Qa = einsum("ij,j->i", P, a), einsum("ij,j->i", Q, a)
-        aPa, aQa = jnp.sum(a * Pa), jnp.sum(a * Qa)
-        PH, QH = jnp.sum(P * H), jnp.sum(Q * H)
-        tail = 6 * aPa * aQa + 6 * s * (PH * aQa + QH * aPa + 4 * _form(Pa, H, Qa))
-        tail = tail + s**2 * (2 * PH * QH + 4 * _pair(P, Q, H))
-        skew = 2 * (self.skew(Pa, Q) + self.skew(Qa, P))
-        spread = 2 * _pair(P, Q, V) / N**2 + 4 * _form(Pa, V, Qa) / N
-        return self.square(P) * self.square(Q) + spread + skew / N**2 + tail / N**3
-
-
-def _form(a, Q, b):
-    return einsum("i,ij,j->", a, Q, b)
-
-
-def _pair(P, Q, V):
-    return einsum("ij,jk,kl,li->", P, V, Q, V)
 
 
 def start_constant(white, N, family):

@@ -139,13 +139,13 @@ def leading_excess(
 def _exact_excess(population, num_examples, family):
     N = jnp.asarray(num_examples, population.dtype)
     if family == "LinearStep":
-        Gamma, least = best_matrix(population, num_examples)
-        return LeadingExcess(least, step_constant(population, Gamma, N))
-    centred = population.with_(task_mean=jnp.zeros_like(population.task_mean))
+        _, least = best_matrix(population, num_examples)
+        second = population.with_(task_cov=population.second_moment)
+        return LeadingExcess(least, step_constant(Whitened.of(second), N))
     H, Psi, noise_var = population.input_cov, population.task_cov, population.noise_var
-    Gamma, gain = best_step(H, Psi, noise_var, N)
-    constant = step_constant(centred, Gamma, N)
-    constant += start_constant(Whitened.of(population), N, family)
+    _, gain = best_step(H, Psi, noise_var, N)
+    white = Whitened.of(population.with_(task_mean=0 * population.task_mean))
+    constant = step_constant(white, N) + start_constant(white, N, family)
     return LeadingExcess(noise_var + gain, constant)
 
 
