@@ -19,8 +19,7 @@ from experiments import frame
 from experiments.frame import Check, Report, check_at_least, expect, largest
 from icltheory import models, training
 from icltheory import regression as reg
-from icltheory.plotting import COLOURS, METHODS, Curve
-from icltheory.plotting.figures import error_curves
+from icltheory.plotting import COLOURS, METHODS, Curve, error_curves
 from icltheory.statistics import Estimate
 
 KINDS = {"linear attention": reg.GatedLinearAttention, "delta rule": reg.DeltaRule}
@@ -69,7 +68,7 @@ class Config:
 
 
 PRESETS = {"cpu": Config()}
-TIMES: dict[str, str] = {}
+TIMES = {"cpu": "3 min of processor time"}
 
 
 class Layer(nn.Module):
@@ -86,18 +85,14 @@ class Layer(nn.Module):
         logit = self.param("gate", nn.initializers.zeros, ())
         rule = KINDS[self.kind](1.0, jax.nn.sigmoid(logit))
         asked = X if X_query is None else X_query
-
-        def one(keys, y, queries):
-            P = len(y)
-            return reg.chunked_predictions(rule, keys, y, queries, chunk_size=P)
-
-        return jax.vmap(one)(X @ K.T, y, asked @ K.T)
+        answers = partial(reg.chunked_predictions, rule, chunk_size=X.shape[1])
+        return jax.vmap(answers)(X @ K.T, y, asked @ K.T)
 
 
 def sources(config: Config) -> dict[str, Any]:
     """One task for all examples, and tasks that drift."""
-    fixed = reg.LinearPopulation.isotropic(config.dim, config.noise_var)
-    return {"one task": fixed, "tasks that drift": drift(config, config.persistence)}
+    one = reg.LinearPopulation.isotropic(config.dim, config.noise_var)
+    return {"one task": one, "tasks that drift": drift(config, config.persistence)}
 
 
 def drift(config: Config, a: float) -> reg.DriftingTasks:
@@ -176,10 +171,8 @@ def curves(config: Config, source: Any, fits: list) -> dict[str, Any]:
         spread = jnp.hypot(error, bayes.standard_error)
         found[name] = Estimate(bayes.mean + mean, spread, np.inf, "simulated")
     found["Bayes"] = bayes
-    simulated = {
-        name: Estimate.of(reg.squared_errors(rule, prompts))
-        for name, rule in made.items()
-    }
+    errors = {n: reg.squared_errors(rule, prompts) for n, rule in made.items()}
+    simulated = {name: Estimate.of(own) for name, own in errors.items()}
     return {"rules": made, "curves": found, "simulated": simulated}
 
 
@@ -224,8 +217,8 @@ def gates(config: Config, run: Any) -> list[dict[str, Any]]:
         with jax.enable_x64(True):
             rule, least = tuned(KINDS[kind], drift(config, a), config.num_examples)
         row = {"kind": kind, "persistence": a, "predicted": float(rule.gate)}
-        row |= {"size": float(rule.step_size), "least": least}
-        rows.append(row | {"trained": trained})
+        row |= {"size": float(rule.step_size), "least": least, "trained": trained}
+        rows.append(row)
     return rows
 
 
@@ -244,25 +237,20 @@ def checks(config: Config, found: dict, rows: list[dict]) -> list[Check]:
     """Trained gates, trained risks, simulations and the order of the learners."""
     trained = [(r, t) for r in rows for t in r["trained"]]
     apart = largest(abs(t["gate"] - r["predicted"]) for r, t in trained)
-    above = largest(
-        abs(t["risk"] - r["least"]) / np.hypot(t["error"], 0.02 * r["least"])
-        for r, t in trained
-    )
-    made = [
-        Check("trained gate - predicted gate, largest", apart, 0.03, "<="),
-        Check("trained - least mean risk, in errors and 2 %", above, 4.0, "<="),
+    above = [
+        (t["risk"] - r["least"], t["error"], 0.02 * r["least"]) for r, t in trained
     ]
+    above = largest(abs(more) / np.hypot(*errors) for more, *errors in above)
+    name = "trained - least mean risk, in errors and 2 %"
+    made = [Check("trained gate - predicted gate, largest", apart, 0.03, "<=")]
+    made.append(Check(name, above, 4.0, "<="))
     for title, one in found.items():
         exact = {n: c.mean[-1] for n, c in one["curves"].items() if c.how == "exact"}
-        drawn = {n: one["simulated"][n] for n in exact}
-        z = largest(
-            abs(drawn[n].mean - exact[n]) / drawn[n].standard_error for n in exact
-        )
+        pairs = [(one["simulated"][n], risk) for n, risk in exact.items()]
+        z = largest(abs(one.mean - risk) / one.standard_error for one, risk in pairs)
         made.append(Check(f"{title}: simulated - exact, largest z", z, 4, "<="))
-        bayes, below = one["curves"]["Bayes"], []
-        for name in exact:
-            other = one["curves"][name]
-            below.append(((bayes.mean - other.mean) / bayes.standard_error)[1:])
+        bayes, others = one["curves"]["Bayes"], [one["curves"][n].mean for n in exact]
+        below = [((bayes.mean - mean) / bayes.standard_error)[1:] for mean in others]
         z = largest(np.ravel(below))
         made.append(Check(f"{title}: Bayes - exact, largest z", z, 4.5, "<="))
     return made
@@ -358,8 +346,11 @@ def numbers(found: dict, rows: list[dict], line: dict) -> dict[str, Any]:
             name: {"mean": np.asarray(c.mean), "error": np.asarray(c.standard_error)}
             for name, c in one["curves"].items()
         }
-        rules = {name: rule.to_dict() for name, rule in one["rules"].items()}
-        stored["sources"][title] = {"curves": own, "rules": rules}
+        own = {
+            "curves": own,
+            "rules": {n: r.to_dict() for n, r in one["rules"].items()},
+        }
+        stored["sources"][title] = own
     return stored
 
 
