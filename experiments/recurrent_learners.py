@@ -1,9 +1,8 @@
 """Recurrent learners, Bayes and a trained transformer, with and without drift.
 
 Exact risks of linear attention and the delta rule, with and without a gate, for one
-task and for tasks that drift; beside them Mesa, a softmax transformer trained on the
-same prompts, and Bayes. Then layers of linear attention and of the delta rule are
-trained, whose gates are compared with those that the exact risks predict.
+task and for tasks that drift, beside Mesa, a trained softmax transformer and Bayes.
+Then the gates of trained layers, compared with those that the exact risks predict.
 """
 
 import dataclasses
