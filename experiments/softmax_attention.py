@@ -341,10 +341,10 @@ def draw(config: Config, rows: list[dict], moved: list[dict]) -> Any:
     return figure
 
 
-def report(config: Config, models: dict, known: dict, moved: dict, risks: dict) -> Any:
+def report(config: Config, models: dict, known: dict, far: dict, risks: dict) -> Any:
     """Numbers, checks, claims, table and figure of the run."""
     rows = settings(config, models, risks, known)
-    moved = transfers(config, rows, risks, moved)
+    moved = transfers(config, rows, risks, far)
     return Report(
         {"settings": rows, "transfer": moved, "precision": PRECISION},
         checks=checks(config, rows, moved),
@@ -361,10 +361,10 @@ def main(config, run):
     with run.phase("training"):
         models = train(config, run)
     with run.phase("theory"), jax.enable_x64(True):
-        known, moved = theory(config), transfer(config, models)
+        known, far = theory(config), transfer(config, models)
     with run.phase("evaluation"), jax.enable_x64(True):
         risks = evaluate(config, models)
-    return report(config, models, known, moved, risks)
+    return report(config, models, known, far, risks)
 
 
 frame.program(__name__, main)

@@ -130,9 +130,9 @@ def test_theorem_2_of_two_equal_halves_is_that_of_one_head(keyed, measured):
     W_V, W_K, W_Q = 0.4 * rng.normal(size=(3, L, n, n))
     one = LinearAttentionStack(W_V, W_K, W_Q)
     halves = (np.stack([W / c] * 2, 1) for W, c in ((W_V, 2), (W_K, 1), (W_Q, 1)))
-    prompts, key = rng.normal(size=(4, 20, n)), jax.random.key(0) if keyed else None
+    prompts, key = rng.normal(size=(4, 40, n)), jax.random.key(0) if keyed else None
     made = [
-        bounds.noisy_steps(stack, prompts, 10, scale=1 / 20, key=key)
+        bounds.noisy_steps(stack, prompts, 20, scale=1 / 40, key=key)
         for stack in (one, MultiHeadStack(*halves))
     ]
     for name in ("squared_distance", "trace", "log_det", "dim"):
@@ -141,6 +141,12 @@ def test_theorem_2_of_two_equal_halves_is_that_of_one_head(keyed, measured):
         measured(f"difference of {name}", np.abs(pair[0] - pair[1]).max())
     centred = [steps.centred("mean").squared_distance for steps in made]
     np.testing.assert_allclose(*centred, rtol=1e-9)
+    forms = [bounds.isotropic_bound, bounds.anisotropic_bound]
+    forms += [lambda steps, R: bounds.held_out_bound(steps, R, 16)]
+    for form in forms:
+        values = [float(form(steps, 1.0).value) for steps in made]
+        assert np.isfinite(values[0])
+        np.testing.assert_allclose(*values, rtol=1e-9)
 
 
 @pytest.mark.statement("Yao: Conclusion, question (i), heads and an MLP")
