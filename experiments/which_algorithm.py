@@ -30,7 +30,7 @@ _SMALL: dict[str, Any] = {"dim": 3, "num_points": 8, "num_layers": 2, "width": 3
 _SMALL |= {"token_layout": "matrix", "init_std": 0.2, "steps": 1000, "batch_size": 64}
 TASKS = Recipe("gpt2", **_SMALL, noise_var=0.25, optimizer=_MUON)
 GARG = dataclasses.replace(
-    GPT2_CPU, noise_var=0.25, steps=2000, snapshots=(0, 200, 500, 1000, 2000)
+    GPT2_CPU, noise_var=0.25, steps=1500, snapshots=(0, 200, 500, 1000, 1500)
 )
 # Curves that the figures show.
 SHOWN = ("gradient descent", "GD++", "Newton", "ridge", "Bayes", "averaging", "zero")
@@ -47,7 +47,7 @@ class Config:
     tasks: Recipe = TASKS  # the transformers that see few and many tasks
     pool_size: int = 4  # tasks of the first of them; the other has a new one a prompt
     layers: tuple[int, ...] = (1, 3)  # depths of the trained linear attention
-    linear_steps: int = 1500  # training steps of these
+    linear_steps: int = 1000  # training steps of these
     step_size: float = 0.35  # step size of the stack that is built by hand
     num_prompts: int = 2000  # prompts of a comparison; half tune, half judge
     seed: int = 0  # seed of the prompts
@@ -110,7 +110,7 @@ def linear_models(config: Config, run: Any) -> tuple[dict[str, Any], list]:
         trained = train(recipe, run, name=f"linear_{depth}", earlier=records)
         records += trained.records
         model = TrainedModel(trained.module, trained.of_seed(0))
-        found[f"linear attention, {depth} layers"] = model, recipe
+        found[f"linear attention, L = {depth}"] = model, recipe
     return found, records
 
 
@@ -144,7 +144,9 @@ def task_models(config: Config, run: Any, records: list) -> dict[str, Any]:
 
 def layers_of(config: Config, model: TrainedModel) -> dict[str, ms.Along]:
     """Garg's transformer after every layer: its own read-out, and a probe."""
-    population, layered = config.gpt2.task(), LayeredGPT2(model.module)
+    population = config.gpt2.task()
+    module: Any = config.gpt2.module()
+    layered = LayeredGPT2(module)
     N = config.gpt2.num_points - 1
 
     def inputs(X, y, x):
@@ -198,8 +200,8 @@ def measure(config: Config, run: Any) -> dict[str, Any]:
     gap = ms.bayes_gap(final, population, num_examples=N, **common)
     fresh = training.stream_key(config.seed, "data")
     raw = reg.estimate_risk(final, population, N, key=fresh, num_prompts=4096)
-    usual = {"candidates": families(population), "num_examples": N, **common}
-    training_axis = ms.along_models(steps, population, **usual)
+    common |= {"candidates": families(population), "num_examples": N}
+    training_axis = ms.along_models(steps, population, **common)
     return {
         "models": singles,
         "layers": layers_of(config, final),
@@ -254,7 +256,7 @@ def claims(config: Config, found: dict[str, Any]) -> list[Claim]:
     singles = {name: one.last for name, one in found["models"].items()}
     rows: list[Any] = []
     for depth in config.layers:
-        one = singles[f"linear attention, {depth} layers"]
+        one = singles[f"linear attention, L = {depth}"]
         said, wanted = "is gradient descent", "gradient descent"
         if depth > 1:
             said, wanted = "are GD++", "GD++"

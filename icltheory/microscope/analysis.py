@@ -74,7 +74,7 @@ def identify(
     """
     check_integer("num_prompts", num_prompts, 8)
     check_open_unit("level", level)
-    lengths = [num_examples] if np.ndim(num_examples) == 0 else list(num_examples)
+    lengths = np.atleast_1d(np.asarray(num_examples)).tolist()
     if not lengths:
         raise ValueError("num_examples: expected at least one, got none")
     for length in lengths:
@@ -82,10 +82,10 @@ def identify(
     if not isinstance(source, models.PrefixPrompt | models.Prompt):
         check_key("key", key)
     families = _families(candidates, source)
-    drawn = models.draw(source, int(max(lengths)), num_prompts, key)
+    drawn = models.draw(source, max(lengths), num_prompts, key)
     found = []
     for length in lengths:
-        prompt = models.after(drawn, int(length))
+        prompt = models.after(drawn, length)
         response = models.responses(model, prompt, batch_size=batch_size)
         found.append(analyse(response, prompt, families, level))
     return Identification(tuple(found))

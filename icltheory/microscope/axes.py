@@ -14,9 +14,8 @@ from icltheory.layered import LayeredModel, all_hidden
 from icltheory.layered.protocol import check_layered
 from icltheory.microscope import models
 from icltheory.microscope.analysis import identify
-from icltheory.microscope.intervals import stacked
+from icltheory.microscope.intervals import SkewedEstimate, stacked
 from icltheory.microscope.records import Analysis, Identification
-from icltheory.statistics import Estimate
 
 __all__ = ["Along", "Probe", "along_layers", "along_models", "along_shifts", "probe"]
 
@@ -64,7 +63,7 @@ class Along(Record):
     def __str__(self) -> str:
         return self.summary
 
-    def shares(self) -> dict[str, Estimate]:
+    def shares(self) -> dict[str, SkewedEstimate]:
         """Share by candidate, as estimates along the axis."""
         found = {}
         for name in (c.name for c in self.found[-1].last.candidates):

@@ -72,8 +72,8 @@ class Parameter(NamedTuple):
 
     def grid(self, scale: Scale) -> Array:
         """Logarithms of the values."""
-        ends = np.log([self.low, self.high])
-        return jnp.linspace(*ends, self.count) + jnp.log(self.unit(scale))
+        places = np.linspace(np.log(self.low), np.log(self.high), self.count)
+        return jnp.asarray(places) + jnp.log(self.unit(scale))
 
 
 class Family(Record):
@@ -123,7 +123,8 @@ class Rule(Family):
 
     def path(self, values: Array, state: Any, x_query: Array) -> Float[Array, " K"]:
         """The answer of the one member."""
-        return self.make(*self.given, *values).answer(*state, x_query)[None]
+        X, y = state
+        return self.make(*self.given, *values).answer(X, y, x_query)[None]
 
     def member(self, values: Any, count: int) -> Predictor:
         """The predictor."""

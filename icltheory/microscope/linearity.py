@@ -123,11 +123,9 @@ def risk_given_inputs(
     missed = x - np.einsum("snd,sn->sd", X, a)
     bias = np.einsum("sd,de,se->s", missed, Psi, missed)
     mean, variance = (missed @ beta - f_0) ** 2, s2 * np.sum(a**2, axis=1)
-    parts = [Estimate.of(part) for part in (bias, mean, variance)]
-    how = "exact given the inputs"
-    return RiskGivenInputs(
-        Estimate.of(bias + mean + variance + s2, how=how), *parts, s2
-    )
+    total = Estimate.of(bias + mean + variance + s2, how="exact given the inputs")
+    parts = Estimate.of(bias), Estimate.of(mean), Estimate.of(variance)
+    return RiskGivenInputs(total, *parts, s2)
 
 
 def bayes_gap(

@@ -137,7 +137,8 @@ class TorchModel(_Hosted):
         import torch
 
         with torch.no_grad():
-            return _checked(self._stacked(*map(torch.tensor, (X, y, x_query))), X)
+            found = self._stacked(*map(torch.tensor, (X, y, x_query)))
+            return _checked(found.cpu().numpy(), X)
 
     def gradients(self, X: Any, y: Any, x_query: Any) -> tuple[Any, Any]:
         """PyTorch's own gradients of the sum of the answers."""
@@ -146,16 +147,15 @@ class TorchModel(_Hosted):
         X, y, x = map(torch.tensor, (X, y, x_query))
         y.requires_grad_()
         x.requires_grad_()
-        total = self._stacked(X, y, x, numpy=False).sum()
+        total = self._stacked(X, y, x).sum()
         found = torch.autograd.grad(total, (y, x), materialize_grads=True)
         return tuple(part.numpy() for part in found)
 
-    def _stacked(self, X, y, x_query, numpy=True):
+    def _stacked(self, X, y, x_query) -> Any:
         import torch
 
-        found = self._mapped(X, y, x_query)
-        found = found if self.batched else torch.stack([f.reshape(()) for f in found])
-        return found.detach().cpu().numpy() if numpy else found
+        found: Any = self._mapped(X, y, x_query)
+        return found if self.batched else torch.stack([f.reshape(()) for f in found])
 
 
 def responses(model: Any, prompt: Any, *, batch_size: int = 256) -> Responses:

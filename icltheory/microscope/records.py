@@ -5,7 +5,7 @@ from typing import Any
 import equinox as eqx
 
 from icltheory._core import Record
-from icltheory.microscope.intervals import stacked
+from icltheory.microscope.intervals import SkewedEstimate, stacked
 from icltheory.regression.predictors import LinearPredictor
 from icltheory.statistics import Estimate, Interval
 
@@ -188,7 +188,7 @@ class Identification(Record):
                 )
         return "\n".join(lines)
 
-    def shares(self) -> dict[str, Estimate]:
+    def shares(self) -> dict[str, SkewedEstimate]:
         """Share by candidate, as estimates over the numbers of examples."""
         found = {}
         for name in (candidate.name for candidate in self.last.candidates):

@@ -15,6 +15,9 @@ __all__ = ["Tuned", "tune"]
 
 _REFINEMENTS = 30
 _LARGEST_MOVE = 1.0  # of the logarithm of a parameter in one refinement
+# Members whose largest answer is more than so many times the model's are left out:
+# gradient descent beyond its largest stable step explodes on a prompt in a thousand.
+_LARGEST_ANSWER = 3.0
 # Of two counts whose losses differ by less than this share, the smaller is taken.
 _EQUAL = 0.01
 
@@ -34,7 +37,8 @@ def tune(family: Family, answers: Any, X: Any, y: Any, x_query: Any, size: int):
     r"""Minimises the mean of (f - g)^2 over the parameters on the first prompts.
 
     Every count begins at its best point of the grid and is refined in the logarithm of
-    the parameters by the Levenberg-Marquardt iteration.
+    the parameters by the Levenberg-Marquardt iteration. Members that explode on some
+    prompt of either half, by their answers alone, are left out.
 
     Args:
         answers: What the model answers, f, ``(S,)``.
@@ -53,13 +57,17 @@ def tune(family: Family, answers: Any, X: Any, y: Any, x_query: Any, size: int):
         found = jax.vmap(lambda s, x: path(theta, s, x)[index])(first, x_query[:size])
         return found - answers[:size]
 
+    most_answer = _LARGEST_ANSWER * jnp.max(jnp.abs(answers))
+
     def losses(theta):
-        found = jax.vmap(lambda s, x: path(theta, s, x))(first, x_query[:size])
-        return _finite(jnp.mean((found - answers[:size, None]) ** 2, axis=0))
+        found = jax.vmap(lambda s, x: path(theta, s, x))(states, x_query)
+        loss = jnp.mean((found[:size] - answers[:size, None]) ** 2, axis=0)
+        usable = jnp.max(jnp.abs(found), axis=0) <= most_answer
+        return jnp.where(usable & jnp.isfinite(loss), loss, jnp.inf)
 
     theta, loss = _begin(family, scale, losses, X.dtype)
     if family.parameters:
-        theta, loss = _refined(residuals, theta, loss)
+        theta, loss = _refined(residuals, losses, theta, loss)
     enough = (1 + _EQUAL) * jnp.min(loss) + 10 * jnp.finfo(X.dtype).eps * jnp.mean(
         answers[:size] ** 2
     )
@@ -92,7 +100,7 @@ def _begin(family, scale, losses, dtype):
     return starts[jnp.argmin(table, axis=0)], jnp.min(table, axis=0)
 
 
-def _refined(residuals, theta, loss):
+def _refined(residuals, losses, theta, loss):
     counts, width = theta.shape
     eye, indices = jnp.eye(width, dtype=theta.dtype), jnp.arange(counts)
 
@@ -125,11 +133,11 @@ def _refined(residuals, theta, loss):
             0 * theta,
         )
         start = theta, unknown, jnp.asarray(1e-2, theta.dtype)
-        theta, (loss, _, _), _ = jax.lax.fori_loop(0, _REFINEMENTS + 1, body, start)
-        return theta, loss
+        return jax.lax.fori_loop(0, _REFINEMENTS + 1, body, start)[0]
 
-    found, new = jax.vmap(one)(theta, indices)
-    better = _finite(new) < loss
+    found = jax.vmap(one)(theta, indices)
+    new = jax.lax.map(lambda at: losses(at[0])[at[1]], (found, indices))
+    better = new < loss
     return jnp.where(better[:, None], found, theta), jnp.where(better, new, loss)
 
 

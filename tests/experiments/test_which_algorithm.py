@@ -37,7 +37,7 @@ def test_a_small_run_reports_every_model(tmp_path):
     first = result["models"][0]
     assert first["closest"] == "gradient descent (steps 3, step size 0.35)"
     assert first["share"] < 1e-20
-    names = ["three steps by hand", "linear attention, 1 layers", "transformer"]
+    names = ["three steps by hand", "linear attention, L = 1", "transformer"]
     names += ["transformer, 4 tasks", "transformer, new tasks"]
     assert [row["model"] for row in result["models"]] == names
     along = result["along"]
