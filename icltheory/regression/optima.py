@@ -39,6 +39,7 @@ from icltheory.regression.depth import (
     sampled_steps,
     scales,
 )
+from icltheory.regression.drift import DriftingTasks
 from icltheory.regression.gradient_blocks import GDBeta
 from icltheory.regression.measures import Optimum, squared_errors
 from icltheory.regression.one_layer import OneLayer
@@ -54,7 +55,7 @@ __all__ = ["optimum"]
 
 def optimum(
     family: Any,
-    population: Any,
+    population: LinearPopulation | DriftingTasks,
     num_examples: Any,
     *,
     key: PRNGKey | None = None,
