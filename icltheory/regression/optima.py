@@ -115,8 +115,9 @@ def optimum(
         return best_recurrent(family, population, num_examples)
     if not isinstance(family, OneLayer):
         check_linear("population", population)
+    linear: Any = population
     if family is LinearStep:
-        Gamma, risk = best_matrix(population, num_examples)
+        Gamma, risk = best_matrix(linear, num_examples)
         why = "closed form: Ahn et al. (2023), Theorem 1, for any second moment"
         return Optimum(LinearStep(Gamma), risk, why)
     if isinstance(family, Steps):
@@ -135,11 +136,11 @@ def optimum(
         raise ValueError(
             "family: expected LinearStep, GDBeta, LTB, LSA, DebiasedStep, Steps(L), "
             "OneLayer(phi) or softmax heads, got "
-            f" {getattr(family, '__name__', family)!r}; a single predictor has "
+            f"{getattr(family, '__name__', family)!r}; a single predictor has "
             "risk(predictor, population, num_examples) and estimate_risk"
         )
     model, least = best_lsa(
-        population, num_examples, _given(key, "for a search"), num_starts
+        linear, num_examples, _given(key, "for a search"), num_starts
     )
     return Optimum(model, least, f"the best end of BFGS from {num_starts} starts")
 
