@@ -173,7 +173,7 @@ def train(config: Config) -> dict[str, Any]:
     path = jax.jit(jax.vmap(one))(models, keys)
     times = jnp.asarray(path.times)
     flow, _ = _paths(config.max_steps, N, models, population, times)
-    found: dict[str, Any] = {"times": path.times[0], "risks": path.risk, "flow": flow.risk}
+    found: Any = {"times": path.times[0], "risks": path.risk, "flow": flow.risk}
     found["levels"] = reg.head_plateaus(population, N)
     return {name: np.asarray(value) for name, value in found.items()}
 
@@ -353,7 +353,7 @@ def main(config, run):
         last = {at["kind"]: at for at in found}  # of the last scale
         resting, removed = rests(last["rank 1"]), shorter(config, last["merged"])
     rows = errors(found)
-    numbers: dict[str, Any] = {"ends": rows, "plateaus": resting, "removals": removed}
+    numbers: Any = {"ends": rows, "plateaus": resting, "removals": removed}
     numbers["sgd"] = {name: sgd[name][:, -1] for name in ("risks", "flow")}
     numbers["levels"] = sgd["levels"]
     drawn = {"staircases.png": draw_staircases(config, found)}
