@@ -67,7 +67,7 @@ class Config:
 
 
 PRESETS = {"cpu": Config()}
-TIMES = {"cpu": "4 min, 2 cores"}
+TIMES = {"cpu": "6 min, 2 cores"}
 
 
 def settings(config: Config) -> list[dict]:
