@@ -180,9 +180,9 @@ def high_dimensional_limit(
 
     N = alpha d examples, k = kappa d tasks w ~ N(0, I), n = tau d^2 prompts, x ~ N(0, I
     / d) and noise rho, so that a label has variance 1 + rho (for x ~ N(0, I) divide the
-    risk and the noise by d). Gamma minimises the sum of squares over the prompts +
-    lambda (n / d) |Gamma|^2. With sigma = (1 + rho) / alpha, z = sigma + xi and G the
-    resolvent of the tasks at -z,
+    risk and the noise by d). Gamma, of the answer d x'Gamma X'y / N, minimises the sum
+    of squares over the prompts + lambda (n / d) |Gamma|^2. With sigma = (1 + rho) /
+    alpha, z = sigma + xi and G the resolvent of the tasks at -z,
 
     .. math:: 1 - \frac{\lambda}{\xi} = \frac{1 - \xi\, m}{\tau}, \qquad
         m = \tfrac1d \mathrm{tr}\, G(z) = \frac{2}{z + 1 - 1/\kappa

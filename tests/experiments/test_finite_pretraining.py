@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from experiments import finite_pretraining
 from experiments.finite_pretraining import Config
@@ -58,10 +59,11 @@ def test_prompts_have_the_moments_of_their_setting():
 def test_errors_are_extrapolated_to_the_limit():
     exact, slope = np.array([1.0, 2.0]), np.array([3.0, -4.0])
     fits = {d: Estimate(exact + slope / d, np.full(2, 0.1), 5) for d in (10, 30)}
-    z = finite_pretraining.distance(CONFIG, {"fits": fits, "exact": exact})
-    np.testing.assert_allclose(z, 0, atol=1e-12)
-    z = finite_pretraining.distance(CONFIG, {"fits": fits, "exact": exact - 1})
-    np.testing.assert_allclose(z, 1 / np.hypot(1.5 * 0.1, 0.5 * 0.1))
+    p = finite_pretraining.p_values({"fits": fits, "exact": exact})
+    np.testing.assert_allclose(p, 1, atol=1e-12)
+    p = finite_pretraining.p_values({"fits": fits, "exact": exact - 0.3})
+    error, dof = np.hypot(1.5, 0.5) * 0.1, 2.5**2 / (1.5**4 + 0.5**4) * 5
+    np.testing.assert_allclose(p, 2 * scipy.stats.t.sf(0.3 / error, dof))
 
 
 @pytest.mark.parametrize(

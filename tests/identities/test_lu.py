@@ -61,7 +61,7 @@ def published(alpha, kappa, tau, rho):
 def test_without_ridge_it_is_the_published_form(given, measured):
     error = np.abs(errors(*given) / published(*given) - 1).max()
     measured("relative error", error)
-    assert error < 1e-9
+    assert error < 1e-12
 
 
 # --- with ridge, by the law of Marchenko and Pastur
@@ -100,7 +100,7 @@ def test_with_ridge_it_is_that_of_the_spectrum(given, measured):
     found, exact = errors(*given[:-1], ridge=given[-1]), by_spectrum(*given)
     error = np.abs(found / exact - 1).max()
     measured("relative error", error)
-    assert error < 1e-7  # that of the sum over 20,000 points of the spectrum
+    assert error < 1e-12
 
 
 @pytest.mark.statement("Lu: double descent")
