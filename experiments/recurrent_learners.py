@@ -114,8 +114,8 @@ def _search(kind, source, N, gate):
         return jnp.mean(jax.vmap(lambda k: reg.risk(rule, source, k))(lengths))
 
     def zoom(centre, width):
-        sides = centre + width * jnp.linspace(-0.5, 0.5, GRID)[:, None] * top
-        sizes, gates = jnp.clip(sides, 0, top).T
+        sides = width * jnp.linspace(-0.5, 0.5, GRID)[:, None] * top[None]
+        sizes, gates = jnp.clip(centre[None] + sides, 0, top[None]).T
         gates = gates if gate is None else jnp.asarray([gate])
         found = jax.vmap(lambda s: jax.vmap(lambda g: mean_risk(s, g))(gates))(sizes)
         i, j = jnp.unravel_index(jnp.nanargmin(found), found.shape)

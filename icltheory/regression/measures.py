@@ -46,7 +46,8 @@ def risk(predictor: Any, population: Any, num_examples: Any) -> Scalar:
     r"""Exact risk of a predictor, :math:`E\,(\hat y - y)^2` with the query's noise.
 
     It is known for a linear step, LSA, LTB and their effective parameters, for the zero
-    predictor, averaging and, for isotropic inputs or N >= d, least squares. The models
+    predictor, averaging and, for isotropic inputs or N >= d, least squares, and for the
+    delta rule and gated linear attention also where the tasks drift. The models
     hold no prompt length and no population: another population or another N is the risk
     under distribution shift or at another length. Differentiable in everything;
     ``num_examples`` (0 or more) may be traced.
