@@ -19,7 +19,15 @@ def tiny(part):
 @pytest.mark.slow
 def test_a_small_run_reports_every_model(tmp_path):
     words = [*tiny("gpt2"), *tiny("tasks"), "--gpt2.snapshots", "0", "20"]
-    words += "--layers 1 --linear-steps 20 --num-prompts 64 --output".split()
+    words += [
+        "--layers",
+        "1",
+        "--linear-steps",
+        "20",
+        "--num-prompts",
+        "64",
+        "--output",
+    ]
     result = which_algorithm.main([*words, str(tmp_path)])
     (folder,) = (tmp_path / "which_algorithm").iterdir()
     text = (folder / "result.json").read_text()
