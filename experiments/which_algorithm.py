@@ -20,7 +20,7 @@ from icltheory import constructions, training
 from icltheory import microscope as ms
 from icltheory import regression as reg
 from icltheory.models import LayeredGPT2
-from icltheory.plotting import heat_map
+from icltheory.plotting import heat_map, method_colours
 from icltheory.plotting.figures import error_curves
 from icltheory.training import Curriculum, OptimizerConfig, TrainedModel
 
@@ -352,7 +352,8 @@ def draw_along(found: dict[str, Any]) -> Any:
     ):
         for ax, (name, axis) in zip(np.ravel(grid), axes.items(), strict=True):
             curves = {n: s for n, s in axis.shares().items() if n in SHOWN}
-            look = {"xlabel": axis.axis, "ylabel": "distance / variance of answers"}
+            look: Any = {"xlabel": axis.axis, "colours": method_colours(SHOWN)}
+            look["ylabel"] = "distance / variance of answers"
             places = range(len(axis.places))
             error_curves(curves, x=places, ax=ax, ylim=(1e-3, 3.0), **look)
             ax.set_xticks(places, axis.places)

@@ -48,7 +48,8 @@ def tune(family: Family, answers: Any, X: Any, y: Any, x_query: Any, size: int):
     """
     states = jax.vmap(family.prepare)(X, y)
     first = jax.tree.map(lambda leaf: leaf[:size], states)
-    scale, most = _scale(X, y), jnp.array([p.most for p in family.parameters])
+    scale = _scale(X, y)
+    most = jnp.array([p.most for p in family.parameters], X.dtype)
 
     def path(theta, state, x):
         return family.path(jnp.minimum(jnp.exp(theta), most), state, x)

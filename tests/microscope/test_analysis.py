@@ -172,6 +172,15 @@ def test_a_shift_and_prompts_already_drawn_are_sources():
     assert found.last.num_prompts == 50
 
 
+@pytest.mark.slow
+def test_prompts_may_be_float32_where_float64_is_allowed():
+    source = reg.LinearPopulation.isotropic(2, 0.25, jnp.float32)
+    rows = named("gradient descent", "ridge")
+    found = identify(reg.Ridge(0.5), rows, source, num_examples=4)
+    assert found.last.exact
+    assert abs(found.best.parameters["penalty"] - 0.5) < 1e-3
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

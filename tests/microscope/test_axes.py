@@ -26,6 +26,7 @@ def read(h):
     return constructions.read_prediction(h, 3)[0]
 
 
+@pytest.mark.slow
 def test_every_layer_of_a_stack_is_one_more_step():
     found = ms.along_layers(
         MODEL, STACK, POPULATION, tokens, read, candidates=STEPS, **OPTIONS
