@@ -660,7 +660,7 @@ def draw_learning(
             for other, known in beside.items():
                 plot.draw_curve(axes, known, other, colours[other], linewidth=1.6)
             plot.draw_curve(axes, curve, MODEL, "black", marker="o", markersize=3.5)
-            plain_log_axis(axes.yaxis, 100)
+            plain_log_axis(axes.yaxis, 100.0)
             axes.set_ylim(0.6 * least, 1.6)
             axes.set_xlim(0, len(curve.mean) - 1)
             axes.set_xlabel("in-context examples k")
