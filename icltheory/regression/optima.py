@@ -86,12 +86,9 @@ def optimum(
 
     Args:
         family: ``LinearStep``, ``GDBeta``, ``LTB``, ``LSA``, ``DebiasedStep``,
-            ``Steps(L)`` for L steps of any sizes, ``OneLayer(phi)`` for any weights; a
-            family of ``DeltaRule`` or ``GatedLinearAttention``; or softmax heads for
-            any temperature, and any values where they are ``None``.
-        population: The population.
-        num_examples: N, 0 or more (LSA and several steps: 1 or more); may be traced but
-            for several steps.
+            ``Steps(L)``, ``OneLayer(phi)``, a family of ``DeltaRule`` or
+            ``GatedLinearAttention``, or softmax heads, whose temperature is free.
+        num_examples: N, 0 or more (LSA, several steps: 1); traced but for the latter.
         key: For the search of an LSA, or for sampled inputs (several steps where H or
             M is not isotropic) or prompts (features that are no polynomial).
         num_prompts: Draws for those, 4 or more; half of them choose the member, the
@@ -115,7 +112,7 @@ def optimum(
         return best_recurrent(family, population, num_examples)
     if not isinstance(family, OneLayer):
         check_linear("population", population)
-    linear: Any = population
+    linear: Any = population  # or tasks that drift, which have a best step too
     if family is LinearStep:
         Gamma, risk = best_matrix(linear, num_examples)
         why = "closed form: Ahn et al. (2023), Theorem 1, for any second moment"
@@ -135,13 +132,11 @@ def optimum(
     if family is not LSA:
         raise ValueError(
             "family: expected LinearStep, GDBeta, LTB, LSA, DebiasedStep, Steps(L), "
-            "OneLayer(phi) or softmax heads, got "
-            f"{getattr(family, '__name__', family)!r}; a single predictor has "
-            "risk(predictor, population, num_examples) and estimate_risk"
+            f"OneLayer(phi) or softmax heads, got {getattr(family, '__name__', family)!r};"
+            " a single predictor has risk(predictor, population, num_examples)"
         )
-    model, least = best_lsa(
-        linear, num_examples, _given(key, "for a search"), num_starts
-    )
+    start = _given(key, "for a search")
+    model, least = best_lsa(linear, num_examples, start, num_starts)
     return Optimum(model, least, f"the best end of BFGS from {num_starts} starts")
 
 
@@ -398,8 +393,7 @@ def _weights(
     u = einsum("ij,j->i", back, g)
     U = einsum("ij,jk,lk->il", back, A, back) - mean[:, None] * u[None, :]
     p = einsum("ij,j->i", back, q) - v * mean
-    values = jnp.sum(p**2) + v**2
-    scores = jnp.sum(U**2) + jnp.sum(u**2)
+    values, scores = jnp.sum(p**2) + v**2, jnp.sum(U**2) + jnp.sum(u**2)
     known = (values > 0) & (scores > 0)
     ratio = jnp.where(known, scores, 1) / jnp.where(known, values, 1)
     parts = EffectiveParameters(jnp.zeros_like(mean), p, v, U, u)

@@ -124,7 +124,7 @@ def test_the_space_of_the_noise_of_several_heads():
 
 
 @pytest.mark.statement("Yao: Conclusion, question (i), several heads")
-@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("keyed", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_theorem_2_of_two_equal_halves_is_that_of_one_head(keyed, measured):
     rng = np.random.default_rng(3)
     W_V, W_K, W_Q = 0.4 * rng.normal(size=(3, L, n, n))

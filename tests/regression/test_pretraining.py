@@ -37,6 +37,7 @@ def drawn(seed):
     return (A @ A.T, mean, C @ C.T, noise_var, int(rng.integers(1, 20))), L
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None, derandomize=True)
 @given(st.integers(0, 10**6))
 def test_cost_depends_on_the_tasks_not_on_their_coordinates(seed):

@@ -113,6 +113,7 @@ def numbers(dtype):
     }
 
 
+@pytest.mark.slow
 def test_a_diagonal_population_keeps_directions_of_small_variance_in_float32():
     single, double = numbers(np.float32), numbers(np.float64)
     assert double["rank"] == 4

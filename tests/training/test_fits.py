@@ -49,6 +49,7 @@ def test_it_is_a_predictor_of_one_prompt_and_of_all_prefixes(found):
     np.testing.assert_allclose(both[0].mean, both[1].mean, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_several_keys_are_several_models_side_by_side():
     keys = jax.random.split(KEY, 2)
     several = training.fit(MODEL, SOURCE, key=keys, **SMALL)
