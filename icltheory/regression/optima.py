@@ -130,10 +130,10 @@ def optimum(
         why = f"closed form: Zhang, Wu and Bartlett (2024), Theorem {theorem}"
         return Optimum(model, least, why)
     if family is not LSA:
+        name = getattr(family, "__name__", family)
         raise ValueError(
             "family: expected LinearStep, GDBeta, LTB, LSA, DebiasedStep, Steps(L), "
-            f"OneLayer(phi) or softmax heads, got {getattr(family, '__name__', family)!r};"
-            " a single predictor has risk(predictor, population, num_examples)"
+            f"OneLayer(phi) or softmax heads, got {name!r}; a predictor has risk"
         )
     start = _given(key, "for a search")
     model, least = best_lsa(linear, num_examples, start, num_starts)
