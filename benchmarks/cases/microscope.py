@@ -12,7 +12,7 @@ from icltheory.regression import LinearPopulation, Ridge
 SIZES = {"2,000 prompts, N 40": (2000,)}
 
 
-@case("the microscope, 12 families, d = 20, with its compilation", SIZES)
+@case("the microscope, 13 families, d = 20, with its compilation", SIZES)
 def bench_microscope(count: int) -> Pair:
     source, key = LinearPopulation.isotropic(20, 0.25), jax.random.key(0)
 
