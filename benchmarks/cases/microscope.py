@@ -1,4 +1,4 @@
-"""Which algorithm a d = 20 model runs, against twelve families, compiling included.
+"""Which algorithm a d = 20 model runs, against thirteen families, compiling included.
 
 There is no usual alternative: published analyses tune one family each.
 """
