@@ -15,6 +15,7 @@ from icltheory._typing import Array, Float
 from icltheory.regression import (
     Averaging,
     Bayes,
+    DeltaRule,
     DiscreteMMSE,
     Lasso,
     LeastSquares,
@@ -310,6 +311,7 @@ _PENALTY = Parameter("penalty", 1e-4, 10.0, 16, lambda s: s.top * s.count)
 _WIDTH = Parameter("width", 0.1, 3.0, 9, lambda s: jnp.sqrt(s.size))
 _WIDER = Parameter("width", 0.3, 10.0, 5, lambda s: jnp.sqrt(s.size))
 _KERNEL_PENALTY = Parameter("penalty", 1e-3, 1.0, 4)
+_GATE = Parameter("gate", 0.5, 1.0, 5, most=1.0)
 _LASSO = Parameter("penalty", 1e-3, 1.0, 7, lambda s: jnp.sqrt(s.label * s.top))
 _NOISE = Parameter("noise_var", 1e-3, 1.0, 7, lambda s: s.label)
 
@@ -358,6 +360,7 @@ FAMILIES = (
     Rule("Lasso", Lasso, parameters=(_LASSO,)),
     Neighbors("nearest neighbours", counts=tuple(range(1, 9)), count_name="k"),
     Rule("kernel smoother", KernelSmoother, parameters=(_WIDTH,)),
+    Rule("delta rule", DeltaRule, parameters=(_STEP_SIZE, _GATE)),
     Rule("kernel ridge", KernelRidge, parameters=(_WIDER, _KERNEL_PENALTY)),
 )
 
@@ -368,7 +371,7 @@ def families_for(source: Any) -> tuple[Family, ...]:
     Example:
         >>> names = [f.name for f in families_for(LinearPopulation.isotropic(2))]
         >>> names[-2:], len(names)
-        (['kernel ridge', 'Bayes'], 12)
+        (['kernel ridge', 'Bayes'], 13)
     """
     if isinstance(source, LinearPopulation) and source.fourth_moment is None:
         return (*FAMILIES, fixed("Bayes", Bayes(source)))
