@@ -15,11 +15,11 @@ from icltheory._checks import (
 )
 from icltheory._typing import PRNGKey
 from icltheory.microscope import mixtures, models
+from icltheory.microscope._tuning import tune
 from icltheory.microscope.families import Family, families_for, fixed
 from icltheory.microscope.intervals import SkewedEstimate, explained_share, ratio
 from icltheory.microscope.linearity import linearity_in_labels, linearity_in_query
 from icltheory.microscope.records import Analysis, Candidate, Identification
-from icltheory.microscope.tuning import tune
 from icltheory.regression.predictors.base import predictor_of
 from icltheory.statistics import Interval
 
