@@ -328,9 +328,8 @@ def draw_gates(line: dict, rows: list[dict]) -> Any:
             ]
             look = {"color": colour, "mec": "white", "label": f"{name}, trained"}
             axes.plot(*zip(*dots, strict=True), "o", **look)
-        axes.plot(
-            [min(at), 1], [min(at), 1], ":", color="grey", label="gate = persistence"
-        )
+        ends = [min(min(own["persistence"]) for own in line.values()), 1]
+        axes.plot(ends, ends, ":", color="grey", label="gate = persistence")
         axes.set(xlabel="persistence of the task", ylabel="gate")
         axes.set_title("Gates of trained layers (one dot for each seed)")
         axes.legend()
