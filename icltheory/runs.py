@@ -10,6 +10,7 @@ import dataclasses
 import html
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -143,7 +144,7 @@ def summary(run: Run, most: int | None = None) -> tuple[str, ...]:
     """Name, preset and further settings, verdict, time, and what was measured."""
     words = run.about.get("command", "").split(run.about["experiment"], 1)[-1].split()
     preset = run.about.get("preset", "")
-    said = " ".join(words).replace(f"--preset {preset}", "").strip()
+    said = re.sub(rf"--preset {preset}|--output \S+", "", " ".join(words)).strip()
     spent = "" if run.seconds is None else f"{run.seconds:.0f} s"
     some = list(run.measured.items())[:most]
     measured = ", ".join(f"{name} {value:.4g}" for name, value in some)
@@ -215,8 +216,9 @@ def _scalars(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 _PAGE = """<!doctype html>
 <meta charset="utf-8"><title>Runs</title>
-<style>body {{ font: 15px sans-serif; margin: 2em }} td, th {{ padding: .3em .8em;
-text-align: left; border-bottom: 1px solid #ddd }} polyline {{ fill: none;
+<style>:root {{ color-scheme: light dark }}
+body {{ font: 15px sans-serif; margin: 2em }} td, th {{ padding: .3em .8em;
+text-align: left; border-bottom: 1px solid #8885 }} polyline {{ fill: none;
 stroke: #1f77b4; stroke-width: 1.5 }}</style>
 <h1>Runs</h1>
 <table><tr><th>run<th>preset and settings<th>verdict<th>time<th>measured<th>loss</tr>
@@ -227,7 +229,9 @@ stroke: #1f77b4; stroke-width: 1.5 }}</style>
 
 def _small_curve(run: Run) -> str:
     """The recorded loss as a small picture, or nothing."""
-    values = [v for v in run.columns("metrics").get("loss", []) if isinstance(v, float)]
+    recorded = run.columns("metrics").get("loss", [])
+    each = [v if isinstance(v, list) else [v] for v in recorded if v is not None]
+    values = [sum(seeds) / len(seeds) for seeds in each]  # the mean over seeds
     if len(values) < 2 or max(values) == min(values):
         return ""
     low, span = min(values), max(values) - min(values)
