@@ -175,10 +175,10 @@ def test_every_test_that_a_page_cites_exists(page):
 
 
 def test_every_experiment_has_a_card():
-    found = {one.page: one for one in cards.cards()}
+    found, sources = {one.page: one for one in cards.cards()}, publish.sources()
     for name in EXPERIMENTS:
         folder, figure = found[name].picture.split("/")
-        assert publish.sources()[folder].experiment == name
+        assert sources[folder].experiment == name
         assert figure in publish.shown_figures(folder), name
     text = cards.index(
         (DOCS / "experiments" / "index.md").read_text(), [*found.values()]

@@ -212,7 +212,12 @@ def test_the_bias_has_the_direction_it_says():
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"center": "mean"}, {"prior": of_one, "center": "mean"}]
+    "options",
+    [
+        {},
+        pytest.param({"center": "mean"}, marks=pytest.mark.slow),
+        pytest.param({"prior": of_one, "center": "mean"}, marks=pytest.mark.slow),
+    ],
 )
 def test_a_prior_that_is_fitted_to_the_prompts_has_no_limit(options):
     """Of 64 prompts up to 41 % of them would lie below the bound."""

@@ -320,6 +320,7 @@ def run_and_resume(output):
     return result
 
 
+@pytest.mark.slow
 def test_what_is_simulated_is_written_and_resumes_to_the_same(tmp_path, monkeypatch):
     spread = {"full support": 1e-12, "W_V of rank 1": 0.2, "gradient descent": 0.3}
     priors = dict.fromkeys((experiment.HELD_OUT, experiment.POPULATION), spread)

@@ -272,7 +272,7 @@ def test_chunked_and_recurrent_forms_are_equal(chunk_size, measured):
 
 
 @pytest.mark.statement("Recurrent: Filter of tasks that drift")
-@pytest.mark.parametrize("a", quick([0.7], [0.0, 0.98]))
+@pytest.mark.parametrize("a", quick([0.7], [0.0, 0.7, 0.98]))
 def test_the_filter_is_the_mean_of_the_joint_gaussian(a, measured):
     H, mean, Psi, noise_var = problem(3, 0.2)
     rng = np.random.default_rng(3)

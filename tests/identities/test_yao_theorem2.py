@@ -342,6 +342,7 @@ def test_anisotropic_prior_lies_in_the_support_of_each_prompt(measured):
     assert outside[1] > 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.statement("Yao: Theorem 2 (corrected)")
 def test_anisotropic_prior_at_the_population_covariance(measured):
     # Gaussian demonstrations, L = 1: the best Sigma is Sigma_mu / b, whose term is

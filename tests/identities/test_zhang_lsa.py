@@ -195,6 +195,7 @@ def test_without_variance_of_tasks_the_gap_is_that_of_a_large_mean():
         assert gap == pytest.approx(2 / (M + 2) * mean @ H @ mean, rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.statement("Zhang: Theorem 4.1, best LSA")
 def test_the_gap_scales_with_the_square_of_the_labels(measured):
     # (Phi, sigma, m) -> (s^2 Phi, s sigma, s m)

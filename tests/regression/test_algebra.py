@@ -82,6 +82,7 @@ def test_a_risk_given_the_inputs_has_the_mean_of_squared_errors(rule):
     assert curve.mean.shape == (2,)
 
 
+@pytest.mark.slow
 def test_prefixes_of_any_function_are_its_answers_to_each_prefix():
     prompt = MEAN.sample(KEY, 6, 1)
     X, y, x = prompt.X[0], prompt.y[0], prompt.x_query[0]

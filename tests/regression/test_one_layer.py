@@ -119,6 +119,7 @@ def test_features_of_a_users_own_have_the_moments_of_a_simulation():
     assert exact.risk(exact.optimum()) < step.risk(step.optimum()) - 1e-3
 
 
+@pytest.mark.slow
 def test_the_cost_of_finite_pretraining_is_that_of_least_squares():
     tasks, N, T = population(2), 8, 800
     layer = OneLayer(step_features, degree=2)
