@@ -68,6 +68,7 @@ def test_every_layer_module_and_rate(family):
     assert len(found.answers) == 7 * (1 + 3 * 2 * 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", quick([2**31], [2**31, 1]))
 def test_compositions_the_ends_and_ranks(size, monkeypatch):
     """Some share a base, some change the embeddings or the head, in any order."""

@@ -48,6 +48,7 @@ def inputs_by_hand(model, layer, row):
     return np.asarray(inputs[path]).reshape(len(row), -1)[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "family",
     [

@@ -197,7 +197,6 @@ def test_reduced_flow_ends_at_their_limit_and_keeps_its_balance(measured):
     assert np.abs(U[-1] - U[0]).max() > 0.1
 
 
-@pytest.mark.slow
 @pytest.mark.statement("Frei: Appendix A, along the flow")
 def test_inverted_constant_is_false(measured):
     worst = np.inf

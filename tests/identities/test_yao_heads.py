@@ -123,6 +123,7 @@ def test_the_space_of_the_noise_of_several_heads():
         noise.support_dims(wide)
 
 
+@pytest.mark.slow
 @pytest.mark.statement("Yao: Conclusion, question (i), several heads")
 @pytest.mark.parametrize("keyed", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_theorem_2_of_two_equal_halves_is_that_of_one_head(keyed, measured):

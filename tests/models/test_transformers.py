@@ -45,6 +45,7 @@ def test_weights_are_those_of_the_sums(gated, causal):
         np.testing.assert_allclose(found[0, head], expected, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", quick(["gated"], ["linear", "gated"]))
 @pytest.mark.parametrize("layout", quick(["matrix"], ["interleaved", "matrix"]))
 def test_one_pass_answers_every_prefix_and_every_query(kind, layout):

@@ -233,6 +233,7 @@ def test_a_risk_is_differentiable_and_can_be_batched_in_everything():
     assert np.isnan(jax.jit(lambda k: risk(step, MEAN, k))(-1))
 
 
+@pytest.mark.slow
 def test_optima_of_families_are_ordered():
     found = {
         family.__name__: optimum(family, MEAN, 10, key=KEY)
