@@ -17,6 +17,7 @@ VALUES = {
     "Newton": [0.9],
     "ridge": [0.7],
     "Lasso": [0.2],
+    "delta rule": [0.1, 0.9],
     "kernel smoother": [1.1],
     "kernel ridge": [1.7, 0.3],
 }
