@@ -53,7 +53,7 @@ html_title = "icltheory"
 html_favicon = "_static/favicon.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_search_scorer = "_static/search_score.js"
+html_search_scorer = str(HERE / "_static" / "search_score.js")
 html_js_files = [
     ("ledger.js", {"defer": "defer"}),
     ("explore.js", {"defer": "defer"}),
