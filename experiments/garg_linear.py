@@ -37,8 +37,8 @@ OPTIMUM = "one-layer optimum"
 STEPS, LOWER_BOUND = "best gradient steps", "lower bound for linear layers"
 PAPER_ERRORS = {20: 0.02, 40: 0.0006}  # Garg et al. 2022, Section 3, d = 20
 CLOSE = 0.05  # in claims a smaller difference of normalised errors counts as none
-LEVEL = 0.9  # of all intervals
-bootstrap = jax.jit(curve_interval)
+LEVEL = 0.95  # of all intervals
+bootstrap = jax.jit(functools.partial(curve_interval, level=LEVEL))
 
 
 @dataclass(frozen=True)
@@ -564,7 +564,7 @@ def claims(config: Config, errors: dict) -> list[Claim]:
             parts.append(f"k = {k}: {float(gap.mean):+.3f} [{low:+.3f}, {high:+.3f}]")
         beside = f"at most {slack:g} above" if slack else "below"
         claim = f"The transformer's error is {beside} that of: {name}"
-        measured = "difference on the same prompts, 90 % interval: " + "; ".join(parts)
+        measured = "difference on the same prompts, 95 % interval: " + "; ".join(parts)
         found.append((claim, measured, held, f"intervals below {slack:g}"))
     return [Claim(*one) for one in found]
 
@@ -608,7 +608,7 @@ def comparison(setup: Setup, curves: dict[str, plot.Curve], fewer: list[str]) ->
     few = f" ({config.baselines.prompts:,} of {', '.join(fewer)})" if fewer else ""
     exact = "; without interval: exact" if OPTIMUM in curves else ""
     title = f"{setup.family.label}, d = {d}, {config.eval_prompts:,} prompts{few}, "
-    return frame.table(rows, ["k", *curves], f"{title}90 % intervals{exact}")
+    return frame.table(rows, ["k", *curves], f"{title}95 % intervals{exact}")
 
 
 def draw(
@@ -709,7 +709,7 @@ def figures(
     name = f"{family.title.format(config=config)}, {of_run(config)}"
     title = f"{name}\n{config.eval_prompts:,} prompts"
     title += f", {config.baselines.prompts:,} for networks and trees" * fewer
-    title += "; bands: 90 % intervals" + "; dashed: exact" * bool(exact)
+    title += "; bands: 95 % intervals" + "; dashed: exact" * bool(exact)
     shown = {curve_title(name): curve for name, curve in curves.items()}
     marks = family.label, config.dim if exact else None
     found = {"figure5a.png": draw_errors(shown, title, *marks)}
@@ -809,7 +809,7 @@ def report_shifts(setup: Setup, run: frame.Run, params: Any) -> dict[str, Any]:
     heads = ["setting", *(f"{name}\nk = {k}" for name in names[:2] for k in ks)]
     title = "distribution shifts: normalised squared error"
     run.results.print(frame.table(rows, heads, title))
-    title = f"Garg's evaluation settings, d = {d} (bands: 90 % intervals)"
+    title = f"Garg's evaluation settings, d = {d} (bands: 95 % intervals)"
     run.save_figure("shifts.png", draw_settings(shown, title))
     return found
 

@@ -331,7 +331,7 @@ def draw_sources(config, splits, bayes):
     d, last = config.gpt2.dim, splits[max(splits)]
 
     def interval(sample):
-        return Curve.of(Estimate.of(sample), 0.9)
+        return Curve.of(Estimate.of(sample), 0.95)
 
     steps = {f"step {step:,}": parts for step, parts in splits.items()}
     panels = {
@@ -344,7 +344,7 @@ def draw_sources(config, splits, bayes):
         "+ what training leaves": {n: interval(left(s)) for n, s in steps.items()},
     }
     title = f"GPT-2 on noiseless linear regression, d = {d}: two sources of error "
-    title += "(bands: 90 % intervals)"
+    title += "(bands: 95 % intervals)"
     tints = plt.get_cmap("viridis_r")(np.linspace(0.1, 0.95, len(steps)))
     shades = dict(zip(steps, tints, strict=True))
     look: Any = {"ylabel": "squared error / d", "ylim": (2e-4, 2.5)}
@@ -370,7 +370,7 @@ def draw_noise(config, noises):
     medians = np.concatenate([middle.ravel() for _, middle, _ in quartiles.values()])
     title = f"Implicit noise of a linear stack trained for {step:,} steps, "
     title += f"N = {config.pool}\nmedian and middle half of the prompts"
-    titles = [f"layer {t + 1}" for t in range(config.stack.num_layers)]
+    titles = [f"layer {t}" for t in range(config.stack.num_layers)]
     look: Any = {"ylim": (0.5 * medians[medians > 0].min(), 4.0 * medians.max())}
     look |= {"xlabel": "shots b", "log_x": True}
     look["ylabel"] = r"$\|\tilde G_t - G_t\|^2 / \|G_t\|^2$"
@@ -411,7 +411,7 @@ def report(config, splits, noises, timing):
         tables=[sources_table(config, splits), noise_table(config, noises)],
         findings=findings(config, splits, noises, bayes),
         figures=figures,
-        interval_level=0.9,
+        interval_level=0.95,
         axes=axes | dict.fromkeys(by_shots, ["number of shots b", "layer"]),
     )
 

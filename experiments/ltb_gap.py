@@ -330,7 +330,7 @@ def draw_risks(config: Config, rows: list[dict]) -> Any:
     title += (
         "lines: exact risk of the best model; shaded: bounds of Theorem 4.1 on the "
     )
-    title += "best attention alone (LSA)\ndots: trained, geometric mean and 90 % "
+    title += "best attention alone (LSA)\ndots: trained, geometric mean and 95 % "
     title += f"interval of {len(config.seeds)} random starts"
     with frame.panels(2, 2, title, figsize=(9.6, 7.0)) as (figure, grid):
         for axes, (axis, label) in zip(grid.flat, AXES.items(), strict=True):
@@ -347,7 +347,7 @@ def draw_risks(config: Config, rows: list[dict]) -> Any:
                 if marker:
                     risks = [row[f"trained_{name}"] for row in dots]
                     logs = Estimate.of(np.log(np.stack(risks, axis=1)))
-                    mean, *bars = np.exp([logs.mean, *logs.interval(0.9)])
+                    mean, *bars = np.exp([logs.mean, *logs.interval(0.95)])
                     look = {"fmt": marker, "ms": 5, "capsize": 3, "mec": "white"}
                     axes.errorbar(at, mean, np.abs(bars - mean), color=colour, **look)
                     drawn += mean.tolist()
@@ -428,7 +428,7 @@ def report(config: Config, rows: list[dict], grid: dict, arcs: dict) -> Report:
         checks=checks(rows, grid),
         tables=[risk_table(config, trained)],
         figures=figures | {"hills.png": draw_hills(config, arcs)},
-        interval_level=0.9,
+        interval_level=0.95,
         axes={"settings.*.trained_lsa": ["seed"], "settings.*.trained_ltb": ["seed"]},
     )
 

@@ -184,14 +184,14 @@ def _errors(module, params, prompt):
 
 
 def score(errors: Any) -> dict[str, Any]:
-    """Mean, errors and 90 % interval over seeds and the prompts that they share."""
+    """Mean, errors and 95 % interval over seeds and the prompts that they share."""
     errors = np.asarray(errors, np.float64)
     each = Estimate.of(errors, axis=1)
     seeds = Estimate.of(each.mean)
     prompt_error = float(Estimate.of(errors.mean(axis=0)).standard_error)
-    mean, half = float(seeds.mean), 1.645 * prompt_error
+    mean, half = float(seeds.mean), 1.96 * prompt_error
     if len(errors) > 1:
-        half = math.hypot(seeds.half_width(0.9), half)
+        half = math.hypot(seeds.half_width(0.95), half)
     return {
         "mean": mean,
         "seed_error": float(seeds.standard_error),
@@ -382,7 +382,7 @@ def columns_of(config: Config, rows: list[dict], risks: Mapping) -> list[dict]:
 
 
 def contrast(with_mlp: dict[str, Any], without: dict[str, Any]) -> tuple[float, ...]:
-    """Error without MLP over that with it, and its 90 % interval, rather too wide."""
+    """Error without MLP over that with it, and its 95 % interval, rather too wide."""
     found, scores = without["mean"] / with_mlp["mean"], (without, with_mlp)
     parts = ((s["interval"][1] - s["mean"]) / s["mean"] for s in scores)
     factor = math.exp(math.hypot(*parts))
@@ -584,7 +584,7 @@ def removal_table(config: Config, columns: list[dict]) -> Any:
         risks = [(column["floors"] | column["risks"])[risk] for column in columns]
         lines.append([label, *(f"{x:.3f}" for x in np.repeat(risks, 2))])
     title = "squared error after a removal from the query's residual stream at the "
-    title += f"embedding; {over} +- half of the 90 % interval over {interval} (at mean "
+    title += f"embedding; {over} +- half of the 95 % interval over {interval} (at mean "
     title += "0: the same function of x)"
     heads = ["", *(f"{cell['model']}, mean {cell['mean']:g}" for cell in cells)]
     return frame.table(lines, heads, title)
@@ -601,7 +601,7 @@ def course_table(columns: list[dict]) -> Any:
         found = column["contrasts"]
         parts.append([f"{x:.2f} [{low:.2f}, {high:.2f}]" for x, low, high in found])
     title = "squared error along training, and the error without MLP over the error "
-    title += "with it; in brackets the 90 % interval of the ratio"
+    title += "with it; in brackets the 95 % interval of the ratio"
     return frame.table(zip(*parts, strict=True), heads, title)
 
 
@@ -621,7 +621,7 @@ def draw_table(config: Config, columns: list[dict]) -> Any:
     title = f"GPT-2 ({recipe.num_layers} layers, width {recipe.width}) on linear "
     title += f"regression, d = {recipe.dim}, M = {config.num_examples}, noise "
     title += f"{recipe.noise_var:g}\n{len(recipe.seeds)} seeds; "
-    title += "crosses: mean and 90 % interval"
+    title += "crosses: mean and 95 % interval"
     with frame.panels(figsize=(8.2, 4.8)) as (figure, axes):
         for place, column in enumerate(columns):
             for risk, (label, dash) in LINES.items():
@@ -682,7 +682,7 @@ def draw_removals(config: Config, columns: list[dict]) -> Any:
     }
     title = "Error after a removal from the query's residual stream, mean "
     title += f"{config.mean:g}, d = {recipe.dim}, M = {config.num_examples}\n"
-    title += f"{len(recipe.seeds)} seeds; bars: 90 % interval; dotted: exact risks"
+    title += f"{len(recipe.seeds)} seeds; bars: 95 % interval; dotted: exact risks"
     removed = {cell["model"]: cell["removal"] for cell in columns[1]["cells"]}
     names = {"xlabel": "depth of the removal (0: embedding)", "ylabel": "squared error"}
     with panel_grid(removed, 2, title, (4.2, 3.6)) as (figure, shown, _):
@@ -738,7 +738,7 @@ def draw_course(config: Config, columns: list[dict]) -> Any:
         figure.suptitle(
             f"GPT-2 ({recipe.num_layers} layers, width {recipe.width}) along training, "
             f"d = {recipe.dim}, M = {config.num_examples}, noise {recipe.noise_var:g}\n"
-            f"{seeds} seed{'s' * (seeds > 1)}; bands: 90 % interval"
+            f"{seeds} seed{'s' * (seeds > 1)}; bands: 95 % interval"
         )
     return figure
 
@@ -756,7 +756,7 @@ def report(config: Config, rows: list[dict], risks: Mapping) -> Report:
         claims=claims(columns),
         claims_title=f"the published table ({config.known}) says",
         figures={name: draw(config, columns) for name, draw in drawn.items()},
-        interval_level=0.9,
+        interval_level=0.95,
         axes=AXES | (COURSE_AXES if config.recipe.snapshots else {}),
     )
 

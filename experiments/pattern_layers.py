@@ -258,7 +258,7 @@ def tables(config: Config, measured: dict[str, dict]) -> list[Any]:
         columns["angle / pi falls by"] = found["turned"]
         for layer in range(masses.shape[2]):
             cells = {head: _spread(x[:, layer]) for head, x in columns.items()}
-            rows.append({"tasks": name, "layer": layer + 1, **cells})
+            rows.append({"tasks": name, "layer": layer, **cells})
     for value in config.sums:
         line = {"S_1": f"{value:g}"}
         for name, found in measured.items():
@@ -296,7 +296,7 @@ def draw_attention(measured: dict[str, dict], title: str) -> Any:
                 colour, mean = COLOURS[1 + layer % 6], by_seed.mean(0)
                 axes.plot(steps, by_seed.T, color=colour, linewidth=0.7, alpha=0.5)
                 axes.plot(steps, mean, color=colour)
-                ends.append((float(mean[-1]), f"layer {layer + 1}", colour))
+                ends.append((float(mean[-1]), f"layer {layer}", colour))
             axes.set(xlabel="step", ylim=(0, 1.02))
             frame.name_ends(axes, ends)
         shown[0].set_ylabel("share of the attention")
@@ -308,7 +308,7 @@ def draw_labels(found: dict, title: str) -> Any:
     import matplotlib.pyplot as plt
 
     steps, norms, angles = (found[x] for x in ("steps", "label norm", "label angle"))
-    titles = [f"layer {layer + 1}" for layer in range(norms.shape[2])]
+    titles = [f"layer {layer}" for layer in range(norms.shape[2])]
     places = np.unique(np.linspace(0, len(steps) - 1, 4).round().astype(int))
     palette = plt.get_cmap("viridis")(np.linspace(0, 0.9, len(places)))
     with frame.figure(titles, 3, title, 2.8, sharey=True) as (shown, entries):

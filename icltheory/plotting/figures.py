@@ -312,7 +312,7 @@ def attention_maps(
         axes: Axes of matplotlib, one for each layer; those of a new figure, with a
             colour bar, unless given.
         tokens: Names of the keys.
-        titles: Titles of the panels; the numbers of the layers from 1 unless given.
+        titles: Titles of the panels; the numbers of the layers unless given.
         columns: Panels in a row of a new figure.
         limit: Absolute value of the darkest colour.
 
@@ -321,7 +321,7 @@ def attention_maps(
     stack = np.asarray(weights, float)
     count, own = len(stack), axes is None
     if titles is None:
-        titles = [f"layer {layer + 1}" for layer in range(count)]
+        titles = [f"layer {layer}" for layer in range(count)]
     if own:
         import matplotlib.pyplot as plt
 

@@ -243,7 +243,7 @@ def curve_interval(
     *,
     key: PRNGKey,
     resamples: int = 1000,
-    level: float = 0.9,
+    level: float = 0.95,
 ) -> Interval:
     r"""Percentile bootstrap interval of a mean curve over prompts, on the device.
 
@@ -282,6 +282,6 @@ def curve_interval(
     keys = jax.random.split(key, resamples)
     means = jax.lax.map(resample, keys, batch_size=_RESAMPLES_AT_A_TIME)
     means = first + jnp.sort(means, axis=0)
-    # These are Garg's int(0.05 * R) and int(0.95 * R), without their rounding errors.
+    # At level 0.9 these are Garg's int(0.05 * R) and int(0.95 * R).
     low, high = (int(round(resamples * (1 + s * level), 6) / 2) for s in (-1, 1))
     return Interval(means[low], means[min(high, resamples - 1)])

@@ -338,7 +338,7 @@ def test_figures_show_what_they_are_given():
     np.testing.assert_array_equal(shown[3].get_lines()[0].get_ydata(), MEAN * 3)
     weights = np.stack([np.eye(2), np.full((2, 2), 0.5)])
     axes = garg_linear.draw_attention(weights, ["x1", "y1"], "title").axes
-    assert [one.get_title() for one in axes[:2]] == ["layer 1", "layer 2"]
+    assert [one.get_title() for one in axes[:2]] == ["layer 0", "layer 1"]
     np.testing.assert_array_equal(axes[1].get_images()[0].get_array(), weights[1])
     assert axes[1].get_images()[0].get_clim() == (0, 0.5)
 

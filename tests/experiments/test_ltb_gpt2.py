@@ -119,8 +119,8 @@ def test_a_score_is_the_mean_with_both_standard_errors():
     assert found["seed_error"] == pytest.approx(1.5)
     by_prompt = np.std([2.0, 3.0, 5.5], ddof=1) / math.sqrt(3)
     assert found["prompt_error"] == pytest.approx(by_prompt)
-    # Student's 95 % quantile with one degree of freedom is tan(0.45 pi).
-    half = math.hypot(math.tan(0.45 * math.pi) * 1.5, 1.645 * by_prompt)
+    # Student's 95 % quantile with one degree of freedom is tan(0.475 pi).
+    half = math.hypot(math.tan(0.475 * math.pi) * 1.5, 1.96 * by_prompt)
     assert found["interval"] == pytest.approx((3.5 - half, 3.5 + half), rel=1e-3)
     alone = score(errors[:1])
     assert math.isnan(alone["seed_error"])

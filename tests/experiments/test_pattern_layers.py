@@ -159,9 +159,9 @@ def test_pictures_show_their_numbers():
     }
     (axes,) = pattern_layers.draw_attention({"one": found}, "title").axes
     np.testing.assert_array_equal(axes.get_lines()[-1].get_ydata(), [0.5, 0.9])
-    assert {text.get_text() for text in axes.texts} == {"layer 1", "layer 2"}
+    assert {text.get_text() for text in axes.texts} == {"layer 0", "layer 1"}
     first, second = pattern_layers.draw_labels(found, "title").axes
-    assert [axes.get_title() for axes in (first, second)] == ["layer 1", "layer 2"]
+    assert [axes.get_title() for axes in (first, second)] == ["layer 0", "layer 1"]
     np.testing.assert_array_equal(second.get_lines()[1].get_ydata(), [0.3] * 3)
     axes, _ = pattern_layers.draw_sums(CONFIG, {"one": found}, "title").axes
     np.testing.assert_allclose(axes.get_lines()[0].get_ydata(), [0.2, 0.1])

@@ -142,7 +142,7 @@ def test_attention_is_drawn_along_depth_with_one_scale():
 
     weights = np.stack([np.eye(3), np.full((3, 3), 0.25)])
     images = plotting.attention_maps(weights, tokens=["a", "b", "c"])
-    assert [image.axes.get_title() for image in images] == ["layer 1", "layer 2"]
+    assert [image.axes.get_title() for image in images] == ["layer 0", "layer 1"]
     assert {image.get_clim() for image in images} == {(0.0, 1.0)}
     _, grid = plt.subplots(1, 2)
     images = plotting.attention_maps(-weights, axes=grid, titles=["x", "y"])
