@@ -50,7 +50,6 @@ _PACKAGES = (
     "bridge",
     "chain_of_thought",
     "constructions",
-    "frames",
     "induction",
     "kernels",
     "layered",
@@ -64,7 +63,6 @@ _PACKAGES = (
     "regression",
     "runs",
     "statistics",
-    "strict_json",
     "training",
     "trajectory",
 )

@@ -6,6 +6,7 @@ makes the check returns NaN where it does not (:func:`icltheory._core.calculator
 the middle of a function, :func:`checked` puts NaN in the value's own place.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -146,7 +147,7 @@ def checked(name: str, value: Any, check: CheckLike) -> Any:
     return jnp.where(flag, value, jnp.nan).astype(jnp.result_type(float, value))
 
 
-def typed_key(name: str, value: Any, given: Any = None) -> bool:
+def check_key(name: str, value: Any, given: Any = None) -> bool:
     """Raises unless ``value`` is one typed random key."""
     array = isinstance(value, jax.Array) and value.shape == ()
     if not array or not jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
@@ -227,11 +228,6 @@ def _refuse(name, leaf) -> None:
     raise ValueError(f"{name}: expected {expected}, got {one_line(leaf)}")
 
 
-def check_key(name: str, value: Any) -> None:
-    """Raises unless ``value`` is one typed random key."""
-    typed_key(name, value)
-
-
 def check_shape(name: str, array: Any, expected: tuple[int | str, ...]) -> None:
     """Raises unless ``array`` has the expected shape; letters match any size."""
     shape = tuple(np.shape(array))
@@ -248,17 +244,7 @@ def check_shape(name: str, array: Any, expected: tuple[int | str, ...]) -> None:
 
 def concrete(value: Any) -> np.ndarray | None:
     """Returns ``value`` as a NumPy array, or ``None`` while it is being traced."""
-    return None if isinstance(value, jax.core.Tracer) else np.asarray(value)
-
-
-def check_positive_int(name: str, value: Any) -> None:
-    """Raises unless ``value`` is a positive integer."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise ValueError(f"{name}: expected a positive integer, got {value!r}")
-
-
-def _is_finite(entry):
-    return (np if isinstance(entry, np.ndarray) else jnp).isfinite(entry)
+    return None if is_tracer(value) else np.asarray(value)
 
 
 def _is_covariance(matrix):
@@ -269,7 +255,7 @@ def _is_covariance(matrix):
     added = max(1e-6, 20 * len(wide) * float(eps)) * size
     # The Cholesky factor of an indefinite matrix is NaN.
     factor = jnp.linalg.cholesky(wide + added * jnp.eye(len(wide), dtype=wide.dtype))
-    return symmetric & (jnp.all(_is_finite(factor)) | (size == 0))
+    return symmetric & (jnp.all(jnp.isfinite(factor)) | (size == 0))
 
 
 def as_numbers(name: str, values: Any) -> np.ndarray:
@@ -287,11 +273,6 @@ def as_decimals(name: str, values: Any) -> np.ndarray:
     """
     known, array = as_numbers(name, values), np.asarray(values)
     return array.astype(str).astype(float) if array.dtype == np.float32 else known
-
-
-def is_choice(value: Any, name: str) -> bool:
-    """Whether an argument is this name, rather than an array or a function."""
-    return isinstance(value, str) and value == name
 
 
 def check_booleans(name: str, values: Any, ndim: int = 1) -> np.ndarray:
@@ -312,19 +293,16 @@ def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
         raise ValueError(f"{name}: expected one of {wanted}, got {value!r}")
 
 
-def check_nonnegative_int(name: str, value: Any) -> None:
-    """Raises unless ``value`` is an integer that is at least 0."""
-    check_integer(name, value, 0)
-
-
 def check_integer(name: str, value: Any, least: int) -> None:
     """Raises unless ``value`` is an integer that is at least ``least``."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, np.integer))
-        or value < least
-    ):
-        raise ValueError(f"{name}: expected an integer >= {least}, got {value!r}")
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < least:
+        expected = "a positive integer" if least == 1 else f"an integer >= {least}"
+        raise ValueError(f"{name}: expected {expected}, got {value!r}")
+
+
+check_positive_int = functools.partial(check_integer, least=1)
+check_nonnegative_int = functools.partial(check_integer, least=0)
 
 
 def check_open_unit(name: str, value: Any) -> None:

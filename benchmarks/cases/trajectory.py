@@ -18,7 +18,7 @@ from benchmarks.suite import (
     once,
     seconds,
 )
-from icltheory._names import NormMethod
+from icltheory._typing import NormMethod
 from icltheory.attention import LinearAttentionStack
 from icltheory.trajectory import depth_errors, implicit_gd, implicit_gd_norms
 

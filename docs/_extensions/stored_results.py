@@ -20,7 +20,7 @@ from docutils.parsers.rst import directives
 from lookup import RESULTS, column, lookup, read
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
-from icltheory.strict_json import number
+from icltheory.runs import number
 
 # Entries of a list that a reader takes in at a glance.
 _GLANCE = 8

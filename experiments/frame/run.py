@@ -25,7 +25,7 @@ from experiments.frame.config import expect, experiment_of
 from experiments.frame.exits import continue_with
 from experiments.frame.progress import Activity, Display
 from experiments.frame.report import Report, page
-from icltheory.strict_json import plain
+from icltheory.runs import plain
 
 # Version of ``result.json``, which increases when a value changes its name or meaning.
 SCHEMA_VERSION = 1

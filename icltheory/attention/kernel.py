@@ -20,8 +20,7 @@ from icltheory._checks import (
     scalar,
 )
 from icltheory._core import Record, calculator
-from icltheory._names import FeatureMap
-from icltheory._typing import Array, Float, PRNGKey, Scalar
+from icltheory._typing import Array, FeatureMap, Float, PRNGKey, Scalar
 from icltheory.attention._layer import (
     as_projections,
     as_tokens,

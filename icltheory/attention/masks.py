@@ -16,8 +16,7 @@ import jax.numpy as jnp
 
 from icltheory._checks import check_choice, check_nonnegative_int
 from icltheory._core import calculator
-from icltheory._names import Mask
-from icltheory._typing import Array, Bool
+from icltheory._typing import Array, Bool, Mask
 
 __all__ = ["MASKS", "attended_keys", "normalized_keys"]
 

@@ -10,8 +10,7 @@ from jaxtyping import Real
 
 from icltheory._checks import check_choice, check_shape, scalar
 from icltheory._core import calculator
-from icltheory._names import Mask
-from icltheory._typing import Array, Float
+from icltheory._typing import Array, Float, Mask
 from icltheory.attention._layer import LayerOutput, add_residual, as_tokens, stacked
 from icltheory.attention.masks import MASKS, attended_keys
 

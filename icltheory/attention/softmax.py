@@ -7,8 +7,7 @@ from jaxtyping import Real
 
 from icltheory._checks import check_choice, check_shape, positive, scalar
 from icltheory._core import calculator
-from icltheory._names import Mask
-from icltheory._typing import Array, Float
+from icltheory._typing import Array, Float, Mask
 from icltheory.attention._layer import (
     LayerOutput,
     add_residual,

@@ -13,8 +13,7 @@ from jaxtyping import Real
 
 from icltheory._checks import check_choice, check_shape, checked, positive, within
 from icltheory._core import Record, where_valid
-from icltheory._names import Mask, MLPForm
-from icltheory._typing import Array, Float, Int
+from icltheory._typing import Array, Float, Int, Mask, MLPForm
 from icltheory.attention._layer import LayerOutput, as_tokens
 from icltheory.attention.linear import MLP_FORMS, linear_attention, mlp_attention
 from icltheory.attention.masks import MASKS

@@ -14,8 +14,7 @@ from icltheory._checks import (
     covariance,
     is_tracer,
 )
-from icltheory._core import calculator
-from icltheory._precision import widened
+from icltheory._core import calculator, widened
 from icltheory._typing import Array, Float, Scalar
 from icltheory.noise import without_replacement_factor
 from icltheory.noise._routes import singular_values

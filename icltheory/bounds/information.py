@@ -5,8 +5,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._checks import Check, check_shape, count, finite, positive
-from icltheory._core import Record, calculator
-from icltheory._precision import finite_or_nan, widened
+from icltheory._core import Record, calculator, finite_or_nan, widened
 from icltheory._typing import Array, Float, Scalar
 
 __all__ = [

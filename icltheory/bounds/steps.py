@@ -23,10 +23,16 @@ from icltheory._checks import (
     one_line,
     scalar,
 )
-from icltheory._core import Record, calculator, where_valid
-from icltheory._names import DemoUpdates, MatrixNorm
-from icltheory._precision import exact_products
-from icltheory._typing import Array, Float, Int, PRNGKey, Scalar
+from icltheory._core import Record, calculator, exact_products, where_valid
+from icltheory._typing import (
+    Array,
+    DemoUpdates,
+    Float,
+    Int,
+    MatrixNorm,
+    PRNGKey,
+    Scalar,
+)
 from icltheory.attention import LinearAttentionStack
 from icltheory.batching import in_batches
 from icltheory.bounds.gaussian import ledoit_wolf_intensity, shots_of

@@ -22,8 +22,7 @@ from icltheory._checks import (
     is_tracer,
     unit,
 )
-from icltheory._core import Record, calculator, where_valid
-from icltheory._precision import widened
+from icltheory._core import Record, calculator, where_valid, widened
 from icltheory._typing import Array, Bool, Float, Scalar
 from icltheory.bounds._pairs import (
     MOST_VALUES,

@@ -18,9 +18,9 @@ import msgpack
 import numpy as np
 from flax import traverse_util
 
-from icltheory._files import refuse_pointer
-from icltheory._safetensors import Tensor, open_safetensors
 from icltheory.bridge._arrays import cast
+from icltheory.models._files import refuse_pointer
+from icltheory.models._safetensors import Tensor, open_safetensors
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 FLAX_SINGLE, FLAX_INDEX = "flax_model.msgpack", "flax_model.msgpack.index.json"

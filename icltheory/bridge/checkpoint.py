@@ -14,7 +14,6 @@ from flax import traverse_util
 from numpy.typing import NDArray
 
 from icltheory._checks import check_choice
-from icltheory._safetensors import unwrapped
 from icltheory._typing import PyTree
 from icltheory.bridge._arrays import check_finite_leaf, to_device
 from icltheory.bridge._gguf import GGUFFile, GGUFTokenizer, find_gguf
@@ -35,6 +34,7 @@ from icltheory.bridge.families import FAMILIES, Entry, entries_of, read_architec
 from icltheory.bridge.model import LanguageModel, trust_weights
 from icltheory.bridge.sharding import Placement
 from icltheory.bridge.tokenizer import Tokenizer
+from icltheory.models._safetensors import unwrapped
 
 __all__ = ["load_checkpoint"]
 

@@ -20,11 +20,11 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._safetensors import Tensor
 from icltheory.bridge._tensors import Tensors
 from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.families import Entry, entries_of
 from icltheory.bridge.spectra import Exact, rounding_noise
+from icltheory.models._safetensors import Tensor
 
 __all__ = ["join_factors", "take_factors"]
 

@@ -19,7 +19,6 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from icltheory._checks import check_shape, finite
-from icltheory._files import named_file
 from icltheory._typing import Float
 from icltheory.batching import Progress, reported
 from icltheory.bridge._arrays import gathered
@@ -31,6 +30,7 @@ from icltheory.bridge.decompositions import (
 )
 from icltheory.bridge.model import LanguageModel
 from icltheory.layered import get_matrix
+from icltheory.models._files import named_file
 from icltheory.pruning import module_matrices, random_condition_number
 
 __all__ = [

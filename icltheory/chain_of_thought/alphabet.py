@@ -7,8 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from icltheory._checks import check_key, check_positive_int, check_shape, real
-from icltheory._core import Record, calculator
-from icltheory._precision import exact_products, widened
+from icltheory._core import Record, calculator, exact_products, widened
 from icltheory._typing import Array, Float, Int, PRNGKey
 
 __all__ = ["Alphabet", "span_residual"]

@@ -23,8 +23,7 @@ from icltheory._checks import (
     unit,
     within,
 )
-from icltheory._core import Record, where_valid
-from icltheory._precision import widened
+from icltheory._core import Record, where_valid, widened
 from icltheory._typing import Array, Bool, Float, Int, PRNGKey, Scalar
 from icltheory.chain_of_thought.alphabet import Alphabet
 

@@ -17,7 +17,6 @@ from icltheory._checks import (
     scalar,
 )
 from icltheory._core import Record, where_valid
-from icltheory._descent import PlainRule, check_steps, descend
 from icltheory._typing import Array, Float, Int, PRNGKey, Scalar
 from icltheory.chain_of_thought._memory import chain_columns, query_column
 from icltheory.chain_of_thought.attention import ReasoningAttention
@@ -26,6 +25,7 @@ from icltheory.chain_of_thought.tasks import (
     ReasoningPrompt,
     ReasoningTask,
 )
+from icltheory.trajectory._descent import PlainRule, check_steps, descend
 
 __all__ = ["ReasoningTraining", "prompt_loss", "train_attention"]
 

@@ -7,8 +7,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Integer, Real
 
 from icltheory._checks import check_positive_int, check_shape, scalar
-from icltheory._core import Record, calculator
-from icltheory._precision import exact_products
+from icltheory._core import Record, calculator, exact_products
 from icltheory._typing import Array, Float
 from icltheory.attention import LayerOutput, SoftmaxAttentionStack
 from icltheory.layered import LayeredStack

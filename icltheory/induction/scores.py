@@ -10,8 +10,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Integer
 
 from icltheory._checks import Check, check_positive_int, check_shape, finite, within
-from icltheory._core import Record, calculator
-from icltheory._precision import widened
+from icltheory._core import Record, calculator, widened
 from icltheory._typing import Array, Bool, Float, PRNGKey, PyTree, Scalar
 from icltheory.layered import LayeredModel, attention_patterns
 from icltheory.layered.attention import check_readable

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import jax.numpy as jnp
 
 from icltheory._checks import check_choice
-from icltheory._names import Mask
-from icltheory._typing import Array, Float
+from icltheory._typing import Array, Float, Mask
 from icltheory.attention import MASKS, AttentionStack, LayerOutput
 from icltheory.attention._layer import as_tokens
 from icltheory.layered.matrices import MatrixSpec, get_matrix

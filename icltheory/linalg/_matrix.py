@@ -2,7 +2,7 @@
 
 from jax.typing import ArrayLike
 
-from icltheory._precision import widened
+from icltheory._core import widened
 from icltheory._typing import Array
 
 

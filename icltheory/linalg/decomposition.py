@@ -6,8 +6,13 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from icltheory._checks import check_shape, count
-from icltheory._core import Record, calculator, where_valid
-from icltheory._precision import exact_products, finite_or_nan
+from icltheory._core import (
+    Record,
+    calculator,
+    exact_products,
+    finite_or_nan,
+    where_valid,
+)
 from icltheory._typing import Array, Float, Int
 from icltheory.linalg._matrix import as_matrix
 

@@ -5,8 +5,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from icltheory._checks import check_shape
-from icltheory._core import calculator
-from icltheory._precision import widened
+from icltheory._core import calculator, widened
 from icltheory._typing import Array, Float, Scalar
 
 __all__ = ["safe_sqrt", "thin_frobenius_inner", "thin_frobenius_norm"]

@@ -5,8 +5,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from icltheory._checks import check_shape
-from icltheory._core import calculator
-from icltheory._precision import finite_or_nan
+from icltheory._core import calculator, finite_or_nan
 from icltheory._typing import Array, Float
 from icltheory.linalg._matrix import as_matrix
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from icltheory._checks import check_choice, check_positive_int
 from icltheory._core import Record
-from icltheory._safetensors import open_safetensors, unwrapped
 from icltheory._typing import PyTree
+from icltheory.models._safetensors import open_safetensors, unwrapped
 from icltheory.models._torch_file import read_state_dict
 from icltheory.models.gpt2 import GPT2
 

@@ -17,8 +17,7 @@ from icltheory._checks import (
     scalar,
 )
 from icltheory._core import calculator
-from icltheory._names import DemoUpdates
-from icltheory._typing import Array, Float, Scalar
+from icltheory._typing import Array, DemoUpdates, Float, Scalar
 from icltheory.attention import LinearAttentionStack
 from icltheory.trajectory._recursion import (
     Learner,

@@ -15,10 +15,8 @@ from icltheory._checks import (
     one_line,
     scalar,
 )
-from icltheory._core import Record, calculator, where_valid
-from icltheory._names import DemoUpdates, SpectrumMethod
-from icltheory._precision import widened
-from icltheory._typing import Array, Float, Int
+from icltheory._core import Record, calculator, where_valid, widened
+from icltheory._typing import Array, DemoUpdates, Float, Int, SpectrumMethod
 from icltheory.attention import LinearAttentionStack
 from icltheory.noise._routes import (
     centred_gram,

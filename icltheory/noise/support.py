@@ -8,8 +8,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from icltheory._checks import check_positive_int, check_shape, finite, one_line
-from icltheory._core import calculator
-from icltheory._precision import finite_or_nan, widened
+from icltheory._core import calculator, finite_or_nan, widened
 from icltheory._typing import Array, Float, Int
 from icltheory.attention import LinearAttentionStack
 from icltheory.noise._routes import image_of_symmetric

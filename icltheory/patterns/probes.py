@@ -9,8 +9,7 @@ from jaxtyping import Real
 
 from icltheory._checks import check_key, nonnegative
 from icltheory._core import Record, calculator
-from icltheory._names import Order
-from icltheory._typing import Array, Bool, Float, Scalar
+from icltheory._typing import Array, Bool, Float, Order, Scalar
 from icltheory.patterns.model import check_width, query_weights
 from icltheory.patterns.prompts import PatternPrompt
 from icltheory.patterns.task import PatternTask

@@ -13,11 +13,11 @@ from jaxtyping import Real
 
 from icltheory._checks import Check, check_positive_int, is_tracer, positive, scalar
 from icltheory._core import Record, calculator
-from icltheory._descent import PlainRule, descend
 from icltheory._typing import Array, Float
 from icltheory.patterns.model import check_width
 from icltheory.patterns.probes import pattern_logits
 from icltheory.patterns.task import PatternTask
+from icltheory.trajectory._descent import PlainRule, descend
 
 __all__ = ["ReducedTraining", "reduced_training"]
 

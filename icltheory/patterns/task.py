@@ -24,8 +24,7 @@ from icltheory._checks import (
     real,
     unit,
 )
-from icltheory._core import Record
-from icltheory._precision import exact_products
+from icltheory._core import Record, exact_products
 from icltheory._typing import Array, Bool, Float, PRNGKey, Scalar
 from icltheory.patterns.prompts import PatternPrompt, draw
 from icltheory.patterns.shift import (

@@ -20,15 +20,14 @@ from icltheory._checks import (
     scalar,
 )
 from icltheory._core import Record, calculator
-from icltheory._descent import PlainRule, check_steps, descend
-from icltheory._names import GradientForm
-from icltheory._typing import Array, Float, Int, PRNGKey, PyTree
+from icltheory._typing import Array, Float, GradientForm, Int, PRNGKey, PyTree
 from icltheory.layered import forward
 from icltheory.patterns.measures import check_pattern_model
 from icltheory.patterns.model import check_width
 from icltheory.patterns.prompts import PatternPrompt
 from icltheory.patterns.task import PatternTask
 from icltheory.patterns.theorems import hinge
+from icltheory.trajectory._descent import PlainRule, check_steps, descend
 
 __all__ = ["Training", "loss_gradients", "train"]
 

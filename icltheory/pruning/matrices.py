@@ -17,10 +17,8 @@ from icltheory._checks import (
     scalar,
     within,
 )
-from icltheory._core import calculator
-from icltheory._names import Order
-from icltheory._precision import exact_products, finite_or_nan, widened
-from icltheory._typing import Array, Float, Int, PRNGKey, Scalar
+from icltheory._core import calculator, exact_products, finite_or_nan, widened
+from icltheory._typing import Array, Float, Int, Order, PRNGKey, Scalar
 from icltheory.linalg import low_rank_approximation
 from icltheory.pruning.methods import LowRank, Method, check_method, inverse
 from icltheory.pruning.rates import as_strength, check_one_of, check_ranks

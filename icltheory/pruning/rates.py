@@ -16,7 +16,7 @@ from icltheory._checks import (
     check_sequence,
     is_tracer,
 )
-from icltheory._names import Rule
+from icltheory._typing import Rule
 
 __all__ = ["Rank", "kept_parameters", "rank_for_rate"]
 

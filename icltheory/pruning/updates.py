@@ -10,10 +10,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._checks import check_choice, check_shape, count, finite, scalar
-from icltheory._core import Record, calculator
-from icltheory._names import DemoUpdates, NormMethod
-from icltheory._precision import widened
-from icltheory._typing import Array, Bool, Float, Int, Scalar
+from icltheory._core import Record, calculator, widened
+from icltheory._typing import Array, Bool, DemoUpdates, Float, Int, NormMethod, Scalar
 from icltheory.attention import LinearAttentionStack
 from icltheory.linalg import low_rank_approximation, thin_frobenius_inner
 from icltheory.pruning.methods import LowRank

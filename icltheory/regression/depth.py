@@ -16,8 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory._checks import check_positive_int, count, positive, scalar
-from icltheory._core import Record, calculator, where_valid
-from icltheory._precision import exact_products
+from icltheory._core import Record, calculator, exact_products, where_valid
 from icltheory._typing import Array, PRNGKey, Scalar
 from icltheory.linalg._orthogonal import Recurrence, recurrence_of_moments
 from icltheory.linalg.wishart import exact_moments

@@ -30,8 +30,8 @@ from icltheory._checks import (
     scalar,
 )
 from icltheory._core import Record, calculator
-from icltheory._descent import PlainRule, check_steps, descend
 from icltheory._typing import Array, Float, Int, PRNGKey
+from icltheory.trajectory._descent import PlainRule, check_steps, descend
 
 __all__ = [
     "FeaturePath",

@@ -21,8 +21,6 @@ from icltheory._checks import (
     scalar,
 )
 from icltheory._core import Record, calculator
-from icltheory._descent import PlainRule, check_steps
-from icltheory._descent import descend as run
 from icltheory._typing import Array, Bool, Float, Int, PRNGKey
 from icltheory.regression._block_moments import (
     Moments,
@@ -42,6 +40,8 @@ from icltheory.regression.gradient_blocks import (
 from icltheory.regression.heads import Heads
 from icltheory.regression.landscape import minimizers
 from icltheory.regression.population import LinearPopulation
+from icltheory.trajectory._descent import PlainRule, check_steps
+from icltheory.trajectory._descent import descend as run
 
 __all__ = ["Trajectory", "descend", "flow"]
 

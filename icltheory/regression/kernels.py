@@ -14,8 +14,7 @@ import jax.numpy as jnp
 
 from icltheory import constructions
 from icltheory._checks import Check, check_positive_int, check_shape
-from icltheory._core import Record, calculator
-from icltheory._precision import widened
+from icltheory._core import Record, calculator, widened
 from icltheory._typing import Array, Bool, Float, Scalar
 from icltheory.attention import (
     KernelAttentionStack,

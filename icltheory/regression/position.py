@@ -19,8 +19,7 @@ from icltheory._checks import (
     within,
 )
 from icltheory._core import calculator
-from icltheory._names import Mask, SpecialExample
-from icltheory._typing import Array, Float, PRNGKey
+from icltheory._typing import Array, Float, Mask, PRNGKey, SpecialExample
 from icltheory.regression.predictors.base import predictor_of
 
 __all__ = ["errors_by_position", "label_weights", "limit_profile"]

@@ -10,8 +10,7 @@ import numpy as np
 import scipy.special
 
 from icltheory._checks import as_numbers, check_choice, check_open_unit, real
-from icltheory._core import Record
-from icltheory._precision import widened
+from icltheory._core import Record, widened
 
 __all__ = ["Estimate", "Interval", "crossed_estimate"]
 

@@ -20,7 +20,7 @@ from icltheory._checks import (
     finite,
     real,
 )
-from icltheory._precision import widened
+from icltheory._core import widened
 from icltheory._typing import Float, PRNGKey
 from icltheory.statistics.estimates import Interval
 

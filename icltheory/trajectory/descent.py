@@ -7,8 +7,7 @@ from jaxtyping import Real
 
 from icltheory._checks import check_choice, finite, scalar
 from icltheory._core import calculator
-from icltheory._names import DemoUpdates, DenseMethod, NormMethod
-from icltheory._typing import Array, Float
+from icltheory._typing import Array, DemoUpdates, DenseMethod, Float, NormMethod
 from icltheory.attention import LinearAttentionStack, LinearTransformerStack
 from icltheory.linalg import safe_sqrt, thin_frobenius_inner
 from icltheory.linalg.products import frobenius_norm, magnitude

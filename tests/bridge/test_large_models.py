@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory._safetensors import open_safetensors, write_safetensors
 from icltheory.bridge import Evaluator, algorithm1
 from icltheory.bridge._blocks import product
+from icltheory.models._safetensors import open_safetensors, write_safetensors
 from icltheory.pruning import LowRank, Whitened, methods
 from tests.bridge.evaluation_tasks import classification, tiny, with_test
 

@@ -6,9 +6,9 @@ import json
 import numpy as np
 from flax import serialization, traverse_util
 
-from icltheory._safetensors import write_safetensors
 from icltheory.bridge import Decoder, LanguageModel
 from icltheory.bridge.families import entries_of, read_architecture
+from icltheory.models._safetensors import write_safetensors
 from tests.weights import drawn
 
 _GPT = {"vocab_size": 37, "n_embd": 12, "n_head": 3, "n_layer": 2, "n_positions": 24}

@@ -276,8 +276,8 @@ def test_the_published_recipe_to_the_letter():
 
 def a_checkpoint(path, **sizes):
     """A file of the published layout with random weights."""
-    from icltheory._safetensors import write_safetensors
     from icltheory.models import GPT2
+    from icltheory.models._safetensors import write_safetensors
     from icltheory.models.garg_checkpoint import _parameters, _stored
 
     rng = np.random.default_rng(0)

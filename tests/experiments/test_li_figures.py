@@ -11,7 +11,7 @@ from experiments.cot import PUBLISHED, PUBLISHED_LENGTHS
 from experiments.pattern_layers import Layers
 from experiments.shared.patterns import PatternEnsemble
 from icltheory.chain_of_thought import vote_error
-from icltheory.strict_json import plain
+from icltheory.runs import plain
 
 GRID = li.VoteGrid(
     prompts=40, probabilities=(0.5, 0.65), gaps=(0.5, 0.6), rivals=(1,), steps=(1, 2)
