@@ -67,9 +67,7 @@ class _Both(Check):
         self.parts = parts
 
     def __call__(self, name, value, given=None):
-        flags = [part(name, value, given) for part in self.parts]
-        traced = [flag for flag in flags if flag is not True]
-        return jnp.all(jnp.stack(traced)) if traced else True
+        return all_hold(*(part(name, value, given) for part in self.parts))
 
 
 class _Scalar(Check):
@@ -79,6 +77,12 @@ class _Scalar(Check):
     def __call__(self, name, value, given=None):
         check_shape(name, value, ())
         return True
+
+
+def all_hold(*flags: Any) -> Any:
+    """Joins what checks return: ``True``, or a traced flag if one of them is."""
+    traced = [flag for flag in flags if flag is not True]
+    return functools.reduce(jnp.logical_and, traced) if traced else True
 
 
 def _module(entry):

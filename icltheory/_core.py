@@ -19,7 +19,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from icltheory._checks import CheckLike, check_key, is_tracer, one_line, real
+from icltheory._checks import (
+    CheckLike,
+    all_hold,
+    check_key,
+    is_tracer,
+    one_line,
+    real,
+)
 from icltheory._typing import Array
 
 F = TypeVar("F", bound=Callable)
@@ -180,10 +187,9 @@ def finite_or_nan(W: Array) -> Array:
 
 def where_valid(result: Any, *flags: Any) -> Any:
     """Returns the result, with NaN in place of its floats where a flag is false."""
-    traced = [flag for flag in flags if flag is not True]
-    if not traced:
+    valid = all_hold(*flags)
+    if valid is True:
         return result
-    valid = functools.reduce(jnp.logical_and, traced)
     factor = jnp.where(valid, 1.0, jnp.nan)  # a factor makes derivatives NaN, too
 
     def kept(leaf):

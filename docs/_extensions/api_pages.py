@@ -50,7 +50,7 @@ def _documented() -> dict[str, tuple[str, str]]:
     found, places = {}, {}
     modules = public_modules().values()
     for module in sorted(modules, key=lambda m: (m.__name__.count("."), m.__name__)):
-        for symbol in module.__all__:
+        for symbol in getattr(module, "__all__", ()):
             value = getattr(module, symbol)
             if inspect.ismodule(value):
                 continue

@@ -16,8 +16,6 @@ from icltheory.attention.linear import MLP_FORMS, _activate, _linear_sums
 from icltheory.attention.masks import MASKS
 from icltheory.attention.stacks import AttentionStack, LinearAttentionStack, Weights
 
-__all__ = ["LinearTransformerStack", "MultiHeadStack"]
-
 Heads = Float[Array | np.ndarray, "_L _heads _out _in"]
 
 

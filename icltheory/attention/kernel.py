@@ -27,14 +27,6 @@ from icltheory.attention._layer import (
     stacked,
 )
 
-__all__ = [
-    "FEATURE_MAPS",
-    "KernelView",
-    "positive_features",
-    "softmax_kernel_view",
-    "taylor_features",
-]
-
 FEATURE_MAPS = ("exact", "taylor", "positive")
 
 

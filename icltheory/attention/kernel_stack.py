@@ -12,8 +12,6 @@ from icltheory.attention.nonlinear import (
 )
 from icltheory.attention.stacks import AttentionStack, Weights
 
-__all__ = ["KernelAttentionStack"]
-
 
 class KernelAttentionStack(AttentionStack):
     r"""A stack of L nonlinear attention layers with residual.

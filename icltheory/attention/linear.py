@@ -18,8 +18,6 @@ from icltheory.attention._layer import (
 )
 from icltheory.attention.masks import MASKS, attended_keys
 
-__all__ = ["MLP_FORMS", "linear_attention", "mlp_attention"]
-
 MLP_FORMS = ("gated", "linear", "half")
 
 

@@ -18,8 +18,6 @@ from icltheory._checks import check_choice, check_nonnegative_int
 from icltheory._core import calculator
 from icltheory._typing import Array, Bool, Mask
 
-__all__ = ["MASKS", "attended_keys", "normalized_keys"]
-
 MASKS = ("demos", "causal", "none")
 
 

@@ -17,8 +17,6 @@ from icltheory.attention._layer import (
 )
 from icltheory.attention.masks import MASKS, attended_keys, normalized_keys
 
-__all__ = ["softmax_attention", "softmax_weights"]
-
 
 @calculator(static=("mask",), d_scale=scalar & positive, scale=scalar)
 def softmax_attention(

@@ -20,14 +20,6 @@ from icltheory.attention.masks import MASKS
 from icltheory.attention.nonlinear import kernel_weights
 from icltheory.attention.softmax import softmax_attention, softmax_weights
 
-__all__ = [
-    "AttentionStack",
-    "LinearAttentionStack",
-    "MLPAttentionStack",
-    "SoftmaxAttentionStack",
-    "StackOutput",
-]
-
 Weights = Float[Array | np.ndarray, "_L _out _in"]
 
 

@@ -39,13 +39,6 @@ from icltheory.bounds._pairs import (
     tail_weight,
 )
 
-__all__ = [
-    "SupersampleBound",
-    "SupersampleBounds",
-    "prediction_bound",
-    "supersample_bounds",
-]
-
 # Weights c and C(c) of the weighted bound: c is close to 0 for small information, and
 # close to log 2 for small losses.
 _GAPS = np.geomspace(1e-9, 1, 256)[:-1]  # 2 - e^c

@@ -31,14 +31,6 @@ from icltheory.bounds.steps import (
     is_word,
 )
 
-__all__ = [
-    "anisotropic_bound",
-    "held_out_bound",
-    "isotropic_bound",
-    "log_inside_bound",
-    "printed_bound",
-]
-
 _DENSE_WIDTH = 40  # of a basis of the support, n^2 x n (n + 1) / 2 by prompt and layer
 _BIAS = "biased low: the logarithm of a mean"
 _FITTED_BIAS = "biased low, with no limit: the prior is fitted to the prompts"

@@ -8,14 +8,6 @@ from icltheory._core import calculator
 from icltheory._typing import Array, Float
 from icltheory.attention import LayerOutput, LinearAttentionStack
 
-__all__ = [
-    "gd_plus_plus",
-    "gradient_descent",
-    "join_tokens",
-    "preconditioned_gradient_descent",
-    "read_prediction",
-]
-
 
 @calculator
 def join_tokens(

@@ -12,8 +12,6 @@ from icltheory._typing import Array, Float
 from icltheory.attention import LayerOutput, SoftmaxAttentionStack
 from icltheory.layered import LayeredStack
 
-__all__ = ["InductionCircuit", "induction_circuit"]
-
 
 class InductionCircuit(Record):
     """A two-layer induction circuit, its token and position tables and its read-out."""

@@ -12,8 +12,6 @@ from icltheory.attention._layer import as_tokens
 from icltheory.layered.matrices import MatrixSpec, get_matrix
 from icltheory.layered.protocol import LayeredModel, all_hidden
 
-__all__ = ["AttentionReadable", "LayeredStack", "OVFactors", "attention_patterns"]
-
 
 class OVFactors(NamedTuple):
     """Output and input matrices of each head; its circuit is ``W_O[h] @ W_V[h]``.

@@ -11,8 +11,6 @@ from jax.typing import ArrayLike
 from icltheory._checks import check_choice, check_shape, real
 from icltheory._typing import Array, Float, PyTree
 
-__all__ = ["MatrixSpec", "get_matrix", "replace_matrix"]
-
 
 @dataclasses.dataclass(frozen=True)
 class MatrixSpec:

@@ -16,18 +16,6 @@ from icltheory._checks import check_positive_int, real
 from icltheory._typing import PyTree
 from icltheory.layered.matrices import MatrixSpec, get_matrix
 
-__all__ = [
-    "Batched",
-    "LayeredModel",
-    "all_hidden",
-    "check_layered",
-    "check_model",
-    "forward",
-    "forward_edited",
-    "forward_from",
-    "hidden_before",
-]
-
 
 @runtime_checkable
 class LayeredModel(Protocol):

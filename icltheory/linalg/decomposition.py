@@ -12,11 +12,19 @@ from icltheory._core import (
     exact_products,
     finite_or_nan,
     where_valid,
+    widened,
 )
 from icltheory._typing import Array, Float, Int
-from icltheory.linalg._matrix import as_matrix
 
-__all__ = ["SVD", "low_rank_approximation", "svd"]
+
+def as_matrix(W: ArrayLike) -> Array:
+    """Checks for a non-empty matrix, and converts half precision to float32."""
+    matrix = widened(W)
+    if matrix.ndim < 2:
+        raise ValueError(f"W: expected shape (..., m, n), got {matrix.shape}")
+    if 0 in matrix.shape[-2:]:
+        raise ValueError(f"W: expected at least one entry, got shape {matrix.shape}")
+    return matrix
 
 
 class SVD(Record):
@@ -46,13 +54,7 @@ class SVD(Record):
     def truncate(self, rank: int | Int[Array, ""]) -> Float[Array, "*batch m n"]:
         """The best approximation of rank ``rank`` in every unitarily invariant norm.
 
-        Args:
-            rank: Number r of singular values kept, from 0 to k; may be traced.
-
-        Returns:
-            The matrix :math:`W_r`; NaN where a traced rank is out of range.
-
-        Source: Eckart and Young (1936).
+        The rank, from 0 to k, may be traced; out of range the matrix is NaN.
         """
         size = self.s.shape[-1]
         kept = jnp.where(_keep(rank, size), self.s, 0)
@@ -105,11 +107,7 @@ def low_rank_approximation(
     map has no derivative; the tied pairs are then left out of the sum. First
     derivatives only.
 
-    Args:
-        rank: Number r of singular values kept, from 0 to min(m, n); may be traced.
-
-    Returns:
-        The matrix :math:`W_r`, with the dtype of ``W``.
+    The rank r, from 0 to min(m, n), may be traced. The dtype is that of ``W``.
 
     Example:
         >>> import jax, jax.numpy as jnp

@@ -22,8 +22,6 @@ from icltheory.models._safetensors import open_safetensors, unwrapped
 from icltheory.models._torch_file import read_state_dict
 from icltheory.models.gpt2 import GPT2
 
-__all__ = ["GargCheckpoint", "load_garg_checkpoint"]
-
 _BLOCK = re.compile(r"_backbone\.h\.(\d+)\.(.+)")
 # Masks of old versions, and the token table, which models with vector inputs do not
 # use.

@@ -29,8 +29,6 @@ from icltheory.trajectory._recursion import (
 )
 from icltheory.trajectory.records import TrajectoryFactors
 
-__all__ = ["demonstration_gradients", "noise_covariance", "without_replacement_factor"]
-
 
 def up_to(pool: Callable[[Mapping[str, Any]], Any]) -> CheckLike:
     """Returns the check that shots are a whole number from 1 to the size of a pool."""

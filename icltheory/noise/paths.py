@@ -12,14 +12,6 @@ from icltheory.attention import LinearAttentionStack
 from icltheory.noise.gradients import of_pool, without_replacement_factor
 from icltheory.trajectory._recursion import demo_factors, num_heads, prepare
 
-__all__ = [
-    "NOISES",
-    "NoisyTrajectory",
-    "PathMoments",
-    "noisy_trajectory",
-    "path_moments",
-]
-
 NOISES = ("gaussian", "shots", "fresh_shots")
 
 

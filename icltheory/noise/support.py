@@ -7,33 +7,37 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from icltheory._checks import check_positive_int, check_shape, finite, one_line
+from icltheory._checks import (
+    all_hold,
+    check_positive_int,
+    check_shape,
+    finite,
+    one_line,
+)
 from icltheory._core import calculator, finite_or_nan, widened
 from icltheory._typing import Array, Float, Int
 from icltheory.attention import LinearAttentionStack
 from icltheory.noise._routes import image_of_symmetric
 
-__all__ = ["support_dims", "symmetric_image_dim"]
-
 # Above this width the exact count takes seconds.
 _WIDE = 512
-# Up to this width computing singular vectors is faster than compiling the alternative.
-_NARROW = 32
 # The same of several heads, whose count decomposes a matrix of n^2 rows.
 _WIDE_HEADS = 64
 
 
-def countable(name, stack, given):
-    """Checks that the weights are finite, unless the dimensions m_t are given."""
+def finite_stack(name, stack, given):
+    """Checks a stack of linear attention with finite weights."""
     if not isinstance(stack, LinearAttentionStack):
         got = one_line(stack)
         raise ValueError(f"{name}: expected a LinearAttentionStack, got {got}")
-    if given.get("support_dims") is not None:
-        return True
     weights = {"W_V": stack.W_V, "W_K": stack.W_K, "W_Q": stack.W_Q}
-    flags = [finite(name, W) for name, W in weights.items()]
-    traced = [flag for flag in flags if flag is not True]
-    return jnp.all(jnp.stack(traced)) if traced else True
+    return all_hold(*(finite(name, W) for name, W in weights.items()))
+
+
+def countable(name, stack, given):
+    """Checks that the weights are finite, unless the dimensions m_t are given."""
+    known = given.get("support_dims") is not None
+    return True if known else finite_stack(name, stack, given)
 
 
 @calculator(static=("limit",), stack=countable)
@@ -85,15 +89,10 @@ def dims_of(stack: LinearAttentionStack, given: Any, enough: int | None) -> Arra
     if given is None:
         wide = stack.W_V.shape[-1] > _WIDE
         return support_dims(stack, limit=enough if wide else None)
-    return as_dims("support_dims", given, stack.num_layers)
-
-
-def as_dims(name: str, dims: Any, layers: int) -> Array:
-    """Returns dimensions as an array; raises unless one integer for each layer."""
-    check_shape(name, dims, (layers,))
-    dims = jnp.asarray(dims)
+    check_shape("support_dims", given, (stack.num_layers,))
+    dims = jnp.asarray(given)
     if not jnp.issubdtype(dims.dtype, jnp.integer):
-        raise ValueError(f"{name}: expected integers, got {one_line(dims)}")
+        raise ValueError(f"support_dims: expected integers, got {one_line(dims)}")
     return dims
 
 
@@ -149,7 +148,7 @@ def _at_most(limit, W_V, W_K, W_Q):
         full,
         lambda: jnp.asarray(limit),
         # Without full rank some weight is deficient, so no test for that is compiled.
-        lambda: jnp.minimum(_dim_from_bases(W_V, W_K, W_Q), limit),
+        lambda: jnp.minimum(_layer_dim(W_V, W_K, W_Q), limit),
     )
 
 
@@ -161,42 +160,10 @@ def _independent(columns, size):
 
 
 def _layer_dim(W_V, W_K, W_Q):
-    """Computes m_t; singular vectors are needed only for deficient weights."""
-    n = W_V.shape[-1]
-    if n <= _NARROW:
-        return _dim_from_bases(W_V, W_K, W_Q)
-    regular = jnp.all(jax.vmap(_surely_regular)(jnp.stack([W_V, W_K, W_Q])))
-    return jax.lax.cond(
-        regular,
-        lambda: jnp.asarray(n * (n + 1) // 2),
-        lambda: _dim_from_bases(W_V, W_K, W_Q),
-    )
-
-
-def _dim_from_bases(W_V, W_K, W_Q):
     left, r = _column_basis(W_V.T)
     query, _ = _column_basis(W_Q)
     right, s = _column_basis(W_K.T @ query, jnp.max(jnp.abs(W_K), axis=0))
     return _dim(left, r, right, s)
-
-
-def _surely_regular(W):
-    """Whether the smallest singular value is clearly above the tolerance.
-
-    Power iteration on W^T W and its inverse: a tenth of the cost of an SVD. The two
-    estimates err by less than the factor 4 that is left to them.
-    """
-    factors = jax.scipy.linalg.lu_factor(W)
-
-    def iterate(vectors, _):
-        x, z = (v / jnp.linalg.norm(v) for v in vectors)
-        Wx, y = W @ x, jax.scipy.linalg.lu_solve(factors, z, trans=1)
-        after = W.T @ Wx, jax.scipy.linalg.lu_solve(factors, y)
-        return after, (jnp.linalg.norm(Wx), 1 / jnp.linalg.norm(y))
-
-    start = jax.random.normal(jax.random.key(0), W.shape[:1], W.dtype)
-    _, (largest, smallest) = jax.lax.scan(iterate, (start, start), length=5)
-    return smallest[-1] > 4 * _tolerance(largest[-1])
 
 
 def _column_basis(W, sizes=None):

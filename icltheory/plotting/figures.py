@@ -14,16 +14,6 @@ from icltheory.plotting.style import (
     plain_log_axis,
 )
 
-__all__ = [
-    "Curve",
-    "attention_map",
-    "attention_maps",
-    "draw_curve",
-    "error_curves",
-    "heat_map",
-    "spectrum",
-]
-
 
 class Curve(NamedTuple):
     """A curve over the number of examples or another quantity."""

@@ -23,8 +23,6 @@ from icltheory.linalg import low_rank_approximation
 from icltheory.pruning.methods import LowRank, Method, check_method, inverse
 from icltheory.pruning.rates import as_strength, check_one_of, check_ranks
 
-__all__ = ["FrobeniusSplit", "frobenius_split", "prune", "prune_rows"]
-
 ORDERS = ("magnitude", "reverse", "random")
 _whole = Check(lambda n: n == n // 1, "a whole number")
 

@@ -18,8 +18,6 @@ from icltheory.layered import MatrixSpec, get_matrix
 from icltheory.linalg import SVD, svd
 from icltheory.pruning.rates import RULES, Rank, check_ranks, kept_of, rank_for_rate
 
-__all__ = ["LowRank", "Magnitude", "Method", "Whitened"]
-
 Strength = Any  # a number, or a Rank
 Place = tuple[int | None, str]  # layer and name of a matrix
 

@@ -18,8 +18,6 @@ from icltheory._checks import (
 )
 from icltheory._typing import Rule
 
-__all__ = ["Rank", "kept_parameters", "rank_for_rate"]
-
 RULES = ("floor", "nearest", "ceil")
 _RATE = "rate: expected a number"
 _GUARD = Fraction(1, 10**9)

@@ -29,8 +29,6 @@ from icltheory.pruning.methods import LowRank, Sized, check_method, kept_table
 from icltheory.pruning.modules import module_matrices
 from icltheory.pruning.rates import as_strengths, check_one_of
 
-__all__ = ["Scored", "sweep", "sweep_grid"]
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Scored:

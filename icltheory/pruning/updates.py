@@ -18,15 +18,6 @@ from icltheory.pruning.methods import LowRank
 from icltheory.pruning.rates import as_strength, check_ranks
 from icltheory.trajectory import implicit_gd_norms
 
-__all__ = [
-    "DepthTable",
-    "UpdateBound",
-    "UpdateSplit",
-    "depth_table",
-    "update_split",
-    "update_upper_bound",
-]
-
 _ATTENTION = ("W_V", "W_K", "W_Q")
 _MODULES = (*_ATTENTION, "W_in", "W_out", "W_MLP")
 

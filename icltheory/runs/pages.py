@@ -10,8 +10,6 @@ from typing import Any
 
 from icltheory.runs.stored import Run, find, summary
 
-__all__ = ["write_index", "write_tensorboard"]
-
 _PAGE = """<!doctype html>
 <meta charset="utf-8"><title>Runs</title>
 <style>:root {{ color-scheme: light dark }}
@@ -101,5 +99,3 @@ def _scalars(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
         for place, one in enumerate(values):
             if name != "step" and isinstance(one, int | float):
                 yield f"{front}{name}" + f"/{place}" * (len(values) > 1), float(one)
-
-

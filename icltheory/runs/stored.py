@@ -10,8 +10,6 @@ from typing import Any
 
 from icltheory.runs.tables import flat, frame_of, number, to_columns
 
-__all__ = ["Run", "compare", "find", "load", "summary"]
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Run:

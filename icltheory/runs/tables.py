@@ -6,8 +6,6 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["number", "plain", "to_columns", "to_frame"]
-
 _WORDS = {math.inf: "Infinity", -math.inf: "-Infinity"}
 _NUMBERS = {word: value for value, word in _WORDS.items()}
 

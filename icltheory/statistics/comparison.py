@@ -22,17 +22,6 @@ from icltheory.statistics.intervals import (
     proportion_interval,
 )
 
-__all__ = [
-    "Comparison",
-    "MajorityBaseline",
-    "adjust_holm",
-    "compare",
-    "exact_mcnemar",
-    "majority_baseline",
-    "score_mcnemar",
-    "smallest_p_value",
-]
-
 # Largest count that a float represents exactly.
 _MOST = 2**53
 

@@ -12,8 +12,6 @@ import scipy.special
 from icltheory._checks import as_numbers, check_choice, check_open_unit, real
 from icltheory._core import Record, widened
 
-__all__ = ["Estimate", "Interval", "crossed_estimate"]
-
 # Values that differ by no more roundings of their mean than this are equal.
 _ROUNDINGS = 4
 

@@ -24,13 +24,6 @@ from icltheory._core import widened
 from icltheory._typing import Float, PRNGKey
 from icltheory.statistics.estimates import Interval
 
-__all__ = [
-    "bootstrap_interval",
-    "curve_interval",
-    "paired_interval",
-    "proportion_interval",
-]
-
 # Numbers drawn together; all draws of 8000 examples and 10000 resamples need 640 MB.
 _CHUNK = 2**22
 _RESAMPLES_AT_A_TIME = 64

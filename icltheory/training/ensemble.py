@@ -26,14 +26,6 @@ from icltheory.training.steps import (
     make_step,
 )
 
-__all__ = [
-    "Ensemble",
-    "EnsembleState",
-    "Member",
-    "init_ensemble",
-    "make_ensemble_step",
-]
-
 
 class Member(NamedTuple):
     """One model of an :class:`Ensemble`; ``None`` keeps the shared value."""

@@ -23,8 +23,6 @@ from icltheory.training.loop import run
 from icltheory.training.optimizers import OptimizerConfig, averaged, make_optimizer
 from icltheory.training.steps import Curriculum, init_state, make_step
 
-__all__ = ["Fit", "TrainedModel", "fit", "load_fit"]
-
 _MODELS = {"GPT2": models.GPT2, "LinearStack": models.LinearStack}
 _FILE = "fit.json"
 

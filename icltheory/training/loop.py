@@ -5,13 +5,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from icltheory._checks import check_positive_int
 from icltheory.training.devices import to_host
-from icltheory.training.packing import pack, unpack
-from icltheory.training.steps import Step, TrainState
+from icltheory.training.steps import Step
 
 __all__ = ["Chunk", "lower", "run"]
 
@@ -26,22 +24,14 @@ class Chunk(NamedTuple):
     memory_bytes: int  # device memory that the steps need, their state included
 
 
-def lower(step: Step, state: Any, num_steps: int, *, packed: bool) -> Any:
+def lower(step: Step, state: Any, num_steps: int) -> Any:
     """Lowers the program of a chunk for the devices of the state.
 
     The state is arrays, or shapes and dtypes with their placement.
     """
 
-    def single(part):
-        return isinstance(part, TrainState)
-
-    def packed_part(part):
-        return pack(part, jnp.ndim(part.step)) if single(part) else part
-
     def scan(state):
-        begin = jax.tree.map(packed_part, state, is_leaf=single) if packed else state
-        end, metrics = jax.lax.scan(lambda s, _: step(s), begin, None, num_steps)
-        return unpack(end), metrics
+        return jax.lax.scan(lambda s, _: step(s), state, None, num_steps)
 
     return jax.jit(scan, donate_argnums=0).lower(state)
 
@@ -52,7 +42,6 @@ def run(
     num_steps: int,
     *,
     chunk_steps: int = 100,
-    packed: bool | None = None,
     on_stage: Callable[[str], object] | None = None,
 ) -> Iterator[Chunk]:
     """Runs training steps until ``num_steps`` in total, one chunk per dispatch.
@@ -68,10 +57,6 @@ def run(
         state: Initial state, whose ``step`` is the number of steps taken.
         num_steps: Steps in all.
         chunk_steps: Steps per dispatch.
-        packed: Whether the state is in few arrays within a chunk (:func:`pack`); the
-            step must accept packed parameters, as that of :func:`make_step` does with
-            the rules of :func:`make_optimizer`. Unless given on a GPU only: it saves
-            launches, and moves sums in their last bits.
         on_stage: Called with ``"compiling"`` before a program is compiled and with
             ``"training"`` before it runs.
     """
@@ -80,9 +65,6 @@ def run(
     done = int(np.asarray(state.step).reshape(-1)[0])
     if done > num_steps:
         raise ValueError(f"num_steps: expected at least {done} steps, got {num_steps}")
-
-    if packed is None:
-        packed = jax.default_backend() == "gpu"
 
     tell = on_stage or (lambda stage: None)
     compiled: dict[int, Any] = {}
@@ -93,7 +75,7 @@ def run(
         with jax.disable_jit(False), jax.numpy_dtype_promotion("standard"):
             if length not in compiled:
                 tell("compiling")
-                lowered = lower(step, state, length, packed=packed)
+                lowered = lower(step, state, length)
                 compiled[length] = lowered.compile()
             tell("training")
             middle = time.perf_counter()

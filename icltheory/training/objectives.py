@@ -17,8 +17,6 @@ from icltheory.regression.population import LinearPopulation
 from icltheory.regression.predictors import Bayes
 from icltheory.regression.prompts import PrefixPrompt
 
-__all__ = ["bayes_targets", "in_context_loss", "prefix_errors"]
-
 LOSSES = {
     "squared": lambda guess, y: jnp.square(guess - y),
     "logistic": lambda guess, y: optax.sigmoid_binary_cross_entropy(guess, (y + 1) / 2),

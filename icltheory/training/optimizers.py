@@ -1,7 +1,6 @@
 """Optimisers, learning-rate schedules and averages of weights."""
 
 import collections
-import itertools
 import math
 from typing import Any, NamedTuple
 
@@ -22,7 +21,6 @@ from icltheory._checks import (
 )
 from icltheory._core import Record
 from icltheory._typing import Array, Float, Int
-from icltheory.training.packing import hidden_matrix
 
 __all__ = [
     "AveragedState",
@@ -151,26 +149,17 @@ def _stacked_by_shape(
     """
 
     def shape_of(leaf):
-        return "x".join(map(str, leaf.shape[-2:]))
-
-    def groups(tree):
-        # A leaf is a matrix, or a stack if the training loop has packed the blocks.
-        by_shape = collections.defaultdict(list)
-        for leaf in jax.tree.leaves(tree):
-            by_shape[shape_of(leaf)].append(leaf.reshape(-1, *leaf.shape[-2:]))
-        return by_shape
+        return "x".join(map(str, leaf.shape))
 
     def stack(tree):
-        return {shape: jnp.concatenate(each) for shape, each in groups(tree).items()}
+        by_shape = collections.defaultdict(list)
+        for leaf in jax.tree.leaves(tree):
+            by_shape[shape_of(leaf)].append(leaf)
+        return {shape: jnp.stack(each) for shape, each in by_shape.items()}
 
     def unstack(stacks, tree):
-        parts = {}
-        for shape, each in groups(tree).items():
-            ends = list(itertools.accumulate(map(len, each)))[:-1]
-            parts[shape] = iter(jnp.split(stacks[shape], ends))
-        return jax.tree.map(
-            lambda leaf: next(parts[shape_of(leaf)]).reshape(leaf.shape), tree
-        )
+        parts = {shape: iter(each) for shape, each in stacks.items()}
+        return jax.tree.map(lambda leaf: next(parts[shape_of(leaf)]), tree)
 
     def init(params):
         return inner.init(stack(params))
@@ -187,8 +176,8 @@ def _hidden_matrices(params):
     """Labels the weight matrices of blocks as ``muon`` and all others as ``adam``."""
 
     def label(path, leaf):
-        stacked = any("_*" in str(key) for key in path)  # in a packed tree
-        return "muon" if hidden_matrix(path, leaf.ndim - stacked) else "adam"
+        in_block = any("block" in str(getattr(key, "key", key)) for key in path)
+        return "muon" if leaf.ndim == 2 and in_block else "adam"
 
     return jax.tree_util.tree_map_with_path(label, params)
 

@@ -25,7 +25,6 @@ from icltheory.training.devices import (
     shard_members,
 )
 from icltheory.training.objectives import LOSSES, in_context_loss
-from icltheory.training.packing import unpack
 
 __all__ = [
     "Curriculum",
@@ -266,7 +265,7 @@ def make_step(
         loss = "logistic" if signs else "squared"
 
     def mean_loss(params, X, y, active_points):
-        variables = {"params": unpack(params, 0)}
+        variables = {"params": params}
         goal = y if targets is None else targets(task, X, y)
         if loss_points == "all":
             predictions: Any = model.apply(variables, X, y)

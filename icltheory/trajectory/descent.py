@@ -26,14 +26,6 @@ from icltheory.trajectory.records import (
     TrajectoryNorms,
 )
 
-__all__ = [
-    "depth_errors",
-    "implicit_gd",
-    "implicit_gd_blocks",
-    "implicit_gd_factors",
-    "implicit_gd_norms",
-]
-
 
 @calculator(static=("demo_updates", "method"), scale=scalar)
 def implicit_gd(

@@ -8,8 +8,6 @@ from icltheory._checks import check_shape
 from icltheory._core import Record, exact_products
 from icltheory._typing import Array, Bool, Float
 
-__all__ = ["BlockTrajectory", "Trajectory", "TrajectoryFactors", "TrajectoryNorms"]
-
 
 class Trajectory(Record):
     r"""Matrices of Theorem 1, :math:`W_t = W_{t-1} + G_t`; ``[t]`` is layer t + 1.

@@ -10,8 +10,6 @@ from icltheory._typing import Array, Float, MLPForm
 from icltheory.attention import MLP_FORMS
 from icltheory.attention._layer import as_mlp, as_projections
 
-__all__ = ["implicit_update", "implicit_update_mlp"]
-
 
 @calculator(scale=scalar)
 def implicit_update(
