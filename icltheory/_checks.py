@@ -31,6 +31,11 @@ def one_line(value: Any) -> str:
     return text if short else f"a value of type {type(value).__name__}"
 
 
+def wrong(name: str, expected: str, value: Any) -> ValueError:
+    """Returns the error that says what was expected and what was received."""
+    return ValueError(f"{name}: expected {expected}, got {one_line(value)}")
+
+
 class Check:
     """A condition on a value, elementwise; ``check(name, value)`` tests it.
 
@@ -51,10 +56,8 @@ class Check:
         if is_tracer(right):
             return jnp.all(right)
         if not np.all(right):
-            wrong = known[~np.broadcast_to(right, np.shape(known))]
-            got = one_line(wrong.ravel().tolist()[0])
-            expected = self.expected.replace("NAME", name)
-            raise ValueError(f"{name}: expected {expected}, got {got}")
+            first = known[~np.broadcast_to(right, np.shape(known))].ravel().tolist()[0]
+            raise wrong(name, self.expected.replace("NAME", name), first)
         return True
 
     def __and__(self, other: "Check") -> "Check":
@@ -114,12 +117,7 @@ def covariance(name: str, value: Any, given: Mapping[str, Any] | None = None) ->
     if is_tracer(value):
         return _is_covariance(jax.lax.stop_gradient(value))
     finite(name, value)
-    refuse_indefinite(name, np.asarray(value, np.float64))
-    return True
-
-
-def refuse_indefinite(name: str, known: np.ndarray) -> None:
-    """Raises unless a matrix is symmetric and positive semi-definite."""
+    known = np.asarray(value, np.float64)
     tolerance = 1e-6 * float(np.abs(known).max(initial=0.0))
     gap = np.abs(known - known.T)
     if gap.max(initial=0.0) > tolerance:
@@ -130,10 +128,11 @@ def refuse_indefinite(name: str, known: np.ndarray) -> None:
         )
     smallest = float(np.linalg.eigvalsh(known).min(initial=0.0))
     if smallest < -tolerance:
+        expected = "a positive semi-definite matrix"
         raise ValueError(
-            f"{name}: expected a positive semi-definite matrix, "
-            f"got smallest eigenvalue {smallest:.3g}"
+            f"{name}: expected {expected}, got smallest eigenvalue {smallest:.3g}"
         )
+    return True
 
 
 # A check may also be a function of the name, the value and the other arguments.
@@ -155,8 +154,7 @@ def check_key(name: str, value: Any, given: Any = None) -> bool:
     """Raises unless ``value`` is one typed random key."""
     array = isinstance(value, jax.Array) and value.shape == ()
     if not array or not jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
-        expected = "one key from jax.random.key"
-        raise ValueError(f"{name}: expected {expected}, got {one_line(value)}")
+        raise wrong(name, "one key from jax.random.key", value)
     return True
 
 
@@ -209,10 +207,7 @@ def _stacked(name, value):
     except (TypeError, ValueError):
         if any(map(np.ndim, leaves)):
             return value
-        expected = "numbers in rows of one length"
-        raise ValueError(
-            f"{name}: expected {expected}, got {one_line(value)}"
-        ) from None
+        raise wrong(name, "numbers in rows of one length", value) from None
 
 
 def _refuse(name, leaf) -> None:
@@ -229,7 +224,7 @@ def _refuse(name, leaf) -> None:
         if half or (kind.kind in "biuf" and kind.itemsize <= 8):
             return
         expected += " of at most 64 bits" if kind.kind == "f" else ""
-    raise ValueError(f"{name}: expected {expected}, got {one_line(leaf)}")
+    raise wrong(name, expected, leaf)
 
 
 def check_shape(name: str, array: Any, expected: tuple[int | str, ...]) -> None:
@@ -266,7 +261,7 @@ def as_numbers(name: str, values: Any) -> np.ndarray:
     """Converts real numbers to a float64 NumPy array; raises for other values."""
     array = real(name, values, keep=True)
     if not isinstance(array, float | int | np.generic | np.ndarray | jax.Array):
-        raise ValueError(f"{name}: expected numbers, got {one_line(values)}")
+        raise wrong(name, "numbers", values)
     return np.asarray(array).astype(np.float64)
 
 

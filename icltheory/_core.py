@@ -26,6 +26,7 @@ from icltheory._checks import (
     is_tracer,
     one_line,
     real,
+    wrong,
 )
 from icltheory._typing import Array
 
@@ -94,8 +95,7 @@ def calculator(
             return value
         if name in static:
             if compiled and not _is_hashable(value):
-                got = one_line(value)
-                raise ValueError(f"{name}: expected a constant, got {got}")
+                raise wrong(name, "a constant", value)
             return value
         return value if name == "key" else real(name, value, name in integers)
 

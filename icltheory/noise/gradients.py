@@ -13,8 +13,8 @@ from icltheory._checks import (
     CheckLike,
     check_choice,
     check_shape,
-    one_line,
     scalar,
+    wrong,
 )
 from icltheory._core import calculator
 from icltheory._typing import Array, DemoUpdates, Float, Scalar
@@ -36,14 +36,11 @@ def up_to(pool: Callable[[Mapping[str, Any]], Any]) -> CheckLike:
     def check(name, shots, given):
         N = pool(given)
         if not isinstance(N, int | np.integer) or N < 2:
-            got = one_line(N)
-            raise ValueError(
-                f"num_demos: expected at least 2 demonstrations, got {got}"
-            )
+            raise wrong("num_demos", "at least 2 demonstrations", N)
         expected = f"an integer from 1 to N = {N}"
         kind = getattr(shots, "dtype", np.dtype(type(shots)))
         if np.shape(shots) or not jnp.issubdtype(kind, np.integer):
-            raise ValueError(f"{name}: expected {expected}, got {one_line(shots)}")
+            raise wrong(name, expected, shots)
         return Check(lambda b: (b >= 1) & (b <= float(N)), expected)(name, shots)
 
     return check

@@ -12,7 +12,7 @@ from icltheory._checks import (
     check_positive_int,
     check_shape,
     finite,
-    one_line,
+    wrong,
 )
 from icltheory._core import calculator, finite_or_nan, widened
 from icltheory._typing import Array, Float, Int
@@ -28,8 +28,7 @@ _WIDE_HEADS = 64
 def finite_stack(name, stack, given):
     """Checks a stack of linear attention with finite weights."""
     if not isinstance(stack, LinearAttentionStack):
-        got = one_line(stack)
-        raise ValueError(f"{name}: expected a LinearAttentionStack, got {got}")
+        raise wrong(name, "a LinearAttentionStack", stack)
     weights = {"W_V": stack.W_V, "W_K": stack.W_K, "W_Q": stack.W_Q}
     return all_hold(*(finite(name, W) for name, W in weights.items()))
 
@@ -92,7 +91,7 @@ def dims_of(stack: LinearAttentionStack, given: Any, enough: int | None) -> Arra
     check_shape("support_dims", given, (stack.num_layers,))
     dims = jnp.asarray(given)
     if not jnp.issubdtype(dims.dtype, jnp.integer):
-        raise ValueError(f"support_dims: expected integers, got {one_line(dims)}")
+        raise wrong("support_dims", "integers", dims)
     return dims
 
 
