@@ -79,11 +79,13 @@ def svd(W: Float[ArrayLike, "*batch m n"]) -> SVD:
     return SVD(U, s, Vt)
 
 
-def _up_to_size(name, rank, given):
+def up_to_size(name, rank, given):
+    """Checks a rank from 0 to min(m, n) of the matrix W."""
+    check_shape("W", given["W"], ("m", "n"))
     return count(0, min(np.shape(given["W"])))(name, rank)
 
 
-@calculator(integers=("rank",), rank=_up_to_size)
+@calculator(integers=("rank",), rank=up_to_size)
 def low_rank_approximation(
     W: Float[ArrayLike, "m n"], rank: int | Int[Array, ""]
 ) -> Float[Array, "m n"]:
@@ -120,7 +122,6 @@ def low_rank_approximation(
 
     Source: Eckart and Young (1936).
     """
-    check_shape("W", W, ("m", "n"))
     matrix = as_matrix(W)
     keep = _keep(rank, min(matrix.shape))
     return _truncate(matrix, keep).astype(jnp.result_type(W))

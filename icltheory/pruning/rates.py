@@ -156,11 +156,6 @@ def as_strength(value: Any, expected: str = _RATE) -> float | Rank:
     return value if isinstance(value, Rank) else read_rate(value, expected)
 
 
-def key_of(strength: Any) -> float | str:
-    """Converts a strength to a record key: a rate to a number, a rank to text."""
-    return str(strength) if isinstance(strength, Rank) else read_rate(strength)
-
-
 def check_one_of(**values: Any) -> None:
     """Raises unless exactly one of two arguments is given."""
     given = sum(value is not None for value in values.values())
