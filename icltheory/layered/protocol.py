@@ -54,9 +54,8 @@ class LayeredModel(Protocol):
 class Batched:
     """A layered model on a batch: inputs, states and outputs gain a leading axis.
 
-    Args:
-        model: A layered model that takes one prompt, such as
-            :class:`~icltheory.layered.LayeredStack`; its parameters stay as they are.
+    The ``model`` takes one prompt, as :class:`~icltheory.layered.LayeredStack` does;
+    its parameters stay as they are.
 
     Example:
         >>> import jax.numpy as jnp

@@ -79,8 +79,6 @@ def sweep(
     shapes: as many other rates compile nothing.
 
     Args:
-        scored: The model, its inputs and the score.
-        layer: Number of the layer.
         module: See :func:`module_matrices`.
         rates: Clipping rates :math:`\xi_j`, each in [0, 1), or :class:`Rank`.
         hidden: The state :math:`x_l`, in place of the inputs.

@@ -52,13 +52,8 @@ def run(
     not finite is an error. A run of several phases is a call for each, with its own
     step, on the state that the one before left.
 
-    Args:
-        step: Function from a state to the next one and its metrics.
-        state: Initial state, whose ``step`` is the number of steps taken.
-        num_steps: Steps in all.
-        chunk_steps: Steps per dispatch.
-        on_stage: Called with ``"compiling"`` before a program is compiled and with
-            ``"training"`` before it runs.
+    ``on_stage`` is called with ``"compiling"`` before a program is compiled and with
+    ``"training"`` before it runs.
     """
     check_positive_int("num_steps", num_steps)
     check_positive_int("chunk_steps", chunk_steps)

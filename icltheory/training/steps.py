@@ -12,11 +12,7 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Int, PyTree
 
-from icltheory._checks import (
-    check_choice,
-    check_nonnegative_int,
-    check_positive_int,
-)
+from icltheory._checks import check_choice, check_nonnegative_int, check_positive_int
 from icltheory._core import Record
 from icltheory.training.devices import (
     check_batch,
@@ -230,10 +226,6 @@ def make_step(
     Args:
         model: Flax module; called with ``(X, y)`` it predicts every prefix, and its
             ``predict`` answers the last query.
-        task: Where prompts come from.
-        optimizer: Update rule :math:`u`.
-        curriculum: Which coordinates and points count.
-        batch_size: Prompts per step.
         num_points: Points of a prompt, the query included.
         accumulation: Parts into which the batch is split to save memory.
         loss_points: ``"all"`` prefixes, or only the ``"last"``.
