@@ -269,14 +269,7 @@ def _same(x, y) -> bool:
 
 
 class Condition(Record):
-    """One inequality of a theorem, with its two sides.
-
-    Args:
-        name: What it is about.
-        inequality: How it reads.
-        left: The number on the left.
-        right: The number on the right.
-        holds: Whether it holds.
+    """One inequality of a theorem, with the numbers on its two sides.
 
     Example:
         >>> from icltheory.patterns import Condition
@@ -298,9 +291,6 @@ class Condition(Record):
 
 class Conditions(Record):
     """The conditions of a theorem; with ``jax.vmap`` those of many settings.
-
-    Args:
-        each: One entry for each condition.
 
     Example:
         >>> from icltheory.patterns import Condition, Conditions
