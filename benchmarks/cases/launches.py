@@ -43,14 +43,16 @@ runtime_version { major: 13 minor: 0 patch: 0 }
 KINDS = {"cublas": "GEMM", "cudnn": "cuDNN attention", "xla.gpu.triton": "Pallas"}
 _FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all"}
 _MUON = OptimizerConfig("muon", 2e-3, schedule="cosine", clip_norm=1.0)
-_OURS = "our kernel"
-# Attention, and changes of the config.
+_PACKED = "our kernel, blocks packed"
+# Attention, whether parameters are packed, and changes of the config.
 SIZES = {
-    "cuDNN": ("cudnn", {}),
-    _OURS: ("pallas", {}),
-    f"{_OURS}, Muon": ("pallas", {"optimizer": _MUON}),
-    f"{_OURS}, posterior means": ("pallas", {"targets": "posterior"}),
-    f"{_OURS}, 8 seeds": ("pallas", {"seeds": tuple(range(8))}),
+    "cuDNN": ("cudnn", False, {}),
+    "cuDNN, blocks packed": ("cudnn", True, {}),
+    "our kernel": ("pallas", False, {}),
+    _PACKED: ("pallas", True, {}),
+    f"{_PACKED}, Muon": ("pallas", True, {"optimizer": _MUON}),
+    f"{_PACKED}, posterior means": ("pallas", True, {"targets": "posterior"}),
+    f"{_PACKED}, 8 seeds": ("pallas", True, {"seeds": tuple(range(8))}),
 }
 
 
@@ -117,7 +119,7 @@ def device():
     "Launches of one training step, d = 20, 12 layers, width 256, batch 64",
     SIZES,
 )
-def bench_launches(attention: Any, change: dict[str, Any]) -> Pair:
+def bench_launches(attention: Any, packed: bool, change: dict[str, Any]) -> Pair:
     """Compiles one program, and counts its launches."""
     config = published("paper", precision="bfloat16", **change)
     setup = set_up(config, devices=1)
@@ -132,7 +134,7 @@ def bench_launches(attention: Any, change: dict[str, Any]) -> Pair:
                 jax.eval_shape(lambda: initial_state(setup)),
             )
             step = training_step(setup, halves=False)  # as on a GPU, on any machine
-            return lower(step, state, 10).compile()
+            return lower(step, state, 10, packed=packed).compile()
 
     found = count(compile().as_text())
     facts = {f"{kind} launches": number for kind, number in sorted(found.items())}

@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from icltheory._checks import check_positive_int
 from icltheory.training.devices import to_host
-from icltheory.training.steps import Step
-
-__all__ = ["Chunk", "lower", "run"]
+from icltheory.training.packing import pack, unpack
+from icltheory.training.steps import Step, TrainState
 
 
 class Chunk(NamedTuple):
@@ -24,14 +24,22 @@ class Chunk(NamedTuple):
     memory_bytes: int  # device memory that the steps need, their state included
 
 
-def lower(step: Step, state: Any, num_steps: int) -> Any:
+def lower(step: Step, state: Any, num_steps: int, *, packed: bool) -> Any:
     """Lowers the program of a chunk for the devices of the state.
 
     The state is arrays, or shapes and dtypes with their placement.
     """
 
+    def single(part):
+        return isinstance(part, TrainState)
+
+    def packed_part(part):
+        return pack(part, jnp.ndim(part.step)) if single(part) else part
+
     def scan(state):
-        return jax.lax.scan(lambda s, _: step(s), state, None, num_steps)
+        begin = jax.tree.map(packed_part, state, is_leaf=single) if packed else state
+        end, metrics = jax.lax.scan(lambda s, _: step(s), begin, None, num_steps)
+        return unpack(end), metrics
 
     return jax.jit(scan, donate_argnums=0).lower(state)
 
@@ -42,6 +50,7 @@ def run(
     num_steps: int,
     *,
     chunk_steps: int = 100,
+    packed: bool | None = None,
     on_stage: Callable[[str], object] | None = None,
 ) -> Iterator[Chunk]:
     """Runs training steps until ``num_steps`` in total, one chunk per dispatch.
@@ -52,7 +61,10 @@ def run(
     not finite is an error. A run of several phases is a call for each, with its own
     step, on the state that the one before left.
 
-    ``on_stage`` is called with ``"compiling"`` before a program is compiled and with
+    ``packed`` puts the state in few arrays within a chunk (:func:`pack`); unless given,
+    on a GPU only. It saves launches, there 15 % of a step's time, and moves sums in
+    their last bits. The step must accept packed parameters, as that of
+    :func:`make_step` does with the rules of :func:`make_optimizer`. ``on_stage`` is called with ``"compiling"`` before a program is compiled and with
     ``"training"`` before it runs.
     """
     check_positive_int("num_steps", num_steps)
@@ -60,6 +72,9 @@ def run(
     done = int(np.asarray(state.step).reshape(-1)[0])
     if done > num_steps:
         raise ValueError(f"num_steps: expected at least {done} steps, got {num_steps}")
+
+    if packed is None:
+        packed = jax.default_backend() == "gpu"
 
     tell = on_stage or (lambda stage: None)
     compiled: dict[int, Any] = {}
@@ -70,7 +85,7 @@ def run(
         with jax.disable_jit(False), jax.numpy_dtype_promotion("standard"):
             if length not in compiled:
                 tell("compiling")
-                lowered = lower(step, state, length)
+                lowered = lower(step, state, length, packed=packed)
                 compiled[length] = lowered.compile()
             tell("training")
             middle = time.perf_counter()

@@ -1,6 +1,7 @@
 """Optimisers, learning-rate schedules and averages of weights."""
 
 import collections
+import itertools
 import math
 from typing import Any, NamedTuple
 
@@ -21,15 +22,7 @@ from icltheory._checks import (
 )
 from icltheory._core import Record
 from icltheory._typing import Array, Float, Int
-
-__all__ = [
-    "AveragedState",
-    "OptimizerConfig",
-    "averaged",
-    "learning_rate",
-    "make_optimizer",
-    "with_average",
-]
+from icltheory.training.packing import hidden_matrix
 
 _NAMES = ("adam", "adamw", "muon", "sgd")
 _SCHEDULES = ("constant", "cosine", "linear", "trapezoid", "triangle")
@@ -149,17 +142,26 @@ def _stacked_by_shape(
     """
 
     def shape_of(leaf):
-        return "x".join(map(str, leaf.shape))
+        return "x".join(map(str, leaf.shape[-2:]))
 
-    def stack(tree):
+    def groups(tree):
+        # A leaf is a matrix, or a stack if the training loop has packed the blocks.
         by_shape = collections.defaultdict(list)
         for leaf in jax.tree.leaves(tree):
-            by_shape[shape_of(leaf)].append(leaf)
-        return {shape: jnp.stack(each) for shape, each in by_shape.items()}
+            by_shape[shape_of(leaf)].append(leaf.reshape(-1, *leaf.shape[-2:]))
+        return by_shape
+
+    def stack(tree):
+        return {shape: jnp.concatenate(each) for shape, each in groups(tree).items()}
 
     def unstack(stacks, tree):
-        parts = {shape: iter(each) for shape, each in stacks.items()}
-        return jax.tree.map(lambda leaf: next(parts[shape_of(leaf)]), tree)
+        parts = {}
+        for shape, each in groups(tree).items():
+            ends = list(itertools.accumulate(map(len, each)))[:-1]
+            parts[shape] = iter(jnp.split(stacks[shape], ends))
+        return jax.tree.map(
+            lambda leaf: next(parts[shape_of(leaf)]).reshape(leaf.shape), tree
+        )
 
     def init(params):
         return inner.init(stack(params))
@@ -176,8 +178,8 @@ def _hidden_matrices(params):
     """Labels the weight matrices of blocks as ``muon`` and all others as ``adam``."""
 
     def label(path, leaf):
-        in_block = any("block" in str(getattr(key, "key", key)) for key in path)
-        return "muon" if leaf.ndim == 2 and in_block else "adam"
+        stacked = any("_*" in str(key) for key in path)  # in a packed tree
+        return "muon" if hidden_matrix(path, leaf.ndim - stacked) else "adam"
 
     return jax.tree_util.tree_map_with_path(label, params)
 

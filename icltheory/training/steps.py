@@ -21,18 +21,7 @@ from icltheory.training.devices import (
     shard_members,
 )
 from icltheory.training.objectives import LOSSES, in_context_loss
-
-__all__ = [
-    "Curriculum",
-    "Metrics",
-    "Ramp",
-    "Step",
-    "Task",
-    "TrainState",
-    "init_state",
-    "make_step",
-    "stream_key",
-]
+from icltheory.training.packing import unpack
 
 _STREAMS = ("init", "data", "evaluation")
 
@@ -257,7 +246,7 @@ def make_step(
         loss = "logistic" if signs else "squared"
 
     def mean_loss(params, X, y, active_points):
-        variables = {"params": params}
+        variables = {"params": unpack(params, 0)}
         goal = y if targets is None else targets(task, X, y)
         if loss_points == "all":
             predictions: Any = model.apply(variables, X, y)

@@ -64,9 +64,9 @@ def test_the_mean_is_found_wherever_the_rules_keep_it():
     same(training.averaged(state), expected, 1e-6)
 
 
-def trained(config, members=None):
+def trained(config, packed=False, members=None):
     step, state = started(config) if members is None else several(config, members)
-    for chunk in training.run(step, state, STEPS):
+    for chunk in training.run(step, state, STEPS, packed=packed):
         state = chunk.state
     return state
 
@@ -115,11 +115,13 @@ def test_a_training_walks_as_without_and_keeps_the_mean_of_its_walk():
 
 
 @pytest.mark.slow
-def test_ensembles_keep_the_same_mean():
+def test_stacked_blocks_and_ensembles_keep_the_same_mean():
     # Adam would move the keys' bias, which softmax does not see, by rounding's signs.
     record = OptimizerConfig("sgd", 0.1, average=0.8)
     alone = training.averaged(trained(record))
-    both = training.averaged(trained(record, members=Ensemble((0, 1))))
+    same(training.averaged(trained(record, packed=True)), alone, 1e-3)
+    both = trained(record, packed=True, members=Ensemble((0, 1)))
+    both = training.averaged(both)
     same(jax.tree.map(lambda leaf: leaf[0], both), alone, 1e-3)
 
 
