@@ -64,7 +64,9 @@ def run(
     ``packed`` puts the state in few arrays within a chunk (:func:`pack`); unless given,
     on a GPU only. It saves launches, there 15 % of a step's time, and moves sums in
     their last bits. The step must accept packed parameters, as that of
-    :func:`make_step` does with the rules of :func:`make_optimizer`. ``on_stage`` is called with ``"compiling"`` before a program is compiled and with
+    :func:`make_step` does with the rules of :func:`make_optimizer`.
+
+    ``on_stage`` is called with ``"compiling"`` before a program is compiled and with
     ``"training"`` before it runs.
     """
     check_positive_int("num_steps", num_steps)
