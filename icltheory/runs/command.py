@@ -28,6 +28,15 @@ _USAGE = """icltheory COMMAND ...
 `icltheory run NAME --help` and `icltheory prune --help` say more."""
 
 
+_PRUNE = """icltheory prune MODEL --csv FILE --text COLUMN --label COLUMN [OPTIONS]
+
+  with --prune LAYER:MATRICES:STRENGTH ..., such as --prune 28:mlp:0.9, it compares
+  the pruned model with the unpruned one on the test examples; without, it searches
+  for a pruning on the validation examples and tests the choice once. MODEL is a name
+  on the hub, a folder or a GGUF file. The options of the {mode}:
+"""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
@@ -83,6 +92,9 @@ def _runs(words: list[str]) -> int:
     if words[:1] == ["compare"] and len(words) == 3:
         a, b = (runs.load(_folder(one)) for one in words[1:])
         _table(("", a.name, b.name), [row.values() for row in runs.compare(a, b)])
+        for one in (a, b):
+            if not one.result:
+                print(f"{one.name} has not ended, so it has no measurements")
     elif words[:1] == ["index"]:
         print(runs.write_index(*words[1:2]))
     elif words[:1] == ["tensorboard"]:
@@ -118,6 +130,8 @@ def _prune(words: list[str]) -> int:
     if words and not words[0].startswith("-"):
         words = ["--model", *words]
     command = "evaluate" if "--prune" in words else "search"
+    if not words or {"-h", "--help"} & {*words}:
+        print(_PRUNE.format(mode="test" if "--prune" in words else "search"))
     return _as_program("experiments.real_model", [command, *(words or ["--help"])])
 
 

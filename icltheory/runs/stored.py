@@ -69,10 +69,16 @@ class Run:
             path = self.folder / "metrics.jsonl"
             lines = path.read_text().splitlines() if path.is_file() else []
             return _columns([json.loads(line) for line in lines])
+        if not self.result:
+            raise ValueError(
+                f"name: expected 'metrics', since {self.name} has no result.json "
+                f"(it has not ended), got {name!r}"
+            )
         value: Any = self.result
         for part in name.split("."):
             if not isinstance(value, Mapping) or part not in value:
-                known = ", ".join(value) if isinstance(value, Mapping) else "no fields"
+                fields = [*value] if isinstance(value, Mapping) else ["no fields"]
+                known = ", ".join(["metrics"] * (value is self.result) + fields)
                 raise ValueError(f"name: expected one of {known}, got {part!r}")
             value = value[part]
         if isinstance(value, list):
