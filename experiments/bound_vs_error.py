@@ -134,7 +134,7 @@ class Config:
             object.__setattr__(self, name, tuple(map(tuple, getattr(self, name))))
         whole = (count := self.replicates) >= 16 and not count & (count - 1)
         expect(whole, "replicates", "a power of two from 16", count)
-        expect(self.work > 0, "work", "a positive number", self.work)
+        frame.check_each(self, "above 0", "work")
         for target in self.targets:
             expect(0 < target < 2, "targets", "values in (0, 2)", target)
         for d, N, b, L, _ in itertools.chain(self.table(), *self.sweeps().values()):

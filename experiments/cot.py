@@ -111,10 +111,7 @@ class Config:
         check_at_least(self, 1, "iterations", "record_every")
         check_at_least(self, 2, "prompts", "compare_prompts", "states")
         frame.check_seeds("seeds", self.seeds)
-        for name in ("lengths", "compare_lengths"):
-            values = getattr(self, name)
-            fine = values and list(values) == sorted(set(values)) and values[0] >= 1
-            expect(bool(fine), name, "ascending from 1", values)
+        frame.check_ascending(self, "lengths", "compare_lengths")
         odd, each = "odd numbers, at which two states do not tie", self.compare_lengths
         expect(all(length % 2 for length in each), "compare_lengths", odd, each)
         # As contested_transitions has it, before anything is computed.

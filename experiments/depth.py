@@ -59,18 +59,17 @@ class Config:
     seed: int = 0  # seed of all draws
 
     def __post_init__(self):
-        dims, lengths, name = len(self.dims), len(self.lengths), "free_layers"
+        dims, lengths = len(self.dims), len(self.lengths)
         each = f"one for each of {dims} dims"
         expect(dims == lengths, "lengths", each, lengths)
         counts = ("max_layers", "starts", "steps", "batch_size", "phase_dim")
         counts += ("free_starts", "free_steps", "free_batch", "phase_layers")
-        check_at_least(self, 1, *counts)
+        check_at_least(self, 1, *counts, "free_layers")
         check_at_least(self, 2, "eval_prompts")
         check_at_least(self, self.starts, "draws")
         free, most = self.free_layers, self.max_layers
-        expect(min(free, default=0) >= 1, name, "at least 1 each", free)
         wanted = f"at most max_layers = {most}, whose GD++ they start from"
-        expect(max(free) <= most, name, wanted, free)
+        expect(max(free) <= most, "free_layers", wanted, free)
 
 
 PRESETS = {"cpu": Config()}

@@ -124,11 +124,10 @@ class Config:
         for name, full in (("dims", self.dim), ("points", self.num_points)):
             end = getattr(self.curriculum, name).end
             expect(end == full, f"curriculum.{name}.end", f"the full {full}", end)
-        seeds, parts = self.seeds, self.snapshots
+        seeds = self.seeds
         distinct = bool(seeds) and len(set(seeds)) == len(seeds)
         expect(distinct, "seeds", "at least one seed, all distinct", seeds)
-        inside = bool(parts) and all(0 < part <= 1 for part in parts)
-        expect(inside, "snapshots", "at least one value, each in (0, 1]", parts)
+        frame.check_each(self, "in (0, 1]", "snapshots")
 
     def of_task(self, task: str) -> "Config":
         """Returns this config for another family, with its length of prompts."""

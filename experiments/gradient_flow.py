@@ -70,14 +70,12 @@ class Config:
         expect(0 < null <= most, "null_dim", f"1 to dim - 1 = {most}", null)
         each, lengths = f"one for each of {sizes} dims", len(self.lengths)
         expect(lengths == sizes, "lengths", each, lengths)
-        expect(min(self.dims) >= 2, "dims", "at least 2", self.dims)
-        check_at_least(self, 2, "seeds", "num_starts")
+        check_at_least(self, 2, "dims", "seeds", "num_starts")
         check_at_least(self, 3, "points")
         counts = ("num_examples", "descent_dim", "sgd_steps", "max_steps")
         check_at_least(self, 1, *counts, "condition")
         check_at_least(self, 0, "noise_var", "end_time")
-        for name in ("step_shares", "batch_sizes"):
-            expect(len(getattr(self, name)) > 0, name, "at least one value", "none")
+        frame.check_each(self, "above 0", "step_shares", "batch_sizes")
         steps = self.sgd_steps
         expect(steps % 40 == 0, "sgd_steps", "a multiple of 40", steps)
 

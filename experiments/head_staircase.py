@@ -56,9 +56,7 @@ class Config:
         falls = all(a > b for a, b in zip(values, values[1:], strict=False))
         right = len(values) > 1 and falls and min(values, default=0) > 0
         expect(right, "eigenvalues", "at least two, decreasing, above 0", values)
-        for name in ("scales", "lengths"):
-            given = getattr(self, name)
-            expect(min(given, default=0) > 0, name, "values above 0", given)
+        frame.check_each(self, "above 0", "scales", "lengths")
         steps, every = self.sgd_steps, self.record_every
         expect(steps % every == 0, "sgd_steps", f"a multiple of {every}", steps)
         frame.check_seeds("seeds", self.seeds)

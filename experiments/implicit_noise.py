@@ -64,8 +64,7 @@ class Config:
         expect(Q % 2 == 0 and 2 * d <= Q, "queries", wanted, Q)
         inside = min(shots, default=0) >= 1 and max(shots) <= self.pool
         expect(inside, "shots", f"numbers from 1 to {self.pool}", shots)
-        inside = all(0 <= part <= 1 for part in self.parts)
-        expect(inside, "parts", "parts in [0, 1]", self.parts)
+        frame.check_each(self, "in [0, 1]", "parts")
         check_at_least(self, 2, "eval_prompts", "subset_prompts", "subsets")
 
     def needs_all_steps(self):

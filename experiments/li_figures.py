@@ -21,7 +21,7 @@ from scipy.stats import binom
 
 from experiments import frame
 from experiments.cot import PUBLISHED, PUBLISHED_LENGTHS
-from experiments.frame import Check, Claim, Report, check_at_least, expect
+from experiments.frame import Check, Claim, Report, check_at_least, check_each, expect
 from experiments.pattern_layers import Layers
 from experiments.shared.patterns import PatternEnsemble, shifted_prompts
 from icltheory.patterns import neuron_parts, projections, prune_neurons, scores, train
@@ -64,14 +64,6 @@ def typical_factor(logs):
     return float(np.exp(np.sqrt(np.mean(np.square(logs)))))
 
 
-def check_each(grid, expected, fine, *names):
-    """Raises unless every named field has values, and all of them are fine."""
-    for name in names:
-        values = getattr(grid, name)
-        fit = bool(values) and all(map(fine, values))
-        expect(fit, name, f"at least one value, each {expected}", values)
-
-
 @dataclasses.dataclass(frozen=True)
 class VoteGrid:
     """Grid of tasks, and the prompts they are evaluated on."""
@@ -93,13 +85,12 @@ class VoteGrid:
     def __post_init__(self):
         check_at_least(self, 2, "prompts")
         check_at_least(self, 3, "states")
-        expect(min(self.steps, default=0) >= 1, "steps", "numbers >= 1", self.steps)
+        check_at_least(self, 1, "steps")
         each, most = self.rivals, self.states - 2
         fine = bool(each) and 1 <= min(each) <= max(each) <= most
         expect(fine, "rivals", f"numbers from 1 to {most}", each)
-        shares = ("probabilities", "gaps", "fractions")
-        check_each(self, "in (0, 1]", lambda value: 0 < value <= 1, *shares)
-        expect(self.floor > 0, "floor", "a number > 0", self.floor)
+        check_each(self, "in (0, 1]", "probabilities", "gaps", "fractions")
+        check_each(self, "above 0", "floor")
         names, one = "probabilities, gaps, rivals", "a combination that gives a"
         expect(bool(self.rows()), names, f"{one} distribution", "none")
 
@@ -130,10 +121,9 @@ class OneLayerGrid:
     prompts: int = 512  # prompts in domain and out of domain
 
     def __post_init__(self):
-        check_at_least(self, 1, "orders", "prompts")
-        check_each(self, "above 0", lambda value: value > 0, "gains", "rates")
-        check_each(self, "at least 1", lambda value: value >= 1, "task_counts")
-        expect(0 < self.pruned < 1, "pruned", "a number in (0, 1)", self.pruned)
+        check_at_least(self, 1, "orders", "prompts", "task_counts")
+        check_each(self, "above 0", "gains", "rates")
+        check_each(self, "in (0, 1)", "pruned")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,8 +143,7 @@ class LayerGrid:
         check_at_least(self, 1, "prompts")
         L = self.layers.num_layers
         expect(L == 3, "layers.num_layers", "3, as in the figures", L)
-        positive = ("scales", "adam", "descent")
-        check_each(self, "above 0", lambda value: value > 0, *positive)
+        check_each(self, "above 0", "scales", "adam", "descent")
 
 
 def row_of(p, gap, rivals, states):

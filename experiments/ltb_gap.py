@@ -17,7 +17,7 @@ import numpy as np
 import optax
 
 from experiments import frame
-from experiments.frame import Check, Report, check_at_least, expect, largest
+from experiments.frame import Check, Report, check_at_least, largest
 from experiments.shared.training import fit
 from icltheory import regression as reg
 from icltheory import training
@@ -78,9 +78,8 @@ class Config:
         check_at_least(self, 1, *counts, "chunk_steps", "checkpoint_every")
         check_at_least(self, 2, "bayes_samples")
         check_at_least(self, 0, "mean_norm", "noise_var")
-        for name in ("mean_norms", "examples", "dims", "noise_vars"):
-            values, wanted = getattr(self, name), "at least one value, each above 0"
-            expect(min(values, default=0) > 0, name, wanted, values)
+        lists = ("mean_norms", "examples", "dims", "noise_vars")
+        frame.check_each(self, "above 0", *lists)
         frame.check_seeds("seeds", self.seeds)
 
 

@@ -57,8 +57,8 @@ class Features:
     def __post_init__(self):
         check_at_least(self, 3, "imbalanced")
         check_at_least(self, 50, "imbalanced_steps")
-        most, K, p = self.balanced, self.imbalanced, self.dominant
-        expect(min(most, default=0) >= 2, "features.balanced", "numbers >= 2", most)
+        check_at_least(self, 2, "balanced")
+        K, p = self.imbalanced, self.dominant
         expect(1 / K < p < 1, "features.dominant", f"a number in (1/{K}, 1)", p)
 
 

@@ -50,7 +50,7 @@ class Config:
         counts = ("steps", "batch_size", "prompts", "every", "num_examples", "window")
         check_at_least(self, 1, *counts)
         check_at_least(self, 3, "num_relevant")
-        steps, every, seeds = self.steps, self.every, self.seeds
+        steps, every = self.steps, self.every
         expect(not steps % every, "every", f"a divisor of steps {steps}", every)
         expect(self.window % 2 == 1, "window", "an odd number", self.window)
         right = self.scales != () and all(b > 0 and eta > 0 for b, eta in self.scales)
@@ -60,9 +60,8 @@ class Config:
             right = list(values) == sorted(set(values), reverse=True)
             right = right and len(values) > 2 and 0 < values[-1] <= values[0] <= 1
             expect(right, name, "three or more shares in (0, 1], descending", values)
-        right = 1 < len(seeds) == len(set(seeds))
-        expect(right, "seeds", "at least two seeds, all distinct", seeds)
-        expect(0 < self.goal < 1, "goal", "a number in (0, 1)", self.goal)
+        frame.check_seeds("seeds", self.seeds)
+        frame.check_each(self, "in (0, 1)", "goal")
 
 
 PRESETS = {"cpu": Config()}

@@ -40,8 +40,7 @@ class Layers(PatternEnsemble):
     def __post_init__(self):
         super().__post_init__()
         check_at_least(self, 0, "neuron_scale", "attention_noise")
-        decay = self.decay
-        expect(0 < decay < 1, "decay", "a number in (0, 1)", decay)
+        frame.check_each(self, "in (0, 1)", "decay")
 
     def model(self) -> Any:
         """The model."""
@@ -85,8 +84,7 @@ class Config:
         for name, value in (("high", high), ("low", low)):
             expect(value in self.sums, name, f"one of the sums {self.sums}", value)
         expect(low < 1 <= high, "low, high", "low < 1 <= high", f"{low}, {high}")
-        share = self.relevant_fraction
-        expect(0 < share <= 1, "relevant_fraction", "a number in (0, 1]", share)
+        frame.check_each(self, "in (0, 1]", "relevant_fraction")
 
 
 _SUMS = (1.4, 1.3, 1.1, 1.0, 0.9, 0.7, 0.5, 0.0, -0.5, -1.0)

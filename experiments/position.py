@@ -53,10 +53,10 @@ class Config:
         expect(points >= 4, "gpt2.num_points", "at least 4", points)
         check_at_least(self, 2, "prompts")
         expect(N > 0 and N % PARTS == 0, "long_prompt", f"a multiple of {PARTS}", N)
-        expect(min(self.layers, default=0) > 0, "layers", "numbers >= 1", self.layers)
-        step, level = self.step_size, self.level
+        check_at_least(self, 1, "layers")
+        step = self.step_size
         expect(0 < step < 2, "step_size", "a number in (0, 2)", step)
-        expect(0 < level < 1, "level", "a number in (0, 1)", level)
+        frame.check_each(self, "in (0, 1)", "level")
 
 
 PRESETS = {"cpu": Config(gpt2=dataclasses.replace(GPT2_CPU, seeds=(0, 1, 2)))}

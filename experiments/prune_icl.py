@@ -55,8 +55,8 @@ class Config:
     def __post_init__(self):
         check_at_least(self, 2, "validation_prompts", "test_prompts")
         check_at_least(self, 0, "label_noise")
-        expect(0 < self.level < 1, "level", "a value within (0, 1)", self.level)
-        expect(self.error_cap > 0, "error_cap", "a value > 0", self.error_cap)
+        frame.check_each(self, "in (0, 1)", "level")
+        frame.check_each(self, "above 0", "error_cap")
         points, least, k = self.gpt2.num_points, 2 * self.gpt2.dim + 1, self.top_k
         expected = f"at least 2 dim + 1 = {least}"
         expect(points >= least, "gpt2.num_points", expected, points)

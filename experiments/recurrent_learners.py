@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments import frame
-from experiments.frame import Check, Report, check_at_least, expect, largest
+from experiments.frame import Check, Report, check_at_least, largest
 from icltheory import models, training
 from icltheory import regression as reg
 from icltheory.plotting import COLOURS, METHODS, Curve, error_curves
@@ -61,8 +61,7 @@ class Config:
         check_at_least(self, 1, *counts)
         check_at_least(self, 2, "num_prompts")
         check_at_least(self, 0, "noise_var")
-        a = (self.persistence, *self.persistences)
-        expect(0 <= min(a) <= max(a) <= 1, "persistences", "values from 0 to 1", a)
+        frame.check_each(self, "in [0, 1]", "persistence", "persistences")
         frame.check_seeds("seeds", self.seeds)
 
 

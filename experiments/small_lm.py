@@ -110,15 +110,13 @@ class Config:
         sizes = ("width", "num_layers", "num_heads", "num_kv_heads", "mlp_width")
         check_at_least(self, 1, *sizes, "steps")
         check_at_least(self, 2, "demonstration_seeds", "queries")
-        least, lengths = self.language.demo_length() + 1, self.lengths
-        fits = min(lengths, default=0) >= least
-        expect(fits, "lengths", f"at least {least}", lengths)
+        check_at_least(self, self.language.demo_length() + 1, "lengths")
+        lengths = self.lengths
         stages = len(self.curriculum.longer_from) + 1
         fits = stages == len(lengths) == len(self.batch_sizes)
         got = f"{lengths} and {self.batch_sizes}"
         expect(fits, "lengths", f"{stages} and as many batch_sizes", got)
-        fits = min(self.shots, default=-1) >= 0
-        expect(fits, "shots", "at least one value, each at least 0", self.shots)
+        check_at_least(self, 0, "shots")
 
     def hugging_face(self) -> dict[str, Any]:
         """Returns the ``config.json`` of the model."""

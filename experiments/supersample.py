@@ -104,10 +104,8 @@ class Config:
             expect(recipe.model == kind, f"{kind}.model", kind, recipe.model)
             one = len(recipe.seeds) == 1
             expect(one, f"{kind}.seeds", "one seed", recipe.seeds)
-        for name in ("shots", "language_shots", "descent_steps", "linear_layers"):
-            values = getattr(self, name)
-            right = values and list(values) == sorted({*values}) and values[0] > 0
-            expect(bool(right), name, "whole numbers >= 1, ascending", values)
+        lists = ("shots", "language_shots", "descent_steps", "linear_layers")
+        frame.check_ascending(self, *lists)
         for task in self.language_tasks:
             expected = f"some of {', '.join(TASKS)}"
             expect(task in TASKS, "language_tasks", expected, task)
@@ -120,12 +118,9 @@ class Config:
         steps, expected = self.pattern_steps, f"multiples of {every} up to {last}"
         right = all(step % every == 0 and 0 <= step <= last for step in steps)
         expect(right, "pattern_steps", expected, steps)
-        right = min(self.noises, default=-1.0) >= 0
-        expect(right, "noises", "variances >= 0", self.noises)
-        expect(self.noise_var >= 0, "noise_var", "a variance >= 0", self.noise_var)
-        expect(self.clip > 0, "clip", "a number > 0", self.clip)
-        right = 0 < self.confidence < 1
-        expect(right, "confidence", "a number in (0, 1)", self.confidence)
+        check_at_least(self, 0, "noises", "noise_var")
+        frame.check_each(self, "above 0", "clip")
+        frame.check_each(self, "in (0, 1)", "confidence")
 
 
 _STEPS = (0, 100, 300, 600, 1000, 2000, 3500)

@@ -16,7 +16,9 @@ from rich.table import Table
 from experiments.frame import slurm
 from experiments.frame.command_line import Flags, Processes, parse, read_line, swept
 from experiments.frame.config import (
+    check_ascending,
     check_at_least,
+    check_each,
     check_seeds,
     depends_on_all_steps,
     expect,
@@ -40,7 +42,8 @@ from experiments.frame.run import Run
 from icltheory.plotting.panels import name_ends
 
 __all__ = ["Check", "Claim", "Flags", "Report", "Run", "experiment", "program"]
-__all__ += ["check_at_least", "check_seeds", "expect", "largest", "table"]
+__all__ += ["check_ascending", "check_at_least", "check_each", "check_seeds"]
+__all__ += ["expect", "largest", "table"]
 __all__ += ["Activity", "Display", "Interrupt", "Processes", "continue_with"]
 __all__ += ["deferred", "depends_on_all_steps", "read_config", "read_line"]
 __all__ += ["WIDTH", "figure", "key", "layer_colours", "layer_marker", "matrix_look"]

@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,12 +17,39 @@ Config = TypeVar("Config")
 STEPS = "steps"
 
 
+RULES: dict[str, Callable[[Any], bool]] = {
+    "above 0": lambda x: x > 0,
+    "in (0, 1)": lambda x: 0 < x < 1,
+    "in (0, 1]": lambda x: 0 < x <= 1,
+    "in [0, 1)": lambda x: 0 <= x < 1,
+    "in [0, 1]": lambda x: 0 <= x <= 1,
+}
+
+
+def check_each(config: Any, rule: str, *names: str) -> None:
+    """Raises unless every named field, or each of its values, fulfils one of RULES."""
+    _check(config, names, rule, RULES[rule])
+
+
 def check_at_least(config: Any, least: float, *names: str) -> None:
-    """Raises unless every named field of a config is at least ``least``."""
+    """Raises unless every named field, or each of its values, is at least ``least``."""
+    _check(config, names, f"at least {least}", lambda value: value >= least)
+
+
+def _check(config: Any, names: Sequence[str], rule: str, fits: Callable) -> None:
     for name in names:
-        value = getattr(config, name)
-        if value < least:
-            raise ValueError(f"{name}: expected at least {least}, got {value}")
+        given = getattr(config, name)
+        several = isinstance(given, Sequence)
+        right = all(map(fits, given)) and len(given) > 0 if several else fits(given)
+        expect(right, name, "at least one value, each " * several + rule, given)
+
+
+def check_ascending(config: Any, *names: str) -> None:
+    """Raises unless every named field has ascending whole numbers from 1 on."""
+    for name in names:
+        given = getattr(config, name)
+        right = [*given] == sorted({*given}) and min(given, default=0) >= 1
+        expect(right, name, "ascending whole numbers >= 1", given)
 
 
 def expect(is_right: bool, name: str, expected: str, value: Any) -> None:

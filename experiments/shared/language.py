@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments.frame import check_at_least, expect
+from experiments.frame import check_at_least, check_each, expect
 from icltheory.bridge import Decoder, LanguageModel, Tokens, load_checkpoint
 
 LIST_LENGTH = 20
@@ -112,9 +112,8 @@ class Language:
     def __post_init__(self):
         check_at_least(self, 1, "fewest_words")
         check_at_least(self, max(2, self.fewest_words), "most_words")
-        for name in ("focus", "noise", "meant", "two_topics", "label_noise"):
-            value = getattr(self, name)
-            expect(0 <= value < 1, name, "a value in [0, 1)", value)
+        shares = ("focus", "noise", "meant", "two_topics", "label_noise")
+        check_each(self, "in [0, 1)", *shares)
 
     def demo_length(self) -> int:
         """Largest number of tokens of a demonstration with label and end of line."""

@@ -4,13 +4,11 @@ import dataclasses
 import importlib
 from types import SimpleNamespace
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from benchmarks import machine
-from benchmarks.cases import launches
-from benchmarks.suite import EXACT, FLOAT32, FLOAT64, measure, once
+from benchmarks.suite import EXACT, FLOAT64, measure, once
 from icltheory import regression as reg
 from icltheory.training import Curriculum
 
@@ -86,7 +84,7 @@ def check(pair, entry, floor=True):
             "BATCH": 3, "COMPARE": 2,
         }),
         ("first_calls.bench_call", (reg.gap, "task"), FLOAT64, False, {}),
-        ("theory.bench_precision", ("isotropic_bound",), FLOAT32, False, {}),
+        ("softmax_heads.bench_head", (2, 4), FLOAT64, False, {"PROMPTS": 500}),
     ],
 )  # fmt: skip
 def test_a_case_agrees_with_its_alternative(
@@ -162,63 +160,3 @@ def test_training(name, monkeypatch):
         assert entry["extra_info"]["note"].startswith("PyTorch is not installed")
         assert entry["extra_info"]["facts"]["tokens/s"] > 0
         assert entry["extra_info"]["per"] == 10
-
-
-PROGRAM = """HloModule jit_scan
-
-%fused (p: f32[2]) -> f32[2] {
-  %p = f32[2]{0} parameter(0)
-  ROOT %e = f32[2]{0} exponential(%p)
-}
-
-%called (p: f32[2]) -> f32[2] {
-  %p = f32[2]{0} parameter(0)
-  %k = f32[2]{0} custom-call(%p), custom_call_target="__gpu$xla.gpu.triton"
-  ROOT %f = f32[2]{0} fusion(%k), kind=kLoop, calls=%fused
-}
-
-%body (state: (s32[], f32[2])) -> (s32[], f32[2]) {
-  %state = (s32[], f32[2]{0}) parameter(0)
-  %x = f32[2]{0} get-tuple-element(%state), index=1
-  %n = s32[] get-tuple-element(%state), index=0
-  %d = f32[2]{0} custom-call(%x), custom_call_target="__cublas$lt$matmul"
-  %a = f32[2]{0} custom-call(%d), custom_call_target="__cudnn$fmhaSoftmax"
-  %c = f32[2]{0} copy(%a)
-  %y = f32[2]{0} call(%c), to_apply=%called
-  %s = s32[] add(%n, %n)
-  ROOT %t = (s32[], f32[2]{0}) tuple(%s, %y)
-}
-
-ENTRY %main (p: f32[2]) -> f32[2] {
-  %p = f32[2]{0} parameter(0)
-  %w = (s32[], f32[2]{0}) while(%p), condition=%cond, body=%body
-  ROOT %r = f32[2]{0} get-tuple-element(%w), index=1
-}
-"""
-
-
-def test_launches_in_the_body_of_the_loop_are_counted_by_kind():
-    kinds = {*launches.KINDS.values(), "fusion", "copy", "other"}
-    assert launches.count(PROGRAM) == dict.fromkeys(kinds, 1)
-    without = PROGRAM.replace("while(%p), condition=%cond, body=%body", "tuple(%p)")
-    with pytest.raises(ValueError, match="program: expected one loop at its top"):
-        launches.count(without)
-
-
-@pytest.mark.slow
-def test_a_profile_names_what_ran_and_how_often():
-    import jax
-
-    from benchmarks.gpu_check import profile
-
-    x = jnp.ones((64, 64))
-
-    @jax.jit
-    def repeated(x):
-        return jax.lax.fori_loop(0, 3, lambda _, x: jnp.tanh(x @ x), x)
-
-    jax.block_until_ready(repeated(x))
-    spent = profile(lambda: repeated(x))
-    assert spent == sorted(spent, key=lambda one: -one[2])
-    assert {calls for kind, calls, _ in spent if "tanh" in kind} == {3}
-    assert not any(kind.startswith("while") for kind, *_ in spent)
