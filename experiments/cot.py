@@ -606,7 +606,6 @@ def draw_mechanism(config, masses):
 
 
 def numbers(row, lengths):
-    """What ``result.json`` has of a setting."""
     found = {"group": row["group"], "value": row["value"]}
     found |= {"relevant_fraction": row["fraction"], "lengths": lengths}
     for name in ("icl_limit", "CoT bound", "ICL bound"):
@@ -622,7 +621,6 @@ def numbers(row, lengths):
 
 
 def report(config, along, losses, swept, compared):
-    """Numbers, checks, claims, tables and figures of the run."""
     published = {
         group: {f"{value:g}": row for value, row in rows.items()}
         for group, rows in PUBLISHED.items()
@@ -655,7 +653,6 @@ def report(config, along, losses, swept, compared):
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Trains models of three steps and of two, and measures both."""
     with jax.default_matmul_precision("highest"), jax.enable_x64(False):
         with run.phase("training, steps"):
             chains = train(config, config.chain_steps, config.chain_fraction)

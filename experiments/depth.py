@@ -244,7 +244,6 @@ def measure(config: Config, dim: int, N: int) -> dict[str, Any]:
 
 
 def best_steps(dim: int, N: int, steps: int) -> float:
-    """Exact risk / d of the best gradient steps."""
     task = reg.LinearPopulation.isotropic(dim)
     return float(reg.optimum(reg.Steps(steps), task, N).risk) / dim
 
@@ -292,7 +291,6 @@ def checks(one: dict) -> list[Check]:
 
 
 def findings(one: dict) -> list[str]:
-    """Whether free weights fall below the lower bound."""
     trained, found = one["trained"], []
     for L, floor in enumerate(one["floor"], 1):
         free = [trained[x][L]["risk"] for x in (RANDOM, CONTINUED) if L in trained[x]]
@@ -315,7 +313,6 @@ def findings(one: dict) -> list[str]:
 
 
 def risk_table(config: Config, one: dict) -> Any:
-    """Exact and trained risks by layer."""
     rows = []
     for L, steps in enumerate(one["steps"], 1):
         row, floor = {"L": L, LINES["steps"]: f"{steps:.4g}"}, one["floor"][L - 1 : L]
@@ -383,7 +380,6 @@ def draw_phase(exact: dict, limit: dict, title: str) -> Any:
 
 
 def numbers(one: dict) -> dict[str, Any]:
-    """What is stored of a setting."""
     trained = {}
     for kind, own in one["trained"].items():
         for L, row in own.items():
@@ -394,7 +390,6 @@ def numbers(one: dict) -> dict[str, Any]:
 
 
 def report(config: Config, settings: list[dict]) -> Report:
-    """Numbers, checks, findings, tables and figures of the run."""
     exact, d, most = phase_depths(config), config.phase_dim, config.phase_layers
     limit = {error: limit_depth(error, most) for error in exact}
     phase = {
@@ -420,7 +415,6 @@ def report(config: Config, settings: list[dict]) -> Report:
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Trains and measures the stacks of every setting, and reports."""
     settings = list(zip(config.dims, config.lengths, strict=True))
     with run.phase("training"):
         each = run.track(settings, "training", unit="settings")

@@ -142,7 +142,6 @@ class Config:
         return replace(self, task=task, num_points=points, curriculum=stairs)
 
     def needs_all_steps(self) -> str | None:
-        """Returns why the run cannot be extended by more steps, or ``None``."""
         return frame.depends_on_all_steps(self.optimizer.schedule)
 
 
@@ -206,7 +205,6 @@ class Family:
 
 
 def isotropic(config: Config) -> reg.LinearPopulation:
-    """Tasks w ~ N(0, I) and inputs x ~ N(0, I)."""
     return reg.LinearPopulation.isotropic(config.dim, dtype=jnp.float32)
 
 
@@ -341,7 +339,6 @@ class Setup:
 
 
 def set_up(config: Config, devices: int | None) -> Setup:
-    """Builds model, task, optimiser and mesh of a config."""
     # In bfloat16 models only the optimiser has float32 products; TF32 suffices for it.
     products = "highest" if config.precision == "float32" else "tensorfloat32"
     jax.config.update("jax_default_matmul_precision", products)
@@ -739,7 +736,6 @@ def figures(
 
 
 def of_run(config: Config) -> str:
-    """Dimension and seeds, for titles."""
     return f"d = {config.dim}, seed {', '.join(map(str, config.seeds))}"
 
 
@@ -831,7 +827,6 @@ def check(config: Config, switches: Switches) -> None:
 
 @frame.experiment(PRESETS, Switches(), check)
 def main(config, run, switches):
-    """Trains a transformer and compares it with the methods of its family."""
     setup = set_up(config, switches.devices)
     with run.phase("training"):
         params, records, timing = train(setup, run)

@@ -273,7 +273,6 @@ def commonest(values: np.ndarray) -> dict[str, Any]:
 
 
 def label(row: dict, between: str = ", ") -> str:
-    """Model and sizes of a setting."""
     return f"{row['model']}{between}d = {row['dim']}, M = {row['num_examples']}"
 
 
@@ -310,7 +309,6 @@ def checks(paths: dict, descents: dict, rows: list[dict]) -> list[Check]:
 
 
 def findings(paths: dict, descents: dict, rows: list[dict]) -> list[str]:
-    """The results in sentences."""
     words = "{name}: excess {excess:.1g} after {steps:.0f} steps of the solver; "
     words += "largest share of the bounds: start {share_start:.3f}, preconditioner "
     words += "{share_preconditioner:.3f}, excess {share_excess:.3f}"
@@ -492,7 +490,6 @@ def draw_shares(axes: Any, rows: list[dict]) -> None:
 
 
 def report(config: Config, paths: dict, descents: dict, rows: list[dict]) -> Report:
-    """Numbers, checks, findings, table and figures of the run."""
     drawn = ("times", "beta", "Gamma", "limit", "curves")
     of_descents = {"distance_from_flow": descents["distances"]}
     of_descents |= {name: descents[name] for name in ("largest_step", "settled")}
@@ -518,7 +515,6 @@ def report(config: Config, paths: dict, descents: dict, rows: list[dict]) -> Rep
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Measures paths, descents and random starts, and reports."""
     run.reset_metrics([])
     with jax.enable_x64(True):
         with run.phase("paths"):

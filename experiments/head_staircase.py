@@ -68,7 +68,6 @@ TIMES = {"cpu": "2 to 5 min, 2 cores"}
 
 
 def problem(config: Config) -> reg.LinearPopulation:
-    """Inputs with the eigenvalues, and tasks w ~ N(0, I)."""
     cov = jnp.diag(jnp.asarray(config.eigenvalues, float))
     return reg.LinearPopulation(cov, noise_var=config.noise_var)
 
@@ -340,7 +339,6 @@ def draw_sgd(config: Config, sgd: dict[str, Any]) -> Any:
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Integrates the flows, trains by SGD, and reports."""
     found = []
     with jax.enable_x64(True):
         with run.phase("flows"):

@@ -68,7 +68,6 @@ class Config:
         check_at_least(self, 2, "eval_prompts", "subset_prompts", "subsets")
 
     def needs_all_steps(self):
-        """Why the run cannot be extended by more steps."""
         return "parts names the evaluated steps as shares of all steps"
 
     @property
@@ -264,7 +263,6 @@ def checks(config, splits, noises):
 
 
 def findings(config, splits, noises, bayes):
-    """The results in sentences."""
     d, last = config.gpt2.dim, splits[max(splits)]
     error, rest = last["total"].mean(axis=0), left(last).mean(axis=0)
     worst = int(rest.argmax())
@@ -390,7 +388,6 @@ def draw_noise(config, noises):
 
 
 def report(config, splits, noises, timing):
-    """Tables, figures, checks, findings and numbers of a run."""
     bayes = bayes_with_label_noise(config)
     figures = {"sources.png": draw_sources(config, splits, bayes)}
     if min(config.shots) < config.pool:
@@ -417,7 +414,6 @@ def report(config, splits, noises, timing):
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Trains both models and measures the parts of their errors at several steps."""
     with run.phase("training GPT-2"):
         gpt2 = train(config.recipe("gpt2"), run)
     with run.phase("training the stack"):

@@ -842,7 +842,6 @@ def rounded(values):
 
 
 def report(config, fits, single, deep):
-    """Numbers, checks, claims, tables and figures of the run."""
     stops, stacks = stops_of(single), nearest_layers(deep)
     nearest, found = [min(each, key=FACTOR) for each in stops], {}
     for level in fits:
@@ -879,7 +878,6 @@ def report(config, fits, single, deep):
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Searches tasks and trainings for the published numbers."""
     one, three = config.one_layer, config.three_layers
     with jax.default_matmul_precision("highest"):
         with run.phase("votes"):

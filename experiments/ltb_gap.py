@@ -291,7 +291,6 @@ def checks(rows: list[dict], grid: dict[str, Any]) -> list[Check]:
 
 
 def numbers(rows: list[dict]) -> list[dict]:
-    """The rows with trained models, as ``result.json`` has them."""
     found = []
     for row in (row for row in rows if row["dots"]):
         own = {name: value for name, value in row.items() if name not in ON}
@@ -418,7 +417,6 @@ def draw_hills(config: Config, arcs: dict[float, np.ndarray]) -> Any:
 
 
 def report(config: Config, rows: list[dict], grid: dict, arcs: dict) -> Report:
-    """Numbers, checks, table and figures of the run."""
     trained, kept = numbers(rows), "float32 training; risks and optima in float64"
     seconds, risks = grid["seconds"], draw_risks(config, rows)
     figures = {"risks.png": risks, "phases.png": draw_phases(config, grid)}
@@ -434,7 +432,6 @@ def report(config: Config, rows: list[dict], grid: dict, arcs: dict) -> Report:
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Trains models beside the exact lines, and reports."""
     rows = settings(config)
     with run.phase("training"):
         train(config, rows, run)

@@ -422,7 +422,6 @@ def regression(recipe, trained, sequences, seed):
 
 
 def numbers(config, found):
-    """The numbers behind the figures, except the paths."""
     gpt2, errors, bad = found["regression"], {}, {}
     kept = ("half", "learned", "time_error", "loss_error", "asymptote")
     times = ("overtaken", "half", "learned", "shed")
@@ -670,7 +669,6 @@ def draw_heads(panels, title):
 
 
 def report(config, found):
-    """Numbers, checks, claims, tables and figures of the run."""
     lm, gpt2 = found["language"]["numbers"], found["regression"]
     shown = {
         "small LM\nprefix, random repeats": lm["prefix, repeated words"],
@@ -698,7 +696,6 @@ def report(config, found):
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Trains a GPT-2, and measures all three mechanisms."""
     heads, seed = config.heads, config.seed
     model = load(heads.checkpoint, "heads.checkpoint")
     with run.phase("training"):

@@ -180,7 +180,6 @@ def mean_steps(config, found, scale):
 
 
 def numbers(config, found, laws, jumps):
-    """Contents of ``result.json``."""
     settings, shares = {}, config.small_shares
     for one in found.values():
         row = {f"{kind}steps": one[f"{kind}steps"] for kind in KINDS}
@@ -320,7 +319,6 @@ def figures(config, found, laws):
 
 
 def report(config, found, jumps):
-    """Numbers, checks, claims, tables and figures of the run."""
     shares, axes = config.shares, dict.fromkeys(("steps", "predicted steps"), ["seed"])
     laws = {b: fitted(shares, mean_steps(config, found, b)) for b, _ in config.scales}
     axes = {f"settings.*.{name}": own for name, own in axes.items()}
@@ -344,7 +342,6 @@ def report(config, found, jumps):
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Trains models at every setting beside their prediction, and reports."""
     settings = [(*pair, share) for pair in config.scales for share in config.shares]
     found = {}
     with run.phase("training"), run.progress("training", len(settings)) as activity:

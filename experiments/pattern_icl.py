@@ -456,7 +456,6 @@ def pair(values, axis=0):
 
 
 def numbers(config, found):
-    """Contents of ``result.json``."""
     probes, speed, gpt = found["mechanism"], found["speed"], found["gpt"]
     reached = np.where(np.isfinite(speed["iterations"]), speed["iterations"], -1)
     sums, covers = {}, []
@@ -798,7 +797,6 @@ def draw_neurons(clouds, positive, steps):
 
 
 def report(config, found):
-    """Numbers, checks, claims, tables and figures of the run."""
     probes = found["mechanism"]
     first = jax.tree.map(lambda leaf: np.asarray(leaf)[0], probes["parts"])
     feature = first.feature_angle, first.feature_norm
@@ -822,7 +820,6 @@ def report(config, found):
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Trains and measures one-layer models, GPT-2 and classifiers, and reports."""
     with run.phase("training and measuring"):
         found = measure(config, run)
     return report(config, found)

@@ -347,7 +347,6 @@ def draw_sums(config: Config, measured: dict[str, dict], title: str) -> Any:
 
 
 def numbers(found: dict) -> dict[str, Any]:
-    """What is stored of one set of tasks."""
     stored = {"steps": found["steps"], "hinge [seed][step]": found["hinge"]}
     stored["attention [seed][step][layer]"] = found["attention"]
     for label, unit in (("label norm", ""), ("label angle", " / pi")):
@@ -359,7 +358,6 @@ def numbers(found: dict) -> dict[str, Any]:
 
 
 def report(config: Config, measured: dict[str, dict]) -> Report:
-    """Numbers, checks, claims, tables and figures of the run."""
     sets = {name: numbers(found) for name, found in measured.items()}
     seeds, first = f"{len(config.layers.seeds)} seeds", next(iter(measured))
     attention = "Attention on contexts of the query's pattern: mean of "
@@ -388,7 +386,6 @@ def report(config: Config, measured: dict[str, dict]) -> Report:
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Trains and measures models on both sets of tasks, and reports."""
     layers, measured = config.layers, {}
     for shifts in (layers.shifts, config.ring):
         name = f"{layers.num_relevant * len(shifts)} tasks"

@@ -427,7 +427,6 @@ def ranks_left(bridge):
 
 
 def numbers(config, found, gpt, gpt_found, bridge):
-    """Contents of ``result.json``."""
     curves = []
     for row in bridge["rows"]:
         own = {x: row[x] for x in ("module", "method", "parameters", "total")}
@@ -705,7 +704,6 @@ def draw_kept(bridge, title):
 
 
 def report(config, found, gpt, gpt_found, bridge):
-    """Numbers, checks, claims, tables and figures of the run."""
     of_curves = ["seed", "rate", "test"]
     over = f"{len(config.ensemble.seeds)} seeds, 95 % intervals"
     where = f"out of domain, $S_1$ = {config.coefficient_sum:g}, "
@@ -748,7 +746,6 @@ def report(config, found, gpt, gpt_found, bridge):
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Trains one-layer models and GPT-2, prunes both, and compares methods."""
     with run.phase("training"):
         trained = train_ensemble(config.ensemble)
         jax.block_until_ready(trained.path)

@@ -170,7 +170,6 @@ def of(rows, kind):
 
 
 def numbers(row):
-    """What ``result.json`` has of a curve."""
     mean, error = row["by_place"]
     found = {"error": mean, "standard error": error, "p_values": row["p"]}
     found |= {f"{end} minus middle": [*row[end]] for end in ("first", "last")}
@@ -254,7 +253,6 @@ def draw_weights(config, weights):
 
 
 def report(config, rows, weights):
-    """Numbers, checks, claims, tables and figures of the run."""
     rows = shapes(rows, config.level)
     found = {k: {row["model"]: numbers(row) for row in of(rows, k)} for k in KINDS}
     errors, names = draw_errors(config, rows), [f"{kind}.*.error" for kind in KINDS]
@@ -272,7 +270,6 @@ def report(config, rows, weights):
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Trains a GPT-2, and moves an example through its prompts and those of stacks."""
     with run.phase("training"):
         trained = train(config.gpt2, run)
     with run.phase("regression"):

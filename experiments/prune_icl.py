@@ -113,7 +113,6 @@ class Subject(NamedTuple):
 
 
 def subject(trained: Any, config: Config) -> Subject:
-    """Prepares a trained model for pruning."""
     recipe, seeds = trained.recipe, range(len(trained.recipe.seeds))
     model, d = trained.layered()[0], recipe.dim
     shots = {0, max(d // 2, 1), d, 2 * d}
@@ -494,7 +493,6 @@ def claims(measured: list[dict], config: Config) -> list[Claim]:
 
 
 def numbers(m: dict[str, Any]) -> dict[str, Any]:
-    """What ``result.json`` has of a subject."""
     subject, test = m["subject"], m["parts"]["standard", "test"]
     single = m["single"][..., test, :].mean(axis=3, dtype=np.float64)
     names = ("modules", "ranks", "rates", "shots")
@@ -702,7 +700,6 @@ def draw_gains(chosen: list[dict], sure: list[dict], title: str) -> Any:
 
 
 def figures(measured: list[dict], config: Config) -> dict[str, Any]:
-    """Draws all figures by file name."""
     count, percent = len(config.gpt2.seeds), f"{100 * config.level:g} %"
     prompts = f"mean of {count} seeds, {config.test_prompts:,} test prompts"
     note = f"{prompts}; bands: paired {percent} intervals; Holm over a panel"
@@ -734,7 +731,6 @@ def figures(measured: list[dict], config: Config) -> dict[str, Any]:
 
 
 def report(measured: list[dict], config: Config) -> Report:
-    """Numbers, checks, claims, tables and figures of the run."""
     better, subjects, found = {}, {}, []
     for m in measured:
         name, found = m["subject"].name, found + checks(m)
@@ -755,7 +751,6 @@ def report(measured: list[dict], config: Config) -> Report:
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Trains a GPT-2 and a linear stack, prunes them in all ways, and reports."""
     trained, records = [], []
     with run.phase("training"):
         for recipe in (config.gpt2, config.linear):

@@ -103,7 +103,6 @@ class Config:
     level: float = 0.95  # confidence of the intervals
 
     def needs_all_steps(self) -> str:
-        """Returns why the run cannot be extended by more steps, or ``None``."""
         return "the stages of the curriculum are shares of all steps"
 
     def __post_init__(self):
@@ -119,7 +118,6 @@ class Config:
         check_at_least(self, 0, "shots")
 
     def hugging_face(self) -> dict[str, Any]:
-        """Returns the ``config.json`` of the model."""
         longest = 1 + (max(self.shots) + 1) * self.language.demo_length()
         return {
             "architectures": ["LlamaForCausalLM"],
@@ -189,8 +187,6 @@ def start(config: Config, key: jax.Array) -> Any:
 
 
 def initial_state(config: Config) -> TrainState:
-    """Returns the state at step 0."""
-
     def draw(seed):
         params = start(config, stream_key(seed, "init"))
         step = jnp.zeros((), jnp.int32)
@@ -204,7 +200,6 @@ def _optimizer(config):
 
 
 def make_step(config: Config) -> training.Step:
-    """Returns the training step: documents, gradient and update."""
     optimizer, c = _optimizer(config), config.curriculum
     loss = jax.value_and_grad(make_loss(config), has_aux=True)
 
@@ -485,7 +480,6 @@ def accuracy_table(config: Config, summaries: dict[str, Any]) -> Any:
 
 
 def draw_curves(config: Config, summaries: dict[str, Any]) -> Any:
-    """Draws accuracy against the number of shots, one panel per task."""
     words = {True: "meaningful labels", False: "nonce labels"}
     titles = [f"{v.ATTRIBUTES[p]}, {words[meant]}" for p, meant in QUESTIONS.values()]
     title = (
@@ -517,7 +511,6 @@ def draw_curves(config: Config, summaries: dict[str, Any]) -> Any:
 
 
 def report(config: Config, fitted: Any, found: dict[str, dict]) -> Report:
-    """Builds the table, figure, checks and numbers of a run."""
     summaries = {
         name: {part: summary(values, config.level) for part, values in own.items()}
         for name, own in found.items()
@@ -541,7 +534,6 @@ def report(config: Config, fitted: Any, found: dict[str, dict]) -> Report:
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Trains the model, keeps it with its tasks, and evaluates it."""
     with run.phase("training"):
         fitted = train(config, run)
     params = rounded(fitted.state.params)

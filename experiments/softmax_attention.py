@@ -165,7 +165,6 @@ def evaluate(config: Config, models: dict) -> dict[int, np.ndarray]:
 
 
 def population(config: Config) -> reg.LinearPopulation:
-    """The problem."""
     return reg.LinearPopulation.isotropic(config.dim, config.noise_var)
 
 
@@ -280,7 +279,6 @@ def claims(config: Config, rows: list[dict]) -> list[Claim]:
 
 
 def risk_table(rows: list[dict]) -> Any:
-    """Trained layers beside their theory."""
     columns = {"heads": "{heads}", "N": "{num_examples}", "trained": "{best:.4g}"}
     columns |= {"one head": "{one_head:.4g}", "order 1/N": "{one_head_order:.4g}"}
     columns |= {"centred": "{centred:.4g}", "linear": "{linear:.4g}"}
@@ -340,7 +338,6 @@ def draw(config: Config, rows: list[dict], moved: list[dict]) -> Any:
 
 
 def report(config: Config, models: dict, known: dict, far: dict, risks: dict) -> Any:
-    """Numbers, checks, claims, table and figure of the run."""
     rows = settings(config, models, risks, known)
     moved = transfers(config, rows, risks, far)
     return Report(
@@ -355,7 +352,6 @@ def report(config: Config, models: dict, known: dict, far: dict, risks: dict) ->
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Trains layers of softmax heads beside their theory, and reports."""
     with run.phase("training"):
         models = train(config, run)
     with run.phase("theory"), jax.enable_x64(True):

@@ -498,7 +498,6 @@ def draw_along(rows: list[dict]) -> Any:
 
 
 def report(config: Config, rows: list[dict]) -> Report:
-    """Numbers, checks, claims, tables and figures of the run."""
     found, aside = orders(rows, config.confidence), ("name", "ends", "vacuous")
     cases = {
         row["name"]: {key: x for key, x in row.items() if key not in aside}
@@ -521,7 +520,6 @@ def report(config: Config, rows: list[dict]) -> Report:
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Trains the learners, and evaluates all of them."""
     model, trained, records = load(config.checkpoint), [], []
     with run.phase("training"):
         recipes = {"gpt2": config.gpt2}

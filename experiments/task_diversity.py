@@ -128,17 +128,13 @@ class Pool:
 
     @classmethod
     def of_seed(cls, task: reg.LinearPopulation, seed: Any, size: Any) -> "Pool":
-        """Returns the pool that a run with this seed is trained on."""
         return cls(task, evaluation_key(seed, "pool"), size)
 
     @property
     def dim(self) -> int:
-        """Input dimension d."""
         return self.task.dim
 
     def members(self, index: jax.Array) -> jax.Array:
-        """Returns the tasks with the given indices."""
-
         def draw(i):
             return self.task.sample_parameters(jax.random.fold_in(self.key, i), 1)[0]
 
@@ -251,13 +247,11 @@ def train(config: Config, run: Any, scored: dict[int, Any]) -> Any:
 
 
 def initial_state(config: Config) -> training.TrainState:
-    """Returns the state at step 0, with an axis of runs."""
     seeds = tuple(seed for _, seed in config.runs())
     return replace(config.recipe, seeds=seeds).start()
 
 
 def training_step(config: Config) -> training.Step:
-    """Returns the training step of all runs."""
     recipe = config.recipe
     module, task, optimizer = recipe.module(), recipe.task(), recipe.transformation()
     sizes = jnp.asarray([size for size, _ in config.runs()], jnp.int32)
@@ -561,7 +555,6 @@ def draw_phases(config: Config, steps: list[int], values: np.ndarray) -> Any:
 
 
 def report(config: Config, measured: list[dict], lines: dict, fitted: Any) -> Report:
-    """Builds the tables, figures, checks and numbers of a run."""
     scored = by_size(config, measured)
     steps, course = over_training(config, fitted.records, scored[NEW])
     crossed = {source: crossings(config, of) for source, of in scored.items()}
@@ -606,7 +599,6 @@ def report(config: Config, measured: list[dict], lines: dict, fitted: Any) -> Re
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Trains transformers on pools of every size and compares them with both rules."""
     scored = scorers(config)
     with run.phase("training"):
         fitted = train(config, run, scored)

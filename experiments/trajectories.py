@@ -153,7 +153,6 @@ def of(rows: list[dict], stack: str, kind: str | None = None) -> list[dict]:
 
 
 def numbers(rows: list[dict]) -> dict[str, Any]:
-    """Contents of ``result.json``."""
     unpruned, pruned = {}, []
     for row in rows:
         dim, terms, errors = row["plain"]
@@ -315,7 +314,6 @@ def draw_ratios(panels: dict[str, np.ndarray], title: str) -> Any:
 
 
 def report(config: Config, rows: list[dict]) -> Report:
-    """Numbers, checks, claims, tables and figures of the run."""
     L, rank = config.linear.num_layers, min(config.ranks)
     some, count = sorted({0, L // 2, L - 1}), f"{config.prompts:,} prompts"
     along, maps, updates, terms = {}, {}, {}, {}
@@ -361,7 +359,6 @@ def report(config: Config, rows: list[dict]) -> Report:
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Trains a stack, prunes it and its companions, and reports."""
     with run.phase("training"):
         trained = train(config.linear, run)
     # Norms that cancel along the path need float64; training does not.
