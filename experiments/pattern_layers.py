@@ -301,27 +301,6 @@ def draw_attention(measured: dict[str, dict], title: str) -> Any:
     return shown[0].figure
 
 
-def draw_labels(found: dict, title: str) -> Any:
-    """Norm of neurons' label parts by angle, layer and snapshot (Figures 24 to 26)."""
-    import matplotlib.pyplot as plt
-
-    steps, norms, angles = (found[x] for x in ("steps", "label norm", "label angle"))
-    titles = [f"layer {layer}" for layer in range(norms.shape[2])]
-    places = np.unique(np.linspace(0, len(steps) - 1, 4).round().astype(int))
-    palette = plt.get_cmap("viridis")(np.linspace(0, 0.9, len(places)))
-    with frame.figure(titles, 3, title, 2.8, sharey=True) as (shown, entries):
-        for layer, axes in enumerate(shown):
-            for order, (colour, place) in enumerate(zip(palette, places, strict=True)):
-                points = angles[0, place, layer], norms[0, place, layer]
-                mark = {"markersize": 3, "alpha": 0.7, "color": colour}
-                (drawn,) = axes.plot(*points, frame.layer_marker(order), **mark)
-                entries[f"step {steps[place]}"] = drawn
-            axes.set(xlabel=r"angle to $\pm q$, over $\pi$", xlim=(0, 0.52))
-        shown[0].set_ylabel("norm of the label part")
-        shown[0].set_ylim(bottom=0)
-    return shown[0].figure
-
-
 def draw_sums(config: Config, measured: dict[str, dict], title: str) -> Any:
     """Out-of-domain errors against the coefficient sum (Figure 12)."""
     panels, sums = {"0-1 error": "error", "hinge error": "hinge"}, sorted(config.sums)
@@ -359,10 +338,9 @@ def numbers(found: dict) -> dict[str, Any]:
 
 def report(config: Config, measured: dict[str, dict]) -> Report:
     sets = {name: numbers(found) for name, found in measured.items()}
-    seeds, first = f"{len(config.layers.seeds)} seeds", next(iter(measured))
+    seeds = f"{len(config.layers.seeds)} seeds"
     attention = "Attention on contexts of the query's pattern: mean of "
     attention += f"{seeds}; thin: each seed"
-    labels = f"Label parts of the neurons, {first}, one seed"
     errors = f"Errors of {config.layers.num_layers} layers out of domain: mean of "
     errors += f"{seeds}, {config.draws} draws each\n"
     errors += "(bars: two standard errors over draws; dashes: each seed)"
@@ -374,7 +352,6 @@ def report(config: Config, measured: dict[str, dict]) -> Report:
         claims_title="what is read off the figures",
         figures={
             "attention.png": draw_attention(measured, attention),
-            "labels.png": draw_labels(measured[first], labels),
             "sums.png": draw_sums(config, measured, errors),
         },
         axes={

@@ -28,20 +28,23 @@ RULES: dict[str, Callable[[Any], bool]] = {
 
 def check_each(config: Any, rule: str, *names: str) -> None:
     """Raises unless every named field, or each of its values, fulfils one of RULES."""
-    _check(config, names, rule, RULES[rule])
+    _check(config, names, RULES[rule], rule, "a number ")
 
 
 def check_at_least(config: Any, least: float, *names: str) -> None:
     """Raises unless every named field, or each of its values, is at least ``least``."""
-    _check(config, names, f"at least {least}", lambda value: value >= least)
+    _check(config, names, lambda value: value >= least, f"at least {least}")
 
 
-def _check(config: Any, names: Sequence[str], rule: str, fits: Callable) -> None:
+def _check(
+    config: Any, names: Sequence[str], fits: Callable, rule: str, one=""
+) -> None:
     for name in names:
         given = getattr(config, name)
         several = isinstance(given, Sequence)
-        right = all(map(fits, given)) and len(given) > 0 if several else fits(given)
-        expect(right, name, "at least one value, each " * several + rule, given)
+        right = len(given) > 0 and all(map(fits, given)) if several else fits(given)
+        start = "at least one value, each " if several else one
+        expect(right, name, start + rule, given)
 
 
 def check_ascending(config: Any, *names: str) -> None:

@@ -353,22 +353,6 @@ def test_a_row_does_not_depend_on_the_others():
     assert not np.any(alone["error"] == other["error"])
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (["--rows", "1", "5", "5", "1"], "rows: expected d_in, b, L >= 1 and N > b"),
-        (["--rows", "0", "5", "2", "1"], "rows: expected d_in, b, L >= 1 and N > b"),
-        (["--generic", "5", "9"], "rows: expected d_in, b, L >= 1 and N > b"),
-        (["--replicates", "100"], "replicates: expected a power of two from 16"),
-        (["--work", "0"], "work: expected a positive number, got 0"),
-        (["--targets", "2"], "targets: expected values in (0, 2), got 2"),
-        (["--preset", "huge"], "preset: expected one of cpu, gpu, paper, got huge"),
-    ],
-)
-def test_mistakes_are_named_and_nothing_is_written(change, message, refused):
-    refused(experiment.main, change, message)
-
-
 def test_presets_come_back_from_json():
     for preset in experiment.PRESETS.values():
         stored = json.loads(json.dumps(dataclasses.asdict(preset)))
