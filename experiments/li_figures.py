@@ -285,26 +285,16 @@ def voter(grid, lengths):
     return errors
 
 
-def search(grid, track=iter):
-    """Errors by length of every task, with and without chain of thought."""
+def search(grid, tasks=None, track=iter):
+    """Errors by length of tasks, by default of all, with and without reasoning."""
+    if tasks is None:
+        rows = itertools.product(grid.rows(), grid.fractions, grid.steps)
+        tasks = [Task(*row, fraction, K) for (row, _), fraction, K in rows]
     errors, found = voter(grid, LENGTHS), {}
-    for (p, gap, rivals), row in track(grid.rows()):
-        for fraction in grid.fractions:
-            both = errors(row, fraction)
-            for K in grid.steps:
-                task = Task(p, gap, rivals, fraction, K)
-                found[task] = [each[K - 1] for each in both]
-    return found
-
-
-def again(grid, tasks, prompts):
-    """Errors of given tasks on fresh prompts, in the format of :func:`search`."""
-    fresh = dataclasses.replace(grid, prompts=prompts, seed=grid.seed + 1)
-    errors, found = voter(fresh, LENGTHS), {}
-    for task in dict.fromkeys(tasks):
-        row = row_of(task.p, task.gap, task.rivals, grid.states)
-        both = errors(row, task.fraction)
-        found[task] = [each[task.steps - 1] for each in both]
+    for own in track(grouped(tasks, lambda task: task[:-1])):
+        p, gap, rivals, fraction, _ = own[0]
+        both = errors(row_of(p, gap, rivals, grid.states), fraction)
+        found |= {task: [each[task.steps - 1] for each in both] for task in own}
     return found
 
 
@@ -344,7 +334,7 @@ def grouped(tasks, common):
     groups = {}
     for task in tasks:
         groups.setdefault(common(task), []).append(task)
-    return groups.values()
+    return [*groups.values()]
 
 
 def levels(config, found):
@@ -380,7 +370,9 @@ def levels(config, found):
         cases.append((f"Figure 19, {one['label']}", [one], [[[*found]]], found))
     cases.append(("Figure 19, one task", both, [[[t], [t]] for t in found], found))
     fits = [best(own, tasks, errors, floor) for _, own, tasks, errors in cases]
-    fresh = again(grid, [t for fit in fits for t in fit["tasks"]], config.fresh_prompts)
+    chosen = [task for fit in fits for task in fit["tasks"]]
+    anew = {"prompts": config.fresh_prompts, "seed": grid.seed + 1}
+    fresh = search(dataclasses.replace(grid, **anew), chosen)
     rows = []
     for (name, own, *_), fit in zip(cases, fits, strict=True):
         row = {"name": name, "curves": own, "searched": fit["typical"]}
@@ -882,7 +874,7 @@ def main(config, run):
     with jax.default_matmul_precision("highest"):
         with run.phase("votes"):
             track = functools.partial(run.track, label="votes", unit="tasks")
-            fits = levels(config, search(config.votes, track))
+            fits = levels(config, search(config.votes, track=track))
         with run.phase("one layer"):
             sets = [tuple(range(1, count + 1)) for count in one.task_counts]
             sets = run.track(sets, "one layer", unit="sets of tasks")

@@ -358,7 +358,7 @@ def curves(config: Config, params: Any) -> dict[str, dict[str, np.ndarray]]:
     ``informed`` is of an ideal learner that knows which word stands for which class.
     """
     keys = jax.random.split(stream_key(config.seed, "evaluation"), len(QUESTIONS))
-    run = jax.jit(_last_logits, static_argnums=(0, 1))
+    run = jax.jit(v.answer_logits, static_argnums=(0, 1))
     return {
         name: _curve(config, params, *QUESTIONS[name], own, run)
         for name, own in zip(QUESTIONS, keys, strict=True)
@@ -402,14 +402,6 @@ def _curve(config, params, place, meant, key, run):
         accuracies.append(np.mean(right, axis=1))
     ideal = informed(language, asks, place)
     return {"model": np.stack(accuracies, 1), "informed": ideal}
-
-
-def _last_logits(decoder, length, params, words, count, said):
-    """Logits after the last colon of each prompt."""
-    prompts = v.compose(words, count, said, length)
-    every = v.logits(decoder, params, prompts.ids, prompts.mask)
-    colon = prompts.mask.sum(axis=1) - 3
-    return jnp.take_along_axis(every, colon[:, None, None], axis=1)[:, 0]
 
 
 def informed(language: v.Language, asks: v.Sentences, place: int) -> np.ndarray:

@@ -14,15 +14,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.stats import kendalltau
 
 from experiments import frame
 from experiments.frame import Check, Claim, Report, check_at_least, expect
 from experiments.shared import language as v
 from experiments.shared.language import (
     Language,
-    compose,
+    answer_logits,
     load,
-    logits,
     meant_labels,
     nonce_labels,
     sentences,
@@ -330,11 +330,7 @@ def language_losses(decoder, task, shots, count, params, key):
         words = jnp.take_along_axis(said.words, order[..., None], axis=1)
         counts = jnp.take_along_axis(said.length, order, axis=1)
         labels = jnp.take_along_axis(label, order, axis=1)
-        document = compose(words, counts, labels, length)
-        every = logits(decoder, params, document.ids, document.mask)
-        # The label and the end of the line follow the last colon.
-        colon = document.mask.sum(axis=1) - 3
-        scores = jnp.take_along_axis(every, colon[:, None, None], axis=1)[:, 0]
+        scores = answer_logits(decoder, length, params, words, counts, labels)
         best = jnp.take_along_axis(scores, choices, axis=1).argmax(axis=1)
         return (best != answer[:, query]).astype(jnp.float32)
 
@@ -350,20 +346,11 @@ def tau_of(x: Any, y: Any, level: float) -> dict[str, float]:
     x, y = np.asarray(x, float), np.asarray(y, float)
     rng = np.random.default_rng(0)
     drawn = (rng.integers(0, len(x), len(x)) for _ in range(DRAWS))
-    found = np.array([_tau(x[rows], y[rows]) for rows in drawn])
+    found = np.array([kendalltau(x[rows], y[rows]).statistic for rows in drawn])
     known, tails = found[~np.isnan(found)], [(1 - level) / 2, (1 + level) / 2]
     ends = np.quantile(known, tails) if known.size else (np.nan, np.nan)
-    own = {"tau": _tau(x, y), "low": float(ends[0]), "high": float(ends[1])}
+    own = {"tau": kendalltau(x, y).statistic, "low": ends[0], "high": ends[1]}
     return own | {"models": len(x)}
-
-
-def _tau(x, y):
-    above = np.triu_indices(len(x), 1)
-    # Infinity is ranked like any other value.
-    ranks = (np.unique(values, return_inverse=True)[1] for values in (x, y))
-    signs = [np.sign(rank[:, None] - rank[None])[above] for rank in ranks]
-    untied = np.prod([float(np.sum(s != 0)) for s in signs])
-    return float(np.sum(signs[0] * signs[1]) / np.sqrt(untied)) if untied else np.nan
 
 
 def orders(rows: list[dict], level: float) -> dict[str, dict[str, dict]]:

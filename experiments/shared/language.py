@@ -333,3 +333,14 @@ def logits(decoder: Decoder, params: Any, ids: Array, mask: Array) -> Array:
     for layer in range(decoder.num_layers):
         stream = decoder.block(layer, params, stream)
     return decoder.read_out(params, stream)
+
+
+def answer_logits(
+    decoder: Decoder, length: int, params: Any, words: Any, count: Any, label: Any
+) -> Array:
+    """Logits after the last colon of each document of up to ``length`` tokens."""
+    document = compose(words, count, label, length)
+    every = logits(decoder, params, document.ids, document.mask)
+    # The label and the end of the line follow the last colon.
+    colon = document.mask.sum(axis=1) - 3
+    return jnp.take_along_axis(every, colon[:, None, None], axis=1)[:, 0]

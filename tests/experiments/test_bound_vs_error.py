@@ -321,17 +321,6 @@ def run_and_resume(output):
 
 
 @pytest.mark.slow
-def test_what_is_simulated_is_written_and_resumes_to_the_same(tmp_path, monkeypatch):
-    spread = {"full support": 1e-12, "W_V of rank 1": 0.2, "gradient descent": 0.3}
-    priors = dict.fromkeys((experiment.HELD_OUT, experiment.POPULATION), spread)
-    invariance = {"terms": {}, "relative_spread": priors}
-    monkeypatch.setattr(experiment, "simulate", made_up)
-    monkeypatch.setattr(experiment, "measure_invariance", lambda seed: invariance)
-    for record in run_and_resume(tmp_path)["rows"].values():
-        assert record["order"]["frobenius >= exact"] < 0
-
-
-@pytest.mark.slow
 def test_a_small_run_keeps_the_order_of_bounds_and_the_invariance(tmp_path):
     result = run_and_resume(tmp_path)
     for spread in result["invariance"]["relative_spread"].values():

@@ -29,6 +29,17 @@ REFUSED = {
         "--free-layers 7": "free_layers: expected at most max_layers = 6",
         "--draws 15": "draws: expected at least 16, got 15",
     },
+    "garg_linear": {
+        "--resume nowhere": "resume: expected a run folder",
+        "--num-points 4": "num_points: expected at least 2 dim + 1 = 11, got 4",
+        "--optimizer.name lion": "optimizer: expected one of",
+        "--seeds 1 1": "seeds: expected at least one seed, all",
+        "--snapshots": "snapshots: expected at least one value",
+        "--task sparse --targets posterior": "labels with the task sparse, whose",
+        "--task sparse --family.sparsity 6": "expected at most dim = 5, got 6",
+        "--baselines.network.learning-rate 0": "a number above 0, got 0",
+        "--task sparse --eval-shifts": "eval_shifts: expected the task linear, got",
+    },
     "gradient_flow": {
         "--null-dim 5": "null_dim: expected 1 to dim - 1 = 4, got 5",
         "--dims 2": "lengths: expected one for each of 1 dims, got 4",
