@@ -19,8 +19,7 @@ from experiments import frame
 from experiments.frame import Check, Report, check_at_least, expect
 from icltheory import constructions
 from icltheory import regression as reg
-from icltheory.plotting import COLOURS, METHODS, STYLE
-from icltheory.plotting.panels import axes_in_rows
+from icltheory.plotting import COLOURS, METHODS
 from icltheory.regression.depth import depth_floor
 from icltheory.statistics import Estimate
 
@@ -328,12 +327,10 @@ def risk_table(config: Config, one: dict) -> Any:
 
 def draw_layers(settings: list[dict], title: str) -> Any:
     """Exact lines and the risks of trained stacks, one panel per setting."""
-    import matplotlib.pyplot as plt
-
-    lowest = [1.0]
-    with plt.rc_context({**STYLE, "font.size": 9}):
-        figure, grid = axes_in_rows(len(settings), len(settings), (3.4, 3.9))
-        for axes, one in zip(grid[0], settings, strict=True):
+    lowest, count = [1.0], len(settings)
+    look: Any = {"small": True, "figsize": (3.4 * count, 3.9), "squeeze": False}
+    with frame.panels(1, count, title, **look) as (figure, (grid,)):
+        for axes, one in zip(grid, settings, strict=True):
             layers = range(1, len(one["steps"]) + 1)
             for line, name in LINES.items():
                 look = {"color": METHODS[name], "label": f"{name} (exact)"}
@@ -350,11 +347,11 @@ def draw_layers(settings: list[dict], title: str) -> Any:
                 lowest += means
             axes.set(yscale="log", xlabel="layers L", title=one["title"], xticks=layers)
         # The range ignores intervals: one that reaches zero has no logarithm.
-        plt.setp(grid[0], ylim=(min(lowest) / 3, 1.5))
-        grid[0][0].set_ylabel("risk / d")
-        handles = grid[0][0].get_legend_handles_labels()
+        for axes in grid:
+            axes.set_ylim(min(lowest) / 3, 1.5)
+        grid[0].set_ylabel("risk / d")
+        handles = grid[0].get_legend_handles_labels()
         figure.legend(*handles, loc="outside lower center", ncols=3, fontsize=8)
-        figure.suptitle(title, fontsize=10)
     return figure
 
 

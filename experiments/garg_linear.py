@@ -643,28 +643,6 @@ def draw_errors(
     return figure
 
 
-def draw_learning(
-    shots: dict[str, plot.Curve], beside: dict[str, plot.Curve], name: str, label: str
-) -> Any:
-    """The model's errors at four steps of its training, beside what does not train."""
-    places = np.unique(np.linspace(0, len(shots) - 1, 4).round().astype(int))
-    panels = {step: shots[step] for step in np.array(list(shots))[places]}
-    least = min(float(np.min(curve.mean)) for curve in panels.values())
-    colours, title = plot.method_colours(beside), f"{name}: a transformer as it trains"
-    with plot.panel_grid(panels, 4, title, (2.0, 2.1)) as (figure, grid, _):
-        for axes, curve in zip(grid, panels.values(), strict=True):
-            for other, known in beside.items():
-                plot.draw_curve(axes, known, other, colours[other], linewidth=1.6)
-            plot.draw_curve(axes, curve, MODEL, "black", marker="o", markersize=3.5)
-            plain_log_axis(axes.yaxis, 100.0)
-            axes.set_ylim(0.6 * least, 1.6)
-            axes.set_xlim(0, len(curve.mean) - 1)
-            axes.set_xlabel("in-context examples k")
-            axes.label_outer()
-        grid[0].set_ylabel(label)
-    return figure
-
-
 def draw_attention(weights: Any, tokens: Sequence[str] | None, title: str) -> Any:
     """Attention of each layer from each token to the tokens before it."""
     # The large weights of the first tokens, on few others, would make all others pale.
@@ -673,19 +651,23 @@ def draw_attention(weights: Any, tokens: Sequence[str] | None, title: str) -> An
     return images[0].axes.figure
 
 
-def draw_settings(shown: dict[str, dict[str, plot.Curve]], title: str) -> Any:
-    """One small panel for each setting, all with the same predictors and axes."""
+def draw_settings(
+    shown: dict[str, dict[str, plot.Curve]], title: str, columns=3, least=2e-3
+) -> Any:
+    """Small panels of curves over the number of examples, all with the same axes."""
     every = [curve for curves in shown.values() for curve in curves.values()]
     top = 1.5 * max(float(np.nanmax(curve.mean)) for curve in every)
-    with plot.panel_grid(shown, 3, title, (2.6, 1.6)) as (figure, grid, _):
+    size = (8.0 / columns, 1.8)
+    with plot.panel_grid(shown, columns, title, size) as (figure, grid, _):
         for axes, curves in zip(grid, shown.values(), strict=True):
             colours, markers = plot.method_colours(curves), plot.method_markers(curves)
             for name, curve in curves.items():
-                style = {"marker": markers[name], "markersize": 3.5, "markevery": 2}
-                plot.draw_curve(axes, curve, name, colours[name], **style)
+                mark = {"marker": markers[name], "markersize": 3.5, "markevery": 2}
+                look = {} if curve.exact else mark
+                plot.draw_curve(axes, curve, name, colours[name], **look)
             axes.axhline(1.0, color="0.5", linewidth=0.8, linestyle=":", zorder=0)
             plain_log_axis(axes.yaxis, np.inf)
-            axes.set_ylim(2e-3, top)
+            axes.set_ylim(least, top)
             axes.set_xlim(0, max(len(curve.mean) for curve in every) - 1)
             axes.set_xlabel("in-context examples k")
             axes.label_outer()
@@ -711,11 +693,6 @@ def figures(
     found = {"figure5a.png": draw_errors(shown, title, *marks)}
     if not records:
         return found
-    shots = {
-        f"step {line['step']:,}": plot.Curve(np.mean(line["errors"], axis=0))
-        for line in records
-        if "errors" in line
-    }
     beside = {family.methods[-1]: curves[family.methods[-1]]}
     if exact:
         known = (LEAST_SQUARES, STEPS, OPTIMUM)
@@ -724,7 +701,18 @@ def figures(
             for other, risk in exact.items()
             if other.startswith(known)
         }
-    found["learning.png"] = draw_learning(shots, beside, name, family.label)
+    lines = [line for line in records if "errors" in line]
+    places = np.unique(np.linspace(0, len(lines) - 1, 4).round().astype(int))
+    shots = {
+        f"step {lines[place]['step']:,}": {
+            MODEL: plot.Curve(np.mean(lines[place]["errors"], axis=0)),
+            **beside,
+        }
+        for place in places
+    }
+    least = 0.6 * min(float(np.min(panel[MODEL].mean)) for panel in shots.values())
+    title = f"{name}: a transformer as it trains"
+    found["learning.png"] = draw_settings(shots, title, len(shots), least)
     steps = [line["step"] for line in records]
     losses = {MODEL: plot.Curve([np.mean(line["loss"]) for line in records], x=steps)}
     if exact:

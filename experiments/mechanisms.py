@@ -25,8 +25,6 @@ from icltheory.bridge import Tokens
 from icltheory.layered import attention_patterns
 from icltheory.models import LayeredGPT2
 from icltheory.plotting import Line, LinePanel, heat_map, line_panels
-from icltheory.plotting.panels import axes_in_rows
-from icltheory.plotting.style import STYLE
 from icltheory.regression import balanced_features as flow
 from icltheory.regression import features as theory
 from icltheory.regression import kernels as descent
@@ -652,19 +650,15 @@ def draw_kernels(config, found):
 
 def draw_heads(panels, title):
     """One map per panel, with each head's score as colour and number."""
-    import matplotlib.pyplot as plt
-
     tall = max(np.shape(scores)[0] for scores in panels.values())
-    with plt.rc_context({**STYLE, "font.size": 9, "axes.grid": False}):
-        size = (2.6, 0.55 * tall + 1.5)
-        figure, grid = axes_in_rows(len(panels), len(panels), size, (0.6, 0.0))
+    size, count = (2.6 * len(panels) + 0.6, 0.55 * tall + 1.5), len(panels)
+    with frame.panels(1, count, title, small=True, figsize=size) as (figure, grid):
         image: Any = None
-        for axes, (name, scores) in zip(grid[0], panels.items(), strict=True):
+        for axes, (name, scores) in zip(grid, panels.items(), strict=True):
             names = {"xlabel": "head", "ylabel": "", "title": name}
             image = heat_map(scores, ax=axes, limit=1.0, **names)
-        grid[0, 0].set_ylabel("layer")
+        grid[0].set_ylabel("layer")
         figure.colorbar(image, ax=grid, shrink=0.9)
-        figure.suptitle(title)
     return figure
 
 

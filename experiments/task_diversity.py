@@ -23,8 +23,7 @@ from experiments.shared.training import GPT2_CPU, Recipe, fit, mean_metrics
 from icltheory import regression as reg
 from icltheory import training
 from icltheory.batching import in_turns
-from icltheory.plotting import METHODS, STYLE, heat_map, name_ends
-from icltheory.plotting.panels import axes_in_rows
+from icltheory.plotting import METHODS, heat_map, name_ends
 from icltheory.plotting.style import plain_log_axis
 from icltheory.regression.prompts import Prompt
 from icltheory.statistics import Estimate
@@ -445,13 +444,14 @@ def draw(
     marks: Mapping[str, float] = MappingProxyType({}),
 ) -> Any:
     """Errors or distances against the number of tasks, a panel for each source."""
-    import matplotlib.pyplot as plt
-
     recipe, finite = config.recipe, np.log2(config.finite_sizes)
     places = np.append(finite, finite[-1] + 1.5 * (finite[-1] - finite[-2]))
-    with plt.rc_context(STYLE):
-        made, grid = axes_in_rows(len(panels), len(panels), (5.2, 4.0))
-        for axes, (source, curves) in zip(grid.flat, panels.items(), strict=True):
+    title = f"GPT-2 of {recipe.num_layers} layers, d = {recipe.dim}, k = 0 to "
+    title += f"{recipe.num_points - 1}, noise variance {recipe.noise_var:g}; "
+    title += f"{recipe.steps:,} steps of {recipe.batch_size} prompts\n"
+    title += f"{len(recipe.seeds)} pools per size; bars and bands: 2 standard errors"
+    with frame.panels(1, len(panels), title, figsize=(10.4, 4.0)) as (made, grid):
+        for axes, (source, curves) in zip(grid, panels.items(), strict=True):
             ends, every = [], []
             for label, (values, kind, method) in curves.items():
                 mean, error = np.asarray([[*value] for value in values], float).T
@@ -476,14 +476,7 @@ def draw(
                 plain_log_axis(axes.yaxis, max(every) / min(every))
                 axes.set_ylim(min(every) / 1.7, max(every) * 1.9)
             name_ends(axes, ends)
-        grid[0, 0].set_ylabel(ylabel)
-        title = f"GPT-2 of {recipe.num_layers} layers, d = {recipe.dim}, k = 0 to "
-        title += f"{recipe.num_points - 1}, noise variance {recipe.noise_var:g}; "
-        title += f"{recipe.steps:,} steps of {recipe.batch_size} prompts\n"
-        title += (
-            f"{len(recipe.seeds)} pools per size; bars and bands: 2 standard errors"
-        )
-        made.suptitle(title, fontsize=10)
+        grid[0].set_ylabel(ylabel)
     return made
 
 

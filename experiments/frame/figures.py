@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from icltheory.plotting import STYLE, panel_grid
+from icltheory.plotting.panels import SMALL
 from icltheory.plotting.style import COLOURS
 
 WIDTH = 8.4  # of a figure in inches at most: text is shown at its nominal size
@@ -55,16 +56,17 @@ def layer_colours(layers: Iterable[str]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def panels(
-    rows: int = 1, columns: int = 1, title: str = "", **subplots: Any
+    rows: int = 1, columns: int = 1, title: str = "", small: bool = False, **look: Any
 ) -> Iterator[tuple[Any, Any]]:
     """A figure in the common style and its axes, with a title once they are drawn.
 
-    ``subplots`` are further options of ``matplotlib.pyplot.subplots``.
+    With ``small`` text and lines are those of figures of many panels; further options
+    are those of ``matplotlib.pyplot.subplots``.
     """
     import matplotlib.pyplot as plt
 
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(rows, columns, **subplots)
+    with plt.rc_context(SMALL if small else STYLE):
+        figure, axes = plt.subplots(rows, columns, **look)
         yield figure, axes
         if title:
             figure.suptitle(title, fontsize=10)
