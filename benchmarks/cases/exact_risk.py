@@ -14,7 +14,6 @@ from benchmarks.suite import (
     EXACT,
     Pair,
     case,
-    compiled,
     largest_error,
     named,
     once,
@@ -133,19 +132,3 @@ def bench_many(function) -> Pair:
         error=error,
         tolerance=1e-4,
     )
-
-
-@case(
-    "Search for the best LSA, 16 starts, M = 40",
-    named("d {}", ((2,), (20,), (50,))),
-    EXACT,
-)
-def bench_search(dim: int) -> Pair:
-    """Times the search for the best LSA, which has no alternative to compare with."""
-    task, M = problem(dim), jnp.asarray(40)
-
-    def least_risk(M):
-        return reg.optimum(reg.LSA, task, M, key=jax.random.key(0)).risk
-
-    program, facts = compiled(least_risk, M)
-    return Pair(lambda: program(M), facts=facts)

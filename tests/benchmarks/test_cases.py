@@ -72,7 +72,6 @@ def check(pair, entry, floor=True):
     ("name", "args", "within", "floor", "small"),
     [
         ("trajectory.bench_norms", (2, 3, 4), EXACT, True, {}),
-        ("trajectory.bench_depth", (4, 3, 4), FLOAT64, False, {}),
         ("exact_risk.bench_risk", (2, 4), EXACT, False, {"PROMPTS": 100}),
         ("pruning_sweep.bench_sweep", (1, "attn"), EXACT, True, {
             "PROMPTS": 2, "POINTS": 3, "DIM": 2, "WIDTH": 8, "LAYERS": 2,
