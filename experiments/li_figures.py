@@ -22,9 +22,9 @@ from scipy.stats import binom
 from experiments import frame
 from experiments.cot import PUBLISHED, PUBLISHED_LENGTHS
 from experiments.frame import Check, Claim, Report, check_at_least, check_each, expect
-from experiments.pattern_layers import Layers
+from experiments.pattern_layers import Layers, label_parts
 from experiments.shared.patterns import PatternEnsemble, shifted_prompts
-from icltheory.patterns import neuron_parts, projections, prune_neurons, scores, train
+from icltheory.patterns import neuron_parts, projections, prune_neurons, scores
 from icltheory.plotting.style import COLOURS
 
 # Read off the figures. At the last iteration: mean norm of W_Q p and of its component
@@ -454,17 +454,9 @@ def one_layer(grid, ensemble):
     def run(pair):
         gain, step_size = pair
         began, rule = start | {"a": gain * start["a"]}, {"step_size": step_size}
-        path = path_of(ensemble, model, task, began, training, **rule)
-        return jax.lax.map(look, path)
+        return jax.lax.map(look, ensemble.train(task, began, training, **rule).params)
 
     return run
-
-
-def path_of(sizes, model, task, start, key, **rule):
-    """Parameters at every snapshot of a training."""
-    names = ("batch_size", "num_examples", "record_every")
-    options = {name: getattr(sizes, name) for name in names} | rule
-    return train(model, task, start, sizes.steps, key=key, **options).params
 
 
 def stops_of(trained):
@@ -531,13 +523,7 @@ def train_three_layers(grid, rule, sizes):
     adam = optax.adam(sizes[0], b2=layers.decay) if rule == "Adam" else None
 
     def look(params):
-        def of_layer(W_O, W_V, W_U):
-            given = {"W_O": W_O, "W_V": W_V, "a": params["w"] @ W_U}
-            parts = neuron_parts(given, task)
-            angle = jnp.minimum(parts.label_angle, jnp.pi - parts.label_angle)
-            return jnp.mean(parts.label_norm), jnp.mean(angle) / jnp.pi
-
-        norm, angle = jax.vmap(of_layer)(*(params[k] for k in ("W_O", "W_V", "W_U")))
+        norm, angle = (part.mean(axis=-1) for part in label_parts(params, task))
         seen = scores(model, params, prompt)
         found = {"norm": norm, "angle": angle, "attention": seen.attention_mass}
         return found | {"hinge": seen.hinge}
@@ -546,7 +532,7 @@ def train_three_layers(grid, rule, sizes):
         step_size, scale = pair
         start = model.init(task, key=init, neuron_scale=scale, **kept)
         given = {"step_size": step_size} if adam is None else {"rule": adam}
-        return jax.lax.map(look, path_of(layers, model, task, start, training, **given))
+        return jax.lax.map(look, layers.train(task, start, training, **given).params)
 
     pairs = [(size, scale) for size in sizes for scale in grid.scales]
     found = jax.jit(lambda pairs: jax.lax.map(run, pairs))(jnp.float32(pairs))

@@ -6,6 +6,7 @@ the same draws for all. The authors' layers and step sizes are not known.
 """
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -103,39 +104,37 @@ TIMES = {"cpu": "1 min, 2 cores"}
 def train_layers(layers: Layers) -> TrainedEnsemble:
     """Trains the models of all seeds in one program, in full float32 precision."""
     jax.config.update("jax_default_matmul_precision", "highest")
-    names = ("batch_size", "num_examples", "record_every")
-    sizes: dict[str, Any] = {name: getattr(layers, name) for name in names}
-    sizes["rule"] = optax.adam(layers.step_size, b2=layers.decay)
-
-    def one(task, params, key):
-        given = layers.model(), task, params, layers.steps
-        return patterns.train(*given, key=key, **sizes)
-
-    tasks = layers.tasks()
+    adam, tasks = optax.adam(layers.step_size, b2=layers.decay), layers.tasks()
+    one = functools.partial(layers.train, rule=adam)
     path = jax.vmap(one)(tasks, layers.start(tasks), layers.keys(2))
     return TrainedEnsemble(layers, tasks, jax.block_until_ready(path))
+
+
+def label_parts(params: Any, task: Any) -> tuple[jax.Array, jax.Array]:
+    """Norm and angle / pi to q or -q of label parts of rows of W_O W_V, (layers, m)."""
+
+    def of_layer(W_O, W_V, W_U):
+        weights = {"W_O": W_O, "W_V": W_V, "a": params["w"] @ W_U}
+        found = patterns.neuron_parts(weights, task)
+        angle = jnp.minimum(found.label_angle, jnp.pi - found.label_angle)
+        return found.label_norm, angle / jnp.pi
+
+    return jax.vmap(of_layer)(*(params[name] for name in ("W_O", "W_V", "W_U")))
 
 
 def measure(config: Config, trained: TrainedEnsemble) -> dict[str, Any]:
     """Arrays (seeds, steps, ...) along training, and errors of the last snapshot."""
 
-    # ``label norm`` and ``label angle`` (to q or -q, whichever is nearer, over pi) are
-    # of the label part of each row of W_O W_V, (..., layers, m). ``inside`` are means
-    # on tasks never trained on, ``outside`` those out of domain, (seeds, sums, draws).
+    # ``label norm`` and ``label angle`` come from :func:`label_parts`. ``inside`` are
+    # means on tasks never trained on, ``outside`` those out of domain, (seeds, sums,
+    # draws).
     def one(task, _, key, snapshots):
         asked = task.with_(relevant_fraction=config.relevant_fraction)
         prompt = asked.sample(key, config.num_examples, config.probe_prompts)
 
         def look(params):
-            def parts(W_O, W_V, W_U):
-                weights = {"W_O": W_O, "W_V": W_V, "a": params["w"] @ W_U}
-                found = patterns.neuron_parts(weights, task)
-                angle = jnp.minimum(found.label_angle, jnp.pi - found.label_angle)
-                return found.label_norm, angle / jnp.pi
-
             found = patterns.scores(trained.model, params, prompt)
-            labels = jax.vmap(parts)(*(params[name] for name in ("W_O", "W_V", "W_U")))
-            return found.attention_mass, found.hinge, *labels
+            return found.attention_mass, found.hinge, *label_parts(params, task)
 
         return jax.lax.map(look, snapshots)
 

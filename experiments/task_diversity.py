@@ -27,7 +27,7 @@ from icltheory.plotting import METHODS, heat_map, name_ends
 from icltheory.plotting.style import plain_log_axis
 from icltheory.regression.prompts import Prompt
 from icltheory.statistics import Estimate
-from icltheory.training import Curriculum, OptimizerConfig
+from icltheory.training import OptimizerConfig
 
 MODEL, DMMSE, RIDGE = "transformer", "dMMSE", "ridge"
 POOL, NEW = "pool", "new"
@@ -251,20 +251,12 @@ def initial_state(config: Config) -> training.TrainState:
 
 
 def training_step(config: Config) -> training.Step:
-    recipe = config.recipe
-    module, task, optimizer = recipe.module(), recipe.task(), recipe.transformation()
+    recipe, task = config.recipe, config.recipe.task()
     sizes = jnp.asarray([size for size, _ in config.runs()], jnp.int32)
 
     def one(run):
         state, size = run
-        return training.make_step(
-            module,
-            Pool.of_seed(task, state.seed, size),
-            optimizer,
-            Curriculum.none(recipe.dim, recipe.num_points),
-            batch_size=recipe.batch_size,
-            num_points=recipe.num_points,
-        )(state)
+        return recipe.step_on(Pool.of_seed(task, state.seed, size))(state)
 
     return lambda state: in_turns(one, (state, sizes), config.runs_at_once)
 
