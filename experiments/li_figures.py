@@ -289,7 +289,10 @@ def search(grid, tasks=None, track=iter):
     """Errors by length of tasks, by default of all, with and without reasoning."""
     if tasks is None:
         rows = itertools.product(grid.rows(), grid.fractions, grid.steps)
-        tasks = [Task(*row, fraction, K) for (row, _), fraction, K in rows]
+        tasks = [
+            Task(p, gap, rivals, fraction, K)
+            for ((p, gap, rivals), _), fraction, K in rows
+        ]
     errors, found = voter(grid, LENGTHS), {}
     for own in track(grouped(tasks, lambda task: task[:-1])):
         p, gap, rivals, fraction, _ = own[0]
