@@ -652,26 +652,31 @@ def draw_attention(weights: Any, tokens: Sequence[str] | None, title: str) -> An
 
 
 def draw_settings(
-    shown: dict[str, dict[str, plot.Curve]], title: str, columns=3, least=2e-3
+    shown: dict[str, dict[str, plot.Curve]],
+    title: str,
+    label="squared error / error of predicting 0",
+    least=2e-3,
+    columns=3,
 ) -> Any:
     """Small panels of curves over the number of examples, all with the same axes."""
     every = [curve for curves in shown.values() for curve in curves.values()]
     top = 1.5 * max(float(np.nanmax(curve.mean)) for curve in every)
-    size = (8.0 / columns, 1.8)
+    size = (8.0 / columns, 1.6 if columns < 4 else 2.1)
     with plot.panel_grid(shown, columns, title, size) as (figure, grid, _):
         for axes, curves in zip(grid, shown.values(), strict=True):
             colours, markers = plot.method_colours(curves), plot.method_markers(curves)
             for name, curve in curves.items():
-                mark = {"marker": markers[name], "markersize": 3.5, "markevery": 2}
+                mark = {"marker": markers[name], "markersize": 3.5}
+                mark["markevery"] = 1 + (len(curve.mean) > 12)
                 look = {} if curve.exact else mark
                 plot.draw_curve(axes, curve, name, colours[name], **look)
             axes.axhline(1.0, color="0.5", linewidth=0.8, linestyle=":", zorder=0)
-            plain_log_axis(axes.yaxis, np.inf)
+            plain_log_axis(axes.yaxis, top / least)
             axes.set_ylim(least, top)
             axes.set_xlim(0, max(len(curve.mean) for curve in every) - 1)
             axes.set_xlabel("in-context examples k")
             axes.label_outer()
-        figure.supylabel("squared error / error of predicting 0", fontsize=9)
+        figure.supylabel(label, fontsize=9)
     return figure
 
 
@@ -712,7 +717,8 @@ def figures(
     }
     least = 0.6 * min(float(np.min(panel[MODEL].mean)) for panel in shots.values())
     title = f"{name}: a transformer as it trains"
-    found["learning.png"] = draw_settings(shots, title, len(shots), least)
+    look = family.label, least, len(shots)
+    found["learning.png"] = draw_settings(shots, title, *look)
     steps = [line["step"] for line in records]
     losses = {MODEL: plot.Curve([np.mean(line["loss"]) for line in records], x=steps)}
     if exact:
