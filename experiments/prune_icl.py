@@ -30,6 +30,14 @@ from icltheory.statistics import Estimate, adjust_holm
 
 SEEDS = (0, 1, 2)
 CONDITIONS = ("standard", "label noise", "skewed inputs")
+MATRICES = {  # their looks and names
+    "W_Q": (COLOURS[0], "o", "$W_Q$"),
+    "W_K": (COLOURS[1], "s", "$W_K$"),
+    "W_V": (COLOURS[2], "D", "$W_V$"),
+    "W_O": (COLOURS[3], "^", "$W_O$"),
+    "W_in": (COLOURS[4], "v", r"$W_\mathrm{in}$"),
+    "W_out": (COLOURS[5], "P", r"$W_\mathrm{out}$"),
+}
 RULES = ("Algorithm 1", "exhaustive", "scaled answer", "beyond scaling")
 FACTORS = np.linspace(0, 1.2, 61)  # of the control that multiplies all answers
 
@@ -575,11 +583,11 @@ def draw_rates(panels: Mapping, title: str) -> Any:
     with frame.figure(panels, 2, title, 2.2) as (shown, entries):
         for axes, (rates, _, curves) in zip(shown, panels.values(), strict=True):
             axes.axhline(1.0, color="0.35", linestyle=":", linewidth=1.0)
-            x, names = np.asarray(rates), [f"layer {i}" for i in range(len(curves))]
-            colours = frame.layer_colours(names)
-            for order, (name, curve) in enumerate(zip(names, curves, strict=True)):
+            x = np.asarray(rates)
+            for layer, curve in enumerate(curves):
                 mean, low, high, sure = map(np.asarray, curve)
-                colour, marker = colours[name], frame.layer_marker(order)
+                colour = COLOURS[1 + layer % (len(COLOURS) - 1)]
+                name, marker = f"layer {layer}", frame.layer_marker(layer)
                 axes.plot(x, mean, color=colour, linewidth=1.2)
                 low = np.maximum(low, mean / 1e3)
                 axes.fill_between(x, low, high, color=colour, alpha=0.2, lw=0)
@@ -590,7 +598,8 @@ def draw_rates(panels: Mapping, title: str) -> Any:
                 entries[name] = frame.key(color=colour, marker=marker, markersize=5)
             means = [curve[0] for curve in curves]
             plain_log_axis(axes.yaxis, max(float(np.max(means) / np.min(means)), 10.0))
-            frame.rates_axis(axes)
+            axes.set(xlim=(-0.02, 1.02), xlabel="clipping rate")
+            axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", ".25", ".5", ".75", "1"])
         mark = {"linestyle": "", "marker": "o"}
         faces = {"beyond chance after Holm": "0.35", "not beyond chance": "white"}
         for name, face in faces.items():
@@ -629,7 +638,7 @@ def draw_conditions(panels: Mapping[str, Mapping[str, tuple]], title: str) -> An
         for left, right, curves in pairs:
             ends, nulls = [], {}
             for matrix, (values, null, shape) in curves.items():
-                name, colour, marker = frame.matrix_look(matrix)
+                colour, marker, name = MATRICES[matrix]
                 values = np.where(np.isfinite(values), values, np.nan)
                 middle = np.exp(np.log(values).mean(axis=0))
                 layers, look = np.arange(len(middle)), {"color": colour}

@@ -29,12 +29,9 @@ from experiments.frame.figures import (
     WIDTH,
     figure,
     key,
-    layer_colours,
     layer_marker,
-    matrix_look,
     panels,
     plain_words,
-    rates_axis,
 )
 from experiments.frame.progress import Activity, Display
 from experiments.frame.report import Check, Claim, Report, largest
@@ -46,8 +43,8 @@ __all__ += ["check_ascending", "check_at_least", "check_each", "check_seeds"]
 __all__ += ["expect", "largest", "table"]
 __all__ += ["Activity", "Display", "Interrupt", "Processes", "continue_with"]
 __all__ += ["deferred", "depends_on_all_steps", "read_config", "read_line"]
-__all__ += ["WIDTH", "figure", "key", "layer_colours", "layer_marker", "matrix_look"]
-__all__ += ["name_ends", "panels", "plain_words", "rates_axis"]
+__all__ += ["WIDTH", "figure", "key", "layer_marker"]
+__all__ += ["name_ends", "panels", "plain_words"]
 
 
 def experiment(
