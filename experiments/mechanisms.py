@@ -651,8 +651,9 @@ def draw_kernels(config, found):
 def draw_heads(panels, title):
     """One map per panel, with each head's score as colour and number."""
     tall = max(np.shape(scores)[0] for scores in panels.values())
-    size, count = (2.6 * len(panels) + 0.6, 0.55 * tall + 1.5), len(panels)
-    with frame.panels(1, count, title, small=True, figsize=size) as (figure, grid):
+    look: Any = {"figsize": (2.6 * len(panels) + 0.6, 0.55 * tall + 1.5)}
+    look |= {"small": True, "squeeze": False}
+    with frame.panels(1, len(panels), title, **look) as (figure, (grid,)):
         image: Any = None
         for axes, (name, scores) in zip(grid, panels.items(), strict=True):
             names = {"xlabel": "head", "ylabel": "", "title": name}
