@@ -74,7 +74,7 @@ def experiment(
 
         def one(launch: Any) -> dict:
             check(launch.config, launch.flags)
-            run = Run.begin(launch, _first_line(body))
+            run = Run.begin(launch)
             more = () if flags is None else (launch.flags,)
             return run.finish(body(launch.config, run, *more))
 
@@ -112,7 +112,3 @@ def table(
             cells = (cell.format_map(row) for cell in columns.values())
         made.add_row(*map(str, cells))
     return made
-
-
-def _first_line(body: Callable) -> str:
-    return (body.__globals__["__doc__"] or "").partition("\n")[0].rstrip(".")
