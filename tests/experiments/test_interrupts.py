@@ -111,7 +111,7 @@ def test_a_full_disk_is_one_line_with_the_command_that_continues(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
     def fills():
-        run = Run.begin(parse(PRESETS, ["--output", str(tmp_path)]), "nothing")
+        run = Run.begin(parse(PRESETS, ["--output", str(tmp_path)]))
         monkeypatch.setattr(Path, "write_text", full)
         run.write_json("result.json", {})
 
@@ -147,7 +147,7 @@ def test_the_command_that_continues_has_the_switches(tmp_path, capsys):
     args = ["--loud", "--error", "1", "--quiet", "--output", str(tmp_path)]
 
     def stopped():
-        Run.begin(parse(PRESETS, args, flags=Switches()), "nothing")
+        Run.begin(parse(PRESETS, args, flags=Switches()))
         raise KeyboardInterrupt
 
     assert exit_of(stopped) == 130

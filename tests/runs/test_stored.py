@@ -52,7 +52,9 @@ def test_numbers_come_as_columns(tmp_path):
     assert run.measured == {"risk": 0.25, "bound": 2.0}
     assert run.config == {"steps": 10, "optimizer.name": "muon", "optimizer.rate": 0.5}
     assert (run.verdict, run.seconds, run.name) == ("passed", 3, "toy/1")
-    with raises("name: expected one of metrics, verdict, checks, axes, curves, rows, dim"):
+    with raises(
+        "name: expected one of metrics, verdict, checks, axes, curves, rows, dim"
+    ):
         run.columns("curve")
 
 
