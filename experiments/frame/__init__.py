@@ -8,7 +8,7 @@ returns a :class:`Report`. The last line is ``program(__name__, main)``.
 
 import functools
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -66,15 +66,18 @@ def experiment(
             if others:  # every line is read before the first one runs
                 for line in (first, *others):
                     parse(presets, list(slurm.without_options(line)), flags=flags)
-            found = one(parse(presets, first, flags=flags, others=others))
-            for line in others:
-                later = one(parse(presets, line, flags=flags))
+            found = one(parse(presets, first, flags=flags, others=others), others)
+            for place, line in enumerate(others, 1):
+                later = one(parse(presets, line, flags=flags), others[place:])
                 found = later if later["verdict"] == "failed" else found
             return found
 
-        def one(launch: Any) -> dict:
+        def one(launch: Any, rest: Sequence[list[str]]) -> dict:
             check(launch.config, launch.flags)
             run = Run.begin(launch)
+            if rest:
+                lines = (launch.line(*words) for words in rest)
+                continue_with("; then ".join((launch.continuing(run.folder), *lines)))
             more = () if flags is None else (launch.flags,)
             return run.finish(body(launch.config, run, *more))
 

@@ -151,3 +151,13 @@ def test_records_become_events_of_tensorboard_and_new_ones_are_added(tmp_path):
             place += 16 + size
     expected = {("a/loss/0", 5, 1.0), ("a/loss/1", 5, 0.5)}
     assert found == expected | {("loss", 6, 0.25), ("loss", 7, 0.125)}
+
+
+def test_a_run_that_has_not_ended_is_named_as_such(tmp_path, capsys):
+    first, second = (stored(tmp_path, stamp, result=None) for stamp in "12")
+    with raises(
+        "name: expected 'metrics', since toy/1 has no result.json (it has not "
+    ):
+        runs.load(first).columns("curves")
+    assert main(["runs", "compare", str(first), str(second)]) == 0
+    assert "toy/2 has not ended" in capsys.readouterr().out
