@@ -6,6 +6,7 @@ from typing import Any
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
+from experiments.ledger.formulas import markdown
 from experiments.ledger.statements import STATEMENTS, claimed
 
 
@@ -31,9 +32,10 @@ class Errata(SphinxDirective):
         return made
 
     def _item(self, one) -> nodes.definition_list_item:
-        term = nodes.term(text=f"{one.label}: {one.says}")
-        body = nodes.definition()
-        body += nodes.paragraph(text=f"{one.corrected}.")
+        said, _ = self.parse_inline(markdown(f"{one.label}: {one.says}"))
+        holds, _ = self.parse_inline(markdown(f"{one.corrected}."))
+        term = nodes.term("", "", *said)
+        body = nodes.definition("", nodes.paragraph("", "", *holds))
         where = nodes.paragraph()
         links = [f"{{py:obj}}`{f} <icltheory.{f}>`" for f in one.functions]
         if one.proof:

@@ -20,6 +20,7 @@ from xml.etree import ElementTree
 
 from rich.console import Console
 
+from experiments.ledger.formulas import markdown
 from experiments.ledger.statements import (
     ROOT,
     STATEMENTS,
@@ -39,6 +40,8 @@ _NOTES = (
     "*numerical* agreement to the tolerance of the test; *simulation*, with its noise; "
     "or *none*. Only the first shows a statement for all cases. Behind it are linked "
     "the pages of experiments with stored results.",
+    "Formulas are those of the papers; 1 in a sum of matrices is the identity, and a "
+    "prime marks tests (Li) or another update (Yao).",
     "Behind a file stands the number of its tests, and behind the outcome the number "
     "of cases that passed. A number is the largest in absolute value over those cases. "
     "A z is a difference in standard errors; five is where a test fails. Numbers near "
@@ -176,26 +179,19 @@ def _cells(said: Statement, row: Row, root: Path) -> list[str]:
     kind, _, section = said.proof.partition("#")
     proof = f"[proof](derivations/{kind}.md#{section})" if kind else said.evidence
     return [
-        _plain(said.label),
-        _plain(said.says),
+        markdown(said.label),
+        markdown(said.says),
         said.status,
         f"{proof}: {pages}" if pages else proof,
-        _plain(said.corrected),
+        markdown(said.corrected),
         "<br>".join(f"`{name}`" for name in said.functions),
         "<br>".join(tests) or "none",
-        "<br>".join([row.outcome, *map(_plain, row.numbers())]),
+        "<br>".join([row.outcome, *map(markdown, row.numbers())]),
     ]
 
 
 def _line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-def _plain(text: str) -> str:
-    """Escapes characters that Markdown would read as markup."""
-    for letter in ("\\", "*", "_", "<", "[", "~"):
-        text = text.replace(letter, f"\\{letter}")
-    return text
 
 
 # --- the program
