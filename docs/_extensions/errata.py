@@ -10,6 +10,9 @@ from experiments.ledger.formulas import markdown
 from experiments.ledger.statements import STATEMENTS, claimed
 
 
+_LEADS = {"false as written": "Correction: ", "conditional": "Condition: "}
+
+
 class Errata(SphinxDirective):
     """What each paper says, what holds instead, the function and the test."""
 
@@ -28,12 +31,15 @@ class Errata(SphinxDirective):
             items = nodes.definition_list()
             for one in (one for one in found if one.paper == paper):
                 items += self._item(one)
+            items["classes"].append("errata")
             made.append(items)
         return made
 
     def _item(self, one) -> nodes.definition_list_item:
-        said, _ = self.parse_inline(markdown(f"{one.label}: {one.says}"))
-        holds, _ = self.parse_inline(markdown(f"{one.corrected}."))
+        said, _ = self.parse_inline(markdown(f": {one.says}"))
+        said.insert(0, nodes.strong(text=one.label))
+        lead = _LEADS.get(one.status, "")
+        holds, _ = self.parse_inline(markdown(f"{lead}{one.corrected}."))
         term = nodes.term("", "", *said)
         body = nodes.definition("", nodes.paragraph("", "", *holds))
         where = nodes.paragraph()
