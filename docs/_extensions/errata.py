@@ -9,7 +9,6 @@ from sphinx.util.docutils import SphinxDirective
 from experiments.ledger.formulas import markdown
 from experiments.ledger.statements import STATEMENTS, claimed
 
-
 _LEADS = {"false as written": "Correction: ", "conditional": "Condition: "}
 
 

@@ -26,6 +26,8 @@ from icltheory.strict_json import number
 # Entries of a list, and rows of a table, that a reader takes in at a glance.
 _GLANCE = 8
 _ROWS = 15
+# Columns that fit beside each other in ordinary type.
+_COLUMNS = 7
 _INTERVAL = re.compile(r"\[[^\]]*\]|\([-+\d][^)]*\)|\+- \S+")
 
 
@@ -120,7 +122,8 @@ def _words(title: str) -> str:
 def _table(
     head: list[str], body: list[list[str]], title: str, kind: str = "numbers"
 ) -> nodes.table:
-    table = nodes.table(classes=["stored-result", kind])
+    wide = ["wide"] if len(head) > _COLUMNS else []
+    table = nodes.table(classes=["stored-result", kind, *wide])
     if title:
         table += nodes.title("", "", *_text(title))
     group = nodes.tgroup(cols=len(head))
