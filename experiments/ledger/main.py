@@ -46,8 +46,8 @@ _NOTES = (
     "the pages of experiments with stored results.",
     "Formulas are those of the papers; 1 in a sum of matrices is the identity, and a "
     "prime marks tests (Li) or another update (Yao).",
-    "Behind a file stands the number of its tests, and behind the outcome the number "
-    "of cases that passed. A number is the largest in absolute value over those cases. "
+    "A file is followed by the number of its tests, an outcome by the number of cases "
+    "that passed. A number is the largest in absolute value over those cases. "
     "A z is a difference in standard errors; five is where a test fails. Numbers near "
     "1e-16 are rounding and differ by machine.",
 )
