@@ -166,7 +166,8 @@ def _index(names: list[str], modules: dict[str, types.ModuleType]) -> str:
         package = importlib.import_module(".".join(name.split(".")[:2]))
         stable = "Stability: stable." in (package.__doc__ or "")
         promise = "stable" if stable else "provisional"
-        rows.append(f"| [`{name}`]({name}.rst) | {text.splitlines()[0]} | {promise} |")
+        about = text.splitlines()[0]
+        rows.append(f"| [`{_short(name)}`]({name}.rst) | {about} | {promise} |")
     return "\n".join(
         [
             "# API",
@@ -175,7 +176,7 @@ def _index(names: list[str], modules: dict[str, types.ModuleType]) -> str:
             "*stable* package is removed or changed only after one minor version in",
             "which it warns; a *provisional* package may change in any minor version.",
             "",
-            "| module | contents | |",
+            "| module of `icltheory` | contents | |",
             "|---|---|---|",
             *rows,
             "",

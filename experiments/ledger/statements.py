@@ -43,7 +43,7 @@ class Statement:
     paper: str  # authors and year
     author: str
     label: str  # its number in the paper
-    says: str  # what it claims, in a few words
+    says: str  # what it claims, in a few words, with formulas between dollars
     status: str  # one of STATUSES
     corrected: str = ""  # form or condition under which it holds, or what was found
     evidence: str = "none"  # the strongest kind there is for what the row says

@@ -137,13 +137,15 @@ def _prune(words: list[str]) -> int:
 
 def _ledger(words: list[str]) -> int:
     _experiments()
-    folder = Path(str(importlib.import_module("experiments.ledger").__file__)).parent
+    formulas = importlib.import_module("experiments.ledger.formulas")
+    folder = Path(str(formulas.__file__)).parent
     rows, wanted = [], [word.lower() for word in words]
     for path in sorted(folder.glob("*.toml")):
         for row in tomllib.loads(path.read_text(encoding="utf-8"))["statement"]:
-            text = " ".join(map(str, (path.stem, *row.values()))).lower()
+            says = formulas.plain(row["says"])
+            text = " ".join(map(str, (path.stem, says, *row.values()))).lower()
             if all(word in text for word in wanted):
-                rows.append((path.stem, row["label"], row["status"], row["says"]))
+                rows.append((path.stem, row["label"], row["status"], says))
     _table(("paper", "label", "status", "says"), rows)
     return 0
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.ledger import main, statements
+from experiments.ledger import formulas, main, statements
 from experiments.ledger.statements import STATEMENTS, Statement
 
 ROOT = Path(__file__).parents[2]
@@ -120,6 +120,25 @@ def test_every_statement_has_a_quick_test():
 def test_a_statement_that_makes_no_sense_is_refused(fields, message):
     with pytest.raises(ValueError, match=message):
         say("1", **fields)
+
+
+def test_formulas_are_readable_on_the_page_and_on_a_terminal():
+    for text in (text for said in STATEMENTS for text in (said.says, said.corrected)):
+        words, parts = text.split("$")[::2], text.split("$")[1::2]
+        assert len(words) == len(parts) + 1  # every formula ends
+        # A bar would end the cell of the table, and words are not LaTeX.
+        assert not any("|" in part for part in parts)
+        assert not any(re.search(r"[\\^]|\w_\w", word) for word in words)
+        assert not {*"$\\{}"} & {*formulas.plain(text)}
+
+
+def test_a_formula_on_a_terminal_has_unicode():
+    norm = r"$\frac1N \sum_i \lVert \tilde W_{t-1} \rVert_F^2 \le \sqrt{2 I}$"
+    text = formulas.plain(f"{norm}, and $a^\\top b$")
+    assert text == "1/N ∑_i ‖W̃_(t-1)‖_F² ≤ √(2 I), and aᵀ b"
+    fraction = r"$\log \frac{R^2 + 1}{N} \to \sigma_{\max}$"
+    assert formulas.plain(fraction) == "log (R² + 1)/N → σ_max"
+    assert formulas.markdown("a_1 *b* $c_1 * d$") == r"a\_1 \*b\* $c_1 * d$"
 
 
 def test_the_page_is_that_of_the_rows_and_the_stored_numbers():

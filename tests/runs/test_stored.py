@@ -122,6 +122,8 @@ def test_the_command_runs_experiments_and_prints_the_ledger(capsys):
     head, *rows = capsys.readouterr().out.splitlines()
     assert head.split() == ["paper", "label", "status", "says"]
     assert any(row.startswith("zhang  Lemma 6.1") for row in rows)
+    assert main(["ledger", "yao", "ΔW ≤"]) == 0
+    assert not {*"$\\{}"} & {*capsys.readouterr().out}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.argv", ["icltheory"])
         assert main(["run", "ltb_gap", "--steps", "-1"]) == 2
