@@ -79,10 +79,9 @@ class Task(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Ramp:
-    r"""A count that increases in equal steps.
+    """A count that increases in equal steps: min(end, start + increment * stair).
 
-    .. math:: v(t) = \min(\text{end},\ \text{start}
-              + \text{increment} \lfloor t / \text{interval} \rfloor)
+    The stair at step t is t / interval, rounded down.
 
     Example:
         >>> [int(Ramp(5, 7, 1, 10)(t)) for t in (0, 9, 10, 25, 99)]
