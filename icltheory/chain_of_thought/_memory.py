@@ -37,12 +37,8 @@ class Columns(NamedTuple):
         """Output of attention along a direction: the weighted mean of columns."""
         weights = self.weights(alphabet, direction)
         M, K = alphabet.num_states, alphabet.num_steps
-        return _combine(
-            alphabet,
-            _by_number(self.x, weights, M),
-            _by_number(self.y, weights, M),
-            _by_number(self.step, weights, K),
-        )
+        numbers = (self.x, M), (self.y, M), (self.step, K)
+        return _combine(alphabet, *(_by_number(n, weights, k) for n, k in numbers))
 
     def joined(self, x: Array, y: Array, step: Array) -> "Columns":
         """Adds the query's own column of one step."""

@@ -102,8 +102,7 @@ def cot_conditions(
 
     They are ``patterns`` and ``test length``. The slides want each test pattern to be a
     linear combination of the training patterns, the published form a component in their
-    span that is not small. Without rho no constant C serves all tasks: see
-    :func:`~icltheory.chain_of_thought.sufficient_examples`.
+    span that is not small. Without rho no constant C serves all tasks.
 
     Args:
         training: Alphabet of training; the test patterns are in its span if ``None``.

@@ -269,9 +269,8 @@ class ReasoningTask(_Source):
         .. math:: \rho^f = \min_{k, i} \Bigl( 1 - \frac{p_{(2)}}{p_{(1)}} \Bigr), \qquad
                   p = A_k[i, \cdot],
 
-        with the two largest entries of a row; 0 at a tie, 1 for a single state. Rows
-        that no correct path meets count, too. The ratio is recalled from the paper; the
-        slides say only "gap".
+        with the two largest entries of a row, also of rows that no correct path meets;
+        0 at a tie, 1 for a single state. The ratio is recalled from the paper.
         """
         return jnp.min(_relative_gaps(self.steps))
 
@@ -286,8 +285,7 @@ class ReasoningTask(_Source):
 
         .. math:: \operatorname{argmax}_j B_{ij} = s_K(i) .
 
-        Where it fails, plain in-context learning votes for a wrong answer however long
-        the prompt is.
+        Where it fails, plain in-context learning votes for a wrong answer.
         """
         likeliest = jnp.argmax(self.composed_transition, axis=1)
         return likeliest == self.stepwise_paths[:, -1]
