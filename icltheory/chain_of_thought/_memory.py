@@ -1,10 +1,8 @@
 """The columns of a prompt as state numbers, in two forms for attention.
 
-A column is (x; y) + c_step with x and y from few patterns. Its score against a vector
-is a sum of three numbers, and the average of all columns has three weights to be summed
-for each pattern and code, so that columns of width 2d are never built. ``Columns``
-keeps every column: O(n M + M d) per query. ``Counts`` only says how often each kind of
-column occurs: O(M^2 K + M d), whatever the number of examples.
+A column is (x; y) + c_step with x and y from few patterns, so that columns of width 2d
+are never built. ``Columns`` keeps every column: O(n M + M d) per query. ``Counts`` only
+says how often each kind of column occurs: O(M^2 K + M d) for any number of examples.
 """
 
 from typing import NamedTuple

@@ -192,8 +192,7 @@ def error(
 
     .. math:: \frac1K \sum_{k=1}^K P[v_k \ne z_k] \quad\text{or}\quad P[v \ne z_K] .
 
-    With a key prompts are sampled; the exact error of the vote and the bound need none.
-    Several numbers of examples give a curve, all of it on the same prompts.
+    With a key prompts are sampled. Several numbers of examples give a curve.
 
     Example:
         >>> from icltheory.chain_of_thought import slide_transitions

@@ -144,8 +144,7 @@ def icl_conditions(
               l_{ts} \ge C (\alpha' \tau_o^f \rho_o^f)^{-2} \;\text{(published)} .
 
     They are ``condition 1``, with the share of inputs for which it holds, and ``test
-    length``. Where the first fails, the error stays above 0 at any length (part 1): its
-    limit is :attr:`ReasoningTask.icl_error_limit`.
+    length``. Where the first fails, the error stays above 0 at any length (part 1).
 
     Example:
         >>> from icltheory.chain_of_thought import slide_transitions

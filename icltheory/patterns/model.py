@@ -38,10 +38,8 @@ class PatternTransformer:
         \operatorname{softmax}_i \bigl( (W_K p_i)^\top W_Q p_{query} \bigr) \Bigr) .
 
     The query is no key. A layered model of one block; its parameters are ``{"W_Q",
-    "W_K", "W_V", "W_O", "a"}``, of which ``a`` is never trained.
-
-    Args:
-        num_neurons: Number m of neurons, even; 64 is read off the authors' figures.
+    "W_K", "W_V", "W_O", "a"}``, of which ``a`` is never trained. The number m of
+    neurons is even; 64 is read off the authors' figures.
 
     Example:
         >>> task, model = PatternTask(6, 24, 2.0), PatternTransformer(64)

@@ -52,8 +52,7 @@ class PatternTask(Record):
     A task (a, b) is +1 on the relevant pattern mu_a, -1 on mu_b, and a fair coin on the
     others. The query is of mu_a or mu_b, with equal odds. A context is of mu_a or mu_b
     with probability alpha / 2 each, of each other pattern with (1 - alpha) / (M1 - 2).
-    The norm beta and K <= 1/2 are recollections of the paper, not read off it. Stacks
-    of tasks, over seeds or shifts, come from ``jax.vmap``.
+    The norm beta and K <= 1/2 are recollections of the paper, not read off it.
 
     Args:
         num_relevant: M1 >= 2.

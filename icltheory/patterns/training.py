@@ -37,13 +37,7 @@ _finite = Check(lambda x: x - x == 0, "finite losses (a smaller step_size)")
 
 
 class Training(Record):
-    """Parameters at several steps of training.
-
-    Args:
-        steps: Steps taken at each record, from 0 on.
-        params: Parameters there, with a leading axis on every leaf.
-        losses: Hinge loss of each batch before its step.
-    """
+    """Parameters at several steps of training, and the loss of each batch before it."""
 
     steps: Int[Array, "*S T"]
     params: Any
@@ -80,9 +74,7 @@ def train(
 
     Args:
         model: A layered model with ``fixed``, the names of parameters to leave alone.
-        params: The start.
         num_steps: Number T of steps; a multiple of ``record_every``.
-        key: Random key of the prompts.
         step_size: eta; this or ``rule``.
         rule: An update rule as optax has it, such as ``optax.adam(1e-3)``; pass the
             same object again to compile once.

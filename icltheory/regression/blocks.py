@@ -60,8 +60,7 @@ class Block(Predictor):
     def predict_tokens(self, E: Any, mask: str = "demos") -> Float[Array, ""]:
         """Answers from tokens as rows, [x_i, y_i] and last [x_query, 0].
 
-        The mask ``"demos"`` keeps the query from attending to itself, ``"none"`` does
-        not.
+        The mask ``"demos"`` keeps the query from attending to itself.
         """
         return _predict_tokens(self, E, mask)
 

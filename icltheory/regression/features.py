@@ -184,8 +184,8 @@ def feature_gradient(logits: Any, population: FeaturePopulation) -> Float[Array,
         \frac{\partial L}{\partial B_{k,n}} = 2 p_k E \big[ \mathrm{Attn}_n \big(
         \mathrm{Attn}_k (1 - \mathrm{Attn}_k) + \mathrm{Attn}_n - S_k \big) \big] ,
 
-    with :math:`S_k = \sum_{m \ne k} \mathrm{Attn}_m^2`. It is that of Q itself in the
-    basis of the features: a step on Q is the same step on the logits.
+    with :math:`S_k = \sum_{m \ne k} \mathrm{Attn}_m^2`. A step on Q is the same step on
+    the logits.
 
     Example:
         >>> pop = FeaturePopulation.infinite(jnp.array([0.5, 0.5]))

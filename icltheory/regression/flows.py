@@ -176,7 +176,6 @@ def flow(
     Args:
         model: The start: a GDBeta, LSA, LTB, EffectiveParameters, AttentionWeights (for
             tasks of mean 0 and covariance I) or Heads.
-        num_examples: Examples M >= 1.
         times: Increasing times from 0 or later.
         solver: ``"auto"``, ``"exponential"``, ``"explicit"`` or ``"implicit"``.
         rtol: Relative tolerance of a step, 1e-6 in float64; ``atol`` is 1.8e-12.
@@ -271,9 +270,7 @@ def descend(
 
     Args:
         model: The start, as for ``flow``.
-        step_size: eta > 0.
         steps: A multiple of ``record_every``, the steps between two entries.
-        key: Random key of the prompts.
         batch_size: Prompts B a step, with a key.
 
     Example:

@@ -47,8 +47,7 @@ class KernelSystem(Record):
     Args:
         eigenvalues: Of ``matrix``, ascending; of its symmetric part where a user's
             function is not symmetric.
-        eigenvectors: Of :math:`D^{1/2}\,\text{matrix}\,D^{-1/2}`.
-        normalizers: D; ones but for softmax.
+        eigenvectors: Of :math:`D^{1/2}\,\text{matrix}\,D^{-1/2}`, D the normalizers.
         asymmetry: Largest :math:`|K_{ij} - K_{ji}|` over the largest :math:`|K_{ij}|`.
 
     Example:

@@ -94,7 +94,7 @@ class OneLayer(Predictor):
 
     Args:
         phi: Features of one example, ``phi(x, y, x_query)``, an array of any shape.
-        Gamma: Weights, of the features' shape; ``None`` for the family of all.
+        Gamma: Weights of this shape; ``None`` for the family of all.
         degree: Of phi as a polynomial, the larger of its degree in (x, y) jointly and
             in (y, x_query) jointly: y x_query x' has 2, y^2 x_query has 3. ``None`` if
             it is none. The cost grows as d^(2 degree); too small a degree is refused.

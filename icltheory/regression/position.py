@@ -82,8 +82,7 @@ def limit_profile(
 
     an associated Laguerre polynomial, for :math:`i / N \to s` (1 is next to the query),
     inputs of covariance I and L equal steps. It is L for the last example, and for many
-    steps L times :math:`J_1(u) / (u / 2)` at :math:`u = 2 \sqrt{L \eta (1 - s)}`: the
-    weight falls from the last example to the first and changes its sign.
+    steps L times :math:`J_1(u) / (u / 2)` at :math:`u = 2 \sqrt{L \eta (1 - s)}`.
 
     Example:
         >>> limit_profile(0.5, 2, jnp.array([0.0, 0.5, 1.0])).tolist()

@@ -99,7 +99,6 @@ def leading_excess(
         family: ``LinearStep``, ``GDBeta``, ``LTB``, ``LSA`` (for tasks of mean 0, where
             one gradient step is best), or ``OneLayer(phi, degree=...)``.
         population: For LTB and LSA H Psi is not 0.
-        num_examples: N, 1 or more; may be traced.
         key: For ``OneLayer``, whose C is a mean over ``num_prompts`` sampled prompts.
 
     Example:
@@ -231,9 +230,7 @@ def shifted_tasks_limit(
     for the G that stands for the resolvent of k sampled tasks, and G' its derivative in
     z. ``in_distribution`` is the error on the tasks of pretraining.
 
-    Args:
-        train_cov: R, ``(d, d)``; a small matrix stands for one of equal such blocks.
-        test_cov: R', of the same shape.
+    R and R' are ``(d, d)``; a small matrix stands for one of equal such blocks.
 
     Example:
         >>> R, other = jnp.diag(jnp.array([1.5, 0.5])), jnp.diag(jnp.array([0.5, 1.5]))

@@ -126,13 +126,10 @@ class DeltaRule(_Recurrent):
         \bigl(y_t - g\, \langle x_t, W_{t-1}\rangle\bigr), \qquad
         \hat y = \langle W_N, x\rangle ,
 
-    which is stochastic gradient descent through the prompt; with a gate g < 1 the gated
-    delta rule.
-
-    Args:
-        step_size: beta, or one for each example; ``None`` and ``"schedule"`` are
-            families, of constant and of any sizes, whose best ``optimum`` finds.
-        gate: g in [0, 1]; ``None`` is the family of all.
+    which is stochastic gradient descent through the prompt; with a gate g in [0, 1) the
+    gated delta rule. The step size is one beta or one for each example. ``None`` and
+    ``"schedule"`` are families, of constant and of any sizes, and a gate ``None`` that
+    of all gates; ``optimum`` finds the best of a family.
 
     Example:
         >>> from icltheory.regression import DriftingTasks, optimum, risk
