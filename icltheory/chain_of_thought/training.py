@@ -97,8 +97,6 @@ def train_attention(
 
     Args:
         model: The start, in Theorem 4 ``ReasoningAttention.initial(dim)``.
-        tasks: Source of the prompts; its patterns have the dtype of the training.
-        num_examples: Examples :math:`l_{tr}` per prompt.
         num_iterations: Steps of descent, a multiple of ``record_every``.
 
     Example:
