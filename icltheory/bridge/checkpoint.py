@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from icltheory._checks import check_choice
 from icltheory._safetensors import unwrapped
 from icltheory._typing import PyTree
-from icltheory.bridge._arrays import check_finite_leaf, to_device
 from icltheory.bridge._gguf import GGUFFile, GGUFTokenizer, find_gguf
 from icltheory.bridge._tensors import (
     FLAX_INDEX,
@@ -33,7 +32,7 @@ from icltheory.bridge.decoder import Decoder
 from icltheory.bridge.factors import join_factors, take_factors
 from icltheory.bridge.families import FAMILIES, Entry, entries_of, read_architecture
 from icltheory.bridge.model import LanguageModel, trust_weights
-from icltheory.bridge.sharding import Placement
+from icltheory.bridge.sharding import Placement, check_finite_leaf, to_device
 from icltheory.bridge.tokenizer import Tokenizer
 
 __all__ = ["load_checkpoint"]
@@ -104,7 +103,7 @@ def load_checkpoint(
         path = folder / "config.json"
         config, ranks = take_factors(read_json(path), path)
         arch = read_architecture(config, path)
-        tensors = _open(folder, kind)
+        tensors = _open(folder)
         tensors = join_factors(tensors, arch, ranks) if ranks else tensors
         known = (folder / "tokenizer.json").is_file()
         tokenizer = Tokenizer(folder, config) if known else None
@@ -148,11 +147,11 @@ def _locate(path_or_name: str | os.PathLike, revision: str | None) -> tuple[Path
     return folder, f"{name}@{folder.name}"
 
 
-def _open(folder: Path, dtype: np.dtype | None) -> Tensors:
+def _open(folder: Path) -> Tensors:
     if any((folder / f).is_file() for f in (SINGLE, INDEX)):
         return safetensors_of(folder)
     if any((folder / f).is_file() for f in (FLAX_SINGLE, FLAX_INDEX)):
-        return flax_of(folder, dtype)
+        return flax_of(folder)
     wanted = f"{SINGLE}, {INDEX} or {FLAX_SINGLE}"
     for pattern in _PICKLED:
         for path in sorted(folder.glob(pattern)):

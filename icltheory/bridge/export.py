@@ -18,12 +18,12 @@ from jax.experimental import multihost_utils
 from icltheory._checks import check_positive_int
 from icltheory._files import named_file
 from icltheory._safetensors import Tensor, write_safetensors
-from icltheory.bridge._arrays import leaf_at, on_host, spans_processes
 from icltheory.bridge._gguf import GGUFTokenizer
 from icltheory.bridge._tensors import INDEX, SINGLE
 from icltheory.bridge.factors import factorise, mark_factors, part_names
 from icltheory.bridge.families import Entry, entries_of, read_architecture
 from icltheory.bridge.model import LanguageModel, check_weights
+from icltheory.bridge.sharding import leaf_at, on_host, spans_processes
 from icltheory.layered import get_matrix
 from icltheory.pruning import LowRank, Method, kept_parameters, module_matrices
 from icltheory.pruning.methods import kept_table

@@ -11,7 +11,7 @@ import numpy as np
 from icltheory._checks import check_positive_int, check_shape
 from icltheory._core import Record, calculator
 from icltheory._typing import Array, Float
-from icltheory.bridge._arrays import replicated
+from icltheory.bridge.sharding import replicated
 from icltheory.bridge.streams import padded_tokens
 from icltheory.bridge.tokenizer import read_rows
 from icltheory.layered import get_matrix

@@ -15,9 +15,9 @@ from jaxtyping import Integer
 
 from icltheory._checks import check_shape, concrete
 from icltheory._typing import Array, Bool, Float, PyTree
-from icltheory.bridge._arrays import replicated
 from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.decoder import Decoder, Stream, Tokens
+from icltheory.bridge.sharding import replicated
 from icltheory.layered import MatrixSpec, OVFactors
 
 __all__ = ["LanguageModel"]

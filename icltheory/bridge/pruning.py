@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 
 from icltheory._checks import checked, finite
-from icltheory.bridge._arrays import gathered, spread_like
 from icltheory.bridge.decoder import Decoder
 from icltheory.bridge.families import read_architecture
 from icltheory.bridge.model import LanguageModel
+from icltheory.bridge.sharding import gathered, spread_like
 from icltheory.layered import MatrixSpec, get_matrix, replace_matrix
 from icltheory.linalg import SVD
 from icltheory.pruning import Intervention, LowRank, Method, module_matrices

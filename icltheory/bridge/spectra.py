@@ -22,7 +22,6 @@ from icltheory._checks import check_shape, finite
 from icltheory._files import named_file
 from icltheory._typing import Float
 from icltheory.batching import Progress, reported
-from icltheory.bridge._arrays import gathered
 from icltheory.bridge.decompositions import (
     Exact,
     Randomised,
@@ -30,6 +29,7 @@ from icltheory.bridge.decompositions import (
     randomised_svd,
 )
 from icltheory.bridge.model import LanguageModel
+from icltheory.bridge.sharding import gathered
 from icltheory.layered import get_matrix
 from icltheory.pruning import module_matrices, random_condition_number
 

@@ -11,7 +11,6 @@ import jax
 import numpy as np
 
 from icltheory._typing import PyTree
-from icltheory.bridge._arrays import by_rows, replicated
 from icltheory.bridge.decoder import Decoder
 from icltheory.bridge.evaluation import _programs as programs
 from icltheory.bridge.evaluation.batches import (
@@ -22,6 +21,7 @@ from icltheory.bridge.evaluation.batches import (
 )
 from icltheory.bridge.evaluation.prompts import Prompts
 from icltheory.bridge.model import check_weights
+from icltheory.bridge.sharding import by_rows, replicated
 from icltheory.bridge.streams import KV, Stream, Tokens, padded_tokens
 from icltheory.layered import MatrixSpec
 

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from icltheory._checks import check_positive_int, check_sequence
-from icltheory.bridge._arrays import replicated
 from icltheory.bridge.evaluation import _programs as programs
 from icltheory.bridge.evaluation.batches import rounded_up
 from icltheory.bridge.model import check_weights
+from icltheory.bridge.sharding import replicated
 from icltheory.bridge.streams import Tokens, padded_tokens
 from icltheory.bridge.tokenizer import read_rows
 

@@ -7,12 +7,12 @@ import numpy as np
 
 from icltheory._checks import check_positive_int
 from icltheory.batching import Counter, Progress
-from icltheory.bridge._arrays import replicated
 from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.evaluation import _programs as programs
 from icltheory.bridge.evaluation.batches import PackedBatches, most_pairs
 from icltheory.bridge.evaluation.prompts import common_beginning
 from icltheory.bridge.model import check_weights
+from icltheory.bridge.sharding import replicated
 from icltheory.bridge.tokenizer import read_rows
 
 __all__ = ["Likelihoods", "log_likelihoods"]

@@ -12,12 +12,12 @@ from typing import Any
 import jax
 
 from icltheory._checks import check_choice
-from icltheory.bridge._arrays import leaf_at
 from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.decoder import Decoder
 from icltheory.bridge.families import gemma, gpt, llama
 from icltheory.bridge.families.config import Config
 from icltheory.bridge.families.declare import Entry, Family
+from icltheory.bridge.sharding import leaf_at
 
 __all__ = ["FAMILIES", "Entry", "Family", "entries_of", "read_architecture"]
 
