@@ -25,6 +25,7 @@ from icltheory.bridge.model import LanguageModel, weights_digest
 from icltheory.bridge.pruning import prepared, prune_model, pruned_stacks
 from icltheory.bridge.spectra import Exact
 from icltheory.bridge.tasks import LanguageTask
+from icltheory.bridge.tasks.scorings import SCORINGS, reference_task
 from icltheory.layered import get_matrix
 from icltheory.pruning import Intervention, LowRank, Method, module_matrices
 from icltheory.pruning.methods import check_method, kept_table
@@ -105,6 +106,7 @@ class Evaluator:
         self._prompts: dict[str, Prompts] = {}
         self._read: dict[Any, Composition] = {}
         self._cutters: dict[Any, Any] = {}
+        self._combined: dict[str, tuple[Evaluator, Evaluator, np.ndarray]] = {}
 
     def scores(
         self, split: str, models: Sequence[Candidate] = ((),), examples: Any = None
@@ -122,6 +124,11 @@ class Evaluator:
         if not total:
             raise ValueError(f"{self.task.name} {split}: expected examples, got none")
         chosen = np.arange(total) if examples is None else np.asarray(examples, int)
+        combine = SCORINGS[self.task.scoring].combine
+        if combine is not None:
+            own, references, numbers = self._derived(split)
+            measures = references.scores("validation", wanted)[:, numbers[chosen]]
+            return combine(own.scores(split, wanted, chosen), measures)
         while todo := self._missing(split, dict.fromkeys(wanted), chosen):
             try:
                 self._compute(split, todo)
@@ -170,6 +177,20 @@ class Evaluator:
                 kept_table(self.method, own.params, one.specs(own), [one.strength])
             self._read[known] = tuple(one for one in read if one.strength != 0)
         return self._read[known]
+
+    def _derived(self, split: str) -> tuple["Evaluator", "Evaluator", np.ndarray]:
+        """Who measures the options, and the reference prompts with their numbers."""
+        if split not in self._combined:
+            task, numbers = reference_task(self.task, split, self.shots)
+            method = self.method.fresh if split == "test" else self.method
+            plain = dataclasses.replace(self.task, scoring=task.scoring)
+            how: dict[str, Any] = {"systems": self.systems, "answers": self.answers}
+            how |= {"batch_size": self.batch_size, "progress": self.progress}
+            own = Evaluator(self.model, plain, self.shots, method=self.method, **how)
+            other = Evaluator(self.model, task, method=method, **how)
+            own._cutters = other._cutters = self._cutters
+            self._combined[split] = own, other, numbers
+        return self._combined[split]
 
     def _evaluations(self, split, models, examples):
         rows = self.scores(split, models, examples)
@@ -222,7 +243,7 @@ class Evaluator:
                 self._add(run, part, base, method)
                 told = f"{split}, {text_of(base)}" if base else split
                 self._answer(run, split, told, part, todo, count)
-                run.clear()
+                run.branches.clear()
 
     def _answer(self, run, split, told, part, todo, count) -> None:
         """Stores the answers of a part, batch by batch for all of its models."""
@@ -246,12 +267,13 @@ class Evaluator:
         """Adds a branch for each layer and module of a part."""
         groups = [one for one in part if one[0] is not None]
         if len(groups) > 1:
-            self._cutters = {}
+            self._cutters.clear()
         for layer, module, ones in groups:
             key = (text_of(base), method.name, layer, module)
             # The decompositions of a single module are kept: a search tests its choice.
             if len(groups) == 1 and key not in self._cutters:
-                self._cutters = {key: {}}
+                self._cutters.clear()
+                self._cutters[key] = {}
             specs, stacks = pruned_stacks(
                 run.model,
                 (layer, module),

@@ -240,8 +240,7 @@ def _embedded(
             f"{name}: expected rows of 1 to {model.context_length} tokens, got "
             f"{lengths.min()} to {lengths.max()}"
         )
-    rotary = model.arch.rotary
-    switch = None if rotary is None else rotary.switch
+    switch = model.arch.switch
     if switch is not None and lengths.max() > switch:
         batch_size = 1  # the longest row of a batch decides its frequencies
     order = np.argsort(lengths, kind="stable")

@@ -139,16 +139,9 @@ class SplitEvaluator:
         self.model, self.prompts, self.batch_size = model, prompts, batch_size
         self.shape = (model.arch.width, batch_size, most_pairs(model, strengths))
         self.batches = PackedBatches(prompts, *self.shape)
-        _check_turns(model.decoder.arch.rotary, prompts)
-        _check_scoring(model.decoder.arch, prompts)
+        _check_prompts(model.decoder.arch, prompts)
         self.trunk = Trunk(model.decoder, model.params, prompts)
         self.branches: dict[Any, Branch] = {}
-        self.reference: SplitEvaluator | None = None
-        if prompts.reference is not None:
-            self.reference = SplitEvaluator(
-                model, prompts.reference, batch_size, strengths
-            )
-        self._references: dict[Any, np.ndarray] = {}
         self._weights_are_known = False
 
     def add(
@@ -161,14 +154,6 @@ class SplitEvaluator:
         """Adds a branch at a layer that is not below the last added one."""
         self.trunk.advance(layer)
         self.branches[key] = Branch(self.trunk, specs, matrices)
-        if self.reference is not None:
-            self.reference.add(key, layer, specs, matrices)
-
-    def clear(self) -> None:
-        """Removes all branches; the prefix stays where it is."""
-        self.branches, self._references = {}, {}
-        if self.reference is not None:
-            self.reference.clear()
 
     def stream(self, examples: Any = None) -> Iterator[tuple[Any, np.ndarray, Any]]:
         """Yields keys, examples and scores (R, b, K), with one batch computed ahead."""
@@ -204,8 +189,7 @@ class SplitEvaluator:
                 # One sequence of a row may have made all others NaN, since 0 times NaN
                 # is NaN.
                 measures[:, wrong] = self._alone(key, examples[wrong])
-            own = self._reference_measures(key)
-            yield key, examples, self.prompts.scores(measures, examples, own)
+            yield key, examples, self.prompts.scores(measures, examples)
 
     def _of_examples(self, measures, batch, kept, key):
         """Measures (R, n, K) of the examples that a batch completes.
@@ -232,32 +216,16 @@ class SplitEvaluator:
             found[:, [places[number] for number in batch.complete.tolist()]] = own
         return found
 
-    def _reference_measures(self, key):
-        """Measures of the reference prompts, which are evaluated once."""
-        if self.reference is None:
-            return None
-        if key not in self._references:
-            p = self.reference.prompts
-            for name, examples, found in self.reference.stream():
-                shape = (len(found), p.num_examples, p.num_options)
-                own = self._references.setdefault(name, np.empty(shape, found.dtype))
-                own[:, examples] = found
-        return self._references[key]
 
-
-def _check_turns(rotary, prompts):
-    """Raises if rotary frequencies would depend on a batch's longest row."""
+def _check_prompts(arch, prompts):
+    """Raises if a score would depend on the batch, or on more than the mean row."""
     longest = len(prompts.prefix) + max(len(row) for row in prompts.rows)
-    if rotary is not None and rotary.switch is not None and longest > rotary.switch:
+    if arch.switch is not None and longest > arch.switch:
         raise ValueError(
-            f"prompts: expected at most {rotary.switch} tokens (beyond that, rotary "
+            f"prompts: expected at most {arch.switch} tokens (beyond that, rotary "
             f"frequencies depend on the prompt length), got {longest}; use "
             "evaluate_naive"
         )
-
-
-def _check_scoring(arch, prompts):
-    """Raises if the mean of all logits is not the logit of the head's mean row."""
     if prompts.measure == "mean_logit" and arch.logit_cap is not None:
         raise ValueError(
             "scoring: mean_logit is not supported for models with capped logits; use "

@@ -41,8 +41,6 @@ class Prompts:
         scoring: The task's scoring, one of ``tasks.SCORINGS``.
         denominator: The task's denominator.
         lengths: Divisors of the measures ``(n, K)``, if there are any.
-        reference: The reference prompts that the scoring needs, each once.
-        reference_of: Numbers of the reference prompts of each example, ``(n, R)``.
     """
 
     prefix: tuple[int, ...]
@@ -54,8 +52,6 @@ class Prompts:
     scoring: str
     denominator: str
     lengths: np.ndarray | None = None
-    reference: "Prompts | None" = None
-    reference_of: np.ndarray | None = None
 
     @property
     def measure(self) -> str:
@@ -92,25 +88,11 @@ class Prompts:
         start = self.starts[number]
         return row[start:], start - 1
 
-    def scores(
-        self,
-        measures: np.ndarray,
-        examples: np.ndarray,
-        references: np.ndarray | None = None,
-    ) -> np.ndarray:
-        """Scores ``(..., b, K)`` of some examples, from the measures of their options.
-
-        ``references`` are the measures of all reference prompts, ``(..., m, K)``.
-        """
-        found, combine = measures, SCORINGS[self.scoring].combine
-        if self.lengths is not None:
-            found = found / self.lengths[examples]
-        if combine is not None:
-            assert references is not None
-            assert self.reference_of is not None
-            own = references[..., self.reference_of[examples], :]
-            found = combine(found, own)
-        return found.astype(measures.dtype)
+    def scores(self, measures: np.ndarray, examples: np.ndarray) -> np.ndarray:
+        """Scores ``(..., b, K)`` of some examples, from what is measured."""
+        if self.lengths is None:
+            return measures
+        return (measures / self.lengths[examples]).astype(measures.dtype)
 
 
 def tokenize(
@@ -147,7 +129,6 @@ def tokenize(
         starts = [len(row) for row in rows]
     # The token before an answer predicts the answer's first token.
     shared = common_beginning(rows, min(starts) - 1)
-    reference, reference_of = _references(model, task, split, shots)
     return Prompts(
         prefix=rows[0][:shared],
         rows=tuple(row[shared:] for row in rows),
@@ -158,31 +139,7 @@ def tokenize(
         scoring=task.scoring,
         denominator=task.denominator,
         lengths=lengths,
-        reference=reference,
-        reference_of=reference_of,
     )
-
-
-def _references(
-    model: Any, task: LanguageTask, split: str, shots: int | None
-) -> tuple[Prompts | None, np.ndarray | None]:
-    """Returns the distinct reference prompts of a split and each example's indices."""
-    make = SCORINGS[task.scoring].references
-    if make is None:
-        return None, None
-    asked: dict[Any, int] = {}
-    chosen, numbers = [], []
-    derived = make(task, split, shots)
-    for other in derived:
-        for example in other.validation:
-            text = other.query(example), other.options(example)
-            if text not in asked:
-                asked[text] = len(asked)
-                chosen.append(example)
-            numbers.append(asked[text])
-    whole = dataclasses.replace(derived[0], validation=tuple(chosen))
-    of = np.array(numbers).reshape(len(derived), -1).T
-    return tokenize(model, whole), of
 
 
 class _PromptReader:

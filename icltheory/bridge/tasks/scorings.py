@@ -3,7 +3,7 @@ r"""The ways to score the options of an example, in one table; printed scores as
 A device computes one of three measures: the logits of label tokens, the sum of the
 log-likelihoods of an option's tokens, or the mean of all logits. A scoring divides the
 measure by a length, or combines it with the measures of reference prompts, which are
-prompts of a further task that the same model answers, pruned in the same way.
+those of a further task that the same model answers, pruned in the same way.
 """
 
 import dataclasses
@@ -26,6 +26,7 @@ __all__ = [
     "calibrated",
     "pointwise_mutual_information",
     "possible_counts",
+    "reference_task",
     "without_content",
 ]
 
@@ -137,7 +138,7 @@ def _neutral(task: Any, split: str, shots: int | None) -> list[Any]:
     text = prefix.replace("{", "{{").replace("}", "}}")
     template = dataclasses.replace(task.template, query=text, zero_shot="")
     changes = {"demonstrations": (), "template": template}
-    return [_reference(task, split, task.examples(split), changes)]
+    return [_asking(task, split, task.examples(split), changes)]
 
 
 def without_content(task: Any, content: str, split: str, shots: int | None) -> Any:
@@ -161,14 +162,14 @@ def without_content(task: Any, content: str, split: str, shots: int | None) -> A
         for example in task.examples(split)
     )
     demonstrations = task.demonstrations[:shots]
-    return _reference(task, split, examples, {"demonstrations": demonstrations})
+    return _asking(task, split, examples, {"demonstrations": demonstrations})
 
 
 def _without_content(task: Any, split: str, shots: int | None) -> list[Any]:
     return [without_content(task, content, split, shots) for content in CONTENT_FREE]
 
 
-def _reference(task: Any, split: str, examples: Any, changes: dict[str, Any]) -> Any:
+def _asking(task: Any, split: str, examples: Any, changes: dict[str, Any]) -> Any:
     return dataclasses.replace(
         task,
         name=f"{task.name} {split}, reference prompt",
@@ -206,6 +207,29 @@ SCORINGS: dict[str, Scoring] = {
     "contextual_calibration": Scoring(_SUM, None, _without_content, calibrated),
     "mean_logit": Scoring("mean_logit"),
 }
+
+
+def reference_task(
+    task: Any, split: str, shots: int | None = None
+) -> tuple[Any, np.ndarray]:
+    """The task of a split's reference prompts, and which belong to each example.
+
+    Each of the prompts is one ``validation`` example; their numbers are ``(n, R)``.
+    """
+    make = SCORINGS[task.scoring].references
+    assert make is not None
+    asked: dict[Any, int] = {}
+    chosen, numbers = [], []
+    derived = make(task, split, shots)
+    for other in derived:
+        for example in other.validation:
+            text = other.query(example), other.options(example)
+            if text not in asked:
+                asked[text] = len(asked)
+                chosen.append(example)
+            numbers.append(asked[text])
+    whole = dataclasses.replace(derived[0], validation=tuple(chosen))
+    return whole, np.array(numbers).reshape(len(derived), -1).T
 
 
 def possible_counts(score: Any, n: int, digits: int) -> dict[str, tuple[int, ...]]:
