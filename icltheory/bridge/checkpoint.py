@@ -3,7 +3,7 @@
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -162,19 +162,6 @@ def _open(folder: Path) -> Tensors:
     raise FileNotFoundError(f"{folder}: expected {wanted}, found none")
 
 
-def _putter(devices, dtype) -> Callable[[Any, np.ndarray], jax.Array]:
-    """Returns a function that puts a leaf of the parameters on its devices."""
-    if devices is not None:
-        placement = Placement(devices)
-        return lambda path, leaf: placement.put(path, leaf, dtype)
-
-    def put(path, leaf):
-        check_finite_leaf(leaf)
-        return to_device(leaf, dtype)
-
-    return put
-
-
 def own_dtype(config: Mapping[str, Any], stored: Iterable[np.dtype]) -> np.dtype:
     """Returns the dtype of a checkpoint, given its config and those of its tensors."""
     said = str(config.get("dtype") or config.get("torch_dtype")).removeprefix("torch.")
@@ -192,7 +179,14 @@ def _read_params(
         _check_same(names, tensors)
     stored = (tensors.found[names[0]].dtype for _, names in found)
     kind, kinds = dtype or own_dtype(config, stored), set()
-    put, leaves = _putter(devices, kind), {}
+    placement, leaves = None if devices is None else Placement(devices), {}
+
+    def put(path, leaf):
+        if placement is not None:
+            return placement.put(path, leaf, kind)
+        check_finite_leaf(leaf)
+        return to_device(leaf, kind)
+
     for entry, (name, *others) in found:
         tensor = tensors.found[name]
         array = tensor.read()

@@ -7,8 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.bridge import KV, Architecture, Decoder, Rotary, Tokens, prune_model
-from icltheory.bridge import model as model_module
+from icltheory.bridge import (
+    KV,
+    Architecture,
+    Decoder,
+    LanguageModel,
+    Rotary,
+    Tokens,
+    prune_model,
+)
+from icltheory.bridge import decoder as decoder_module
 from icltheory.bridge.families import read_architecture
 from icltheory.bridge.families.config import read_rotary
 from icltheory.bridge.streams import rotate
@@ -155,12 +163,12 @@ def test_label_logits_of_half_precision_are_not_rounded():
 @pytest.mark.slow
 def test_one_program_serves_all_layers_and_pruned_weights():
     arch = read_architecture(config_of("llama", num_hidden_layers=5, vocab_size=11))
-    decoder, block = Decoder(arch), model_module._block
+    decoder, block = Decoder(arch), decoder_module.block
     shapes = jax.eval_shape(decoder.init, jax.random.key(0))
     params = jax.tree.map(
         lambda leaf: jnp.asarray(np.ones(leaf.shape, leaf.dtype)), shapes
     )
-    model = model_module.LanguageModel(decoder, params)
+    model = LanguageModel(decoder, params)
     before = block._cache_size()
     model.logits(IDS % 11)
     assert block._cache_size() == before + 1

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from icltheory._typing import PyTree
-from icltheory.bridge.decoder import Decoder
+from icltheory.bridge.decoder import Decoder, block, embed
 from icltheory.bridge.evaluation import _programs as programs
 from icltheory.bridge.evaluation.batches import (
     Answers,
@@ -51,12 +51,12 @@ class Trunk:
         """The stream of rows that follow ``start`` other tokens."""
         table = self.params["embed"]
         tokens = by_rows(tokens, table["tokens"])
-        return programs.embed(self.decoder, table, tokens, np.int32(start))
+        return embed(self.decoder, table, tokens, np.int32(start))
 
     def block(self, layer: int, stream: Stream, prefix: KV | None):
         """Applies one unpruned block."""
         weights, decoder = self.params["layers"][layer], self.decoder.of_layer(layer)
-        return programs.block(decoder, False, weights, stream, prefix)
+        return block(decoder, False, weights, stream, prefix)
 
     def advance(self, layer: int) -> None:
         """Runs the prefix up to the input of ``layer``."""

@@ -8,10 +8,11 @@ import numpy as np
 from icltheory._checks import check_positive_int, check_sequence
 from icltheory.batching import Counter, Progress
 from icltheory.bridge.architecture import Architecture
+from icltheory.bridge.decoder import embed
 from icltheory.bridge.evaluation import _programs as programs
 from icltheory.bridge.evaluation.batches import PackedBatches, most_pairs, rounded_up
 from icltheory.bridge.evaluation.prompts import common_beginning
-from icltheory.bridge.model import check_weights
+from icltheory.bridge.model import check_weights, through
 from icltheory.bridge.sharding import replicated
 from icltheory.bridge.streams import Tokens, padded_tokens
 from icltheory.bridge.tokenizer import read_rows
@@ -161,20 +162,9 @@ def _families(rows, arch: Architecture) -> list[tuple[int, ...]]:
 
 
 def _run(model, tokens, answers):
-    stream, _ = _through(model, tokens, lambda cache: None)
+    stream, _ = through(model, tokens)
     found = programs.row_likelihoods(model.decoder, _ends(model), stream, answers)
     return tuple(np.asarray(replicated(part)).ravel() for part in found)
-
-
-def _through(model, tokens, keep):
-    """The stream behind all layers, and what is kept of their keys and values."""
-    table, kept = model.params["embed"], []
-    stream = programs.embed(model.decoder, table, tokens, np.int32(0))
-    for number, layer in enumerate(model.params["layers"]):
-        block = model.decoder.of_layer(number)
-        stream, cache = programs.block(block, False, layer, stream, None)
-        kept.append(keep(cache))
-    return stream, kept
 
 
 def _ends(model):
@@ -214,7 +204,7 @@ def generate(
     longest = rounded_up(max(map(len, rows)))
     tokens = padded_tokens(rows, longest, left=True)  # so that all end at one position
     decoder, params, ends = model.decoder, model.params, _ends(model)
-    stream, caches = _through(
+    stream, caches = through(
         model, tokens, lambda cache: programs.lengthened(cache, max_tokens)
     )
     written: list[list[int]] = [[] for _ in rows]
@@ -236,7 +226,7 @@ def generate(
         if not running.any() or step == max_tokens - 1:
             break
         token = Tokens(np.maximum(new, 0)[:, None], np.ones((len(rows), 1), bool))
-        stream = programs.embed(decoder, params["embed"], token, lengths + step)
+        stream = embed(decoder, params["embed"], token, lengths + step)
         place = np.int32(longest + step)
         for number, (layer, cache) in enumerate(
             zip(params["layers"], caches, strict=True)
