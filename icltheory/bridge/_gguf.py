@@ -10,7 +10,7 @@ import numpy as np
 from icltheory._files import refuse_pointer
 from icltheory._safetensors import Tensor
 from icltheory.bridge.families import entries_of, read_architecture
-from icltheory.bridge.families.config import is_number
+from icltheory.bridge.families.declare import is_number
 from icltheory.bridge.tokenizer import Tokenizer
 
 # Architectures of GGUF, and what Hugging Face calls them.

@@ -58,8 +58,6 @@ class Evaluator:
     differ by rounding.
 
     Args:
-        model: The model.
-        task: The task.
         shots: Demonstrations in front; all if ``None``.
         method: How matrices are pruned, a :class:`~icltheory.pruning.Method`.
         systems: Keeps singular systems: ``systems.of(W)`` is ``(U, s, Vt)``. A
@@ -111,12 +109,9 @@ class Evaluator:
     def scores(
         self, split: str, models: Sequence[Candidate] = ((),), examples: Any = None
     ) -> np.ndarray:
-        """Score of every option, ``(models, examples, options)``.
+        """Score of every option, ``(models, examples, options)``; of all examples or some.
 
-        Args:
-            split: ``"validation"`` or ``"test"``.
-            models: What is pruned in each model; ``()`` for nothing.
-            examples: Numbers of the examples; all if ``None``.
+        A model is what is pruned in it, ``()`` for nothing.
         """
         check_sequence("models", models)
         wanted = [self.read(one) for one in models]
@@ -199,8 +194,6 @@ class Evaluator:
         how = {"ties_are_wrong": ties_are_wrong(self.task)}
         return [evaluation_of(s, labels, self.task.denominator, **how) for s in rows]
 
-    # --- what is stored
-
     def _stored(self, split: str, one: Composition) -> tuple[np.ndarray, np.ndarray]:
         """Scores of all examples, and which of them are stored."""
         examples = self.task.examples(split)
@@ -211,14 +204,8 @@ class Evaluator:
         return scores, known
 
     def _missing(self, split, wanted, chosen) -> dict[Composition, np.ndarray]:
-        found = {}
-        for one in wanted:
-            absent = chosen[~self._stored(split, one)[1][chosen]]
-            if len(absent):
-                found[one] = absent
-        return found
-
-    # --- what is computed
+        absent = {one: chosen[~self._stored(split, one)[1][chosen]] for one in wanted}
+        return {one: numbers for one, numbers in absent.items() if len(numbers)}
 
     def _compute(self, split: str, todo: dict[Composition, np.ndarray]) -> None:
         """Computes and stores answers; compositions that differ in the last share."""

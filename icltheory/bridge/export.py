@@ -171,7 +171,7 @@ def _tensors(params, entry: Entry, paths, ranks) -> dict[str, Tensor]:
     if not any(factors):
 
         def joined():
-            return entry.join([on_host(leaf) for leaf in leaves], np)
+            return entry.join([on_host(leaf) for leaf in leaves])
 
         return {entry.name: Tensor(entry.shape, np.dtype(leaves[0].dtype), joined)}
     ranks[entry.name] = [pair and pair[0].shape[1] for pair in factors]

@@ -189,12 +189,10 @@ def condition_numbers(
     O(m n min(m, n)) for each matrix.
 
     Args:
-        model: The language model.
         cache: Where singular values are looked up and stored.
         layers: Numbers of the layers; all unless given.
         module: One matrix, such as ``"W_V"``, or ``"attn"``, ``"mlp"``, ``"all"``.
-        progress: Called as ``progress(done, total, part)`` after each matrix; see
-            :mod:`icltheory.batching`.
+        progress: Called after each matrix; see :mod:`icltheory.batching`.
 
     Example:
         >>> import jax

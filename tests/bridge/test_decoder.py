@@ -18,7 +18,7 @@ from icltheory.bridge import (
 )
 from icltheory.bridge import decoder as decoder_module
 from icltheory.bridge.families import read_architecture
-from icltheory.bridge.families.config import read_rotary
+from icltheory.bridge.families.declare import read_rotary
 from icltheory.bridge.streams import rotate
 from icltheory.induction import find_heads
 from icltheory.layered import LayeredModel, forward, forward_from, hidden_before

@@ -126,13 +126,8 @@ class SplitEvaluator:
     .. math:: (P + |V|\, q)\, (l + |C|\, (L - l)) \quad \text{instead of} \quad
         |C|\, |V|\, (P + q)\, L
 
-    tokens through a layer. Nothing of a batch outlives it but its scores.
-
-    Args:
-        model: The model.
-        prompts: The split.
-        batch_size: About how many examples run together.
-        strengths: Most strengths of a branch.
+    tokens through a layer. Nothing of a batch outlives it but its scores. ``strengths``
+    are the most of a branch.
     """
 
     def __init__(self, model: Any, prompts: Prompts, batch_size: int, strengths: int):

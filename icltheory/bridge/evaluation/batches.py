@@ -252,11 +252,8 @@ def shared_beginning(sequences: Any, numbers: Sequence[int]) -> int:
 class Line:
     """One unpadded row of several sequences, in which shared beginnings occur once.
 
-    Args:
-        sequences: The sequences.
-        groups: Numbers of the sequences of the row. The tokens that all of a group
-            begin with are their stem, and the rest of each follows as a segment of its
-            own. A group of one has no stem.
+    The tokens that all of a group begin with are their stem, and the rest of each
+    follows as a segment of its own. A group of one has no stem.
 
     Attributes:
         ids: Tokens.

@@ -119,8 +119,7 @@ def tokenize(
     read = reader.question if by_token else reader.answers
     found = [row for example in examples for row in read(example)]
     rows, starts = [row for row, _ in found], [start for _, start in found]
-    reader.check_length(examples, rows, model.context_length)
-    reader.check_tokens(examples, rows, label_ids, model.vocab_size)
+    reader.check_rows(examples, rows, label_ids, model)
     lengths = None
     if scoring.length is not None:
         lengths = reader.lengths(examples, rows, starts, scoring.length)
@@ -251,26 +250,23 @@ class _PromptReader:
             self.note("error", "label-tokens", example, message)
         return tuple(ids)
 
-    def check_length(self, examples: Sequence[Any], rows: Any, limit: int) -> None:
-        each = len(rows) // len(examples)
+    def check_rows(
+        self, examples: Sequence[Any], rows: Any, labels: Sequence[int], model: Any
+    ) -> None:
+        """Notes rows that are too long, and tokens that JAX would clamp."""
+        limit, size = model.context_length, model.vocab_size
         for number, row in enumerate(rows):
+            example = examples[number // (len(rows) // len(examples))]
             if len(row) > limit:
                 message = f"expected at most {limit} tokens, got {len(row)}"
-                self.note("error", "too-long", examples[number // each], message)
-
-    def check_tokens(
-        self, examples: Sequence[Any], rows: Any, labels: Sequence[int], size: int
-    ) -> None:
-        """Raises for tokens beyond the embedding table, which JAX would clamp."""
-        each = len(rows) // len(examples)
-        for number, row in enumerate(rows):
+                self.note("error", "too-long", example, message)
             wrong = [token for token in (*row, *labels) if not 0 <= token < size]
             if wrong:
                 message = (
                     f"expected tokens of the model's vocabulary, 0 to {size - 1}, got "
                     f"{wrong[0]}; do tokenizer and model belong together?"
                 )
-                self.note("error", "vocabulary", examples[number // each], message)
+                self.note("error", "vocabulary", example, message)
 
 
 def common_beginning(rows: Sequence[Sequence[int]], most: int) -> int:
