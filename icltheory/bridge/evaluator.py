@@ -109,9 +109,9 @@ class Evaluator:
     def scores(
         self, split: str, models: Sequence[Candidate] = ((),), examples: Any = None
     ) -> np.ndarray:
-        """Score of every option, ``(models, examples, options)``; of all examples or some.
+        """Score of every option, ``(models, examples, options)``.
 
-        A model is what is pruned in it, ``()`` for nothing.
+        A model is what is pruned in it, ``()`` for nothing; all examples by default.
         """
         check_sequence("models", models)
         wanted = [self.read(one) for one in models]
@@ -141,7 +141,7 @@ class Evaluator:
         The arguments are those of :meth:`scores`. In the profile ``"authors_code"`` a
         tie of label tokens is wrong, as in the authors' strict comparisons.
         """
-        rows = self._evaluations(split, models, examples)
+        rows = self.evaluate(split, models, examples)
         for one, row in zip(models, rows, strict=True):
             if not self.read(one) and row.num_nan == row.num_examples > 0:
                 raise ValueError(
@@ -152,10 +152,14 @@ class Evaluator:
         return np.stack([row.correct for row in rows])
 
     def evaluate(
-        self, split: str, models: Sequence[Candidate] = ((),)
+        self, split: str, models: Sequence[Candidate] = ((),), examples: Any = None
     ) -> list[Evaluation]:
-        """Evaluations of the whole split, one for each model; see :meth:`scores`."""
-        return self._evaluations(split, models, None)
+        """An evaluation for each model; the arguments are those of :meth:`scores`."""
+        rows = self.scores(split, models, examples)
+        labels = np.array([one.label for one in self.task.examples(split)])
+        labels = labels if examples is None else labels[np.asarray(examples, int)]
+        how = {"ties_are_wrong": ties_are_wrong(self.task)}
+        return [evaluation_of(s, labels, self.task.denominator, **how) for s in rows]
 
     def accuracy(self, correct: np.ndarray) -> float:
         """Accuracy with the denominator of the task, of which answers are right."""
@@ -186,13 +190,6 @@ class Evaluator:
             own._cutters = other._cutters = self._cutters
             self._combined[split] = own, other, numbers
         return self._combined[split]
-
-    def _evaluations(self, split, models, examples):
-        rows = self.scores(split, models, examples)
-        labels = np.array([one.label for one in self.task.examples(split)])
-        labels = labels if examples is None else labels[np.asarray(examples, int)]
-        how = {"ties_are_wrong": ties_are_wrong(self.task)}
-        return [evaluation_of(s, labels, self.task.denominator, **how) for s in rows]
 
     def _stored(self, split: str, one: Composition) -> tuple[np.ndarray, np.ndarray]:
         """Scores of all examples, and which of them are stored."""
