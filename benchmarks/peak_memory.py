@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.torch_search import BATCH, RATES, Torch
 
 # Questions and demonstrations.
-SIZES = {"small": (250, 10), "large": (4, 1)}
+SIZES = {"small": (64, 10), "large": (4, 1)}
 
 
 def write(folder: Path, size: str) -> None:
