@@ -147,7 +147,7 @@ def _restore(path: Path) -> dict[str, Any]:
             path.open("rb") as file,
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
         ):
-            tree = serialization.msgpack_restore(mapped)
+            tree = serialization.msgpack_restore(mapped)  # pyrefly: ignore
     except Exception as error:  # the parser raises many kinds for damaged files
         raise ValueError(f"{path}: expected a tree of arrays, got {error!r}") from error
     if not isinstance(tree, dict):
