@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from icltheory.bridge.families import entries_of, read_architecture
-from icltheory.bridge.families.config import is_number
+from icltheory.bridge.families.declare import is_number
 from icltheory.bridge.tokenizer import Tokenizer
 from icltheory.models._files import refuse_pointer
 from icltheory.models._safetensors import Tensor

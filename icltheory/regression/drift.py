@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from icltheory._checks import check_positive_int, checked, real, scalar, unit
-from icltheory._precision import exact_products
+from icltheory._core import exact_products
 from icltheory._typing import Array, Float
 from icltheory.regression._linalg import Number, as_floats, einsum
 from icltheory.regression.population import (

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
 
 from icltheory._checks import checked, finite, is_tracer, real
-from icltheory._core import Record
-from icltheory._precision import exact_products
+from icltheory._core import Record, exact_products
 from icltheory._typing import Array, Float, PRNGKey, Scalar
 from icltheory.regression._block_moments import weighted
 from icltheory.regression._linalg import (

@@ -22,8 +22,7 @@ from icltheory._checks import (
     positive,
     scalar,
 )
-from icltheory._core import Record, calculator, where_valid
-from icltheory._precision import exact_products
+from icltheory._core import Record, calculator, exact_products, where_valid
 from icltheory._typing import Array, PRNGKey, Scalar
 from icltheory.regression._block_moments import OF_POPULATION, Whitened, best_step
 from icltheory.regression._leading_terms import start_constant, step_constant

@@ -85,7 +85,7 @@ def tensors_of(model, prefix=None):
     entries = entries_of(model.arch, prefix)
     return {
         entry.name: np.asarray(
-            entry.join([np.asarray(at(model.params, path)) for path in entry.paths], np)
+            entry.join([np.asarray(at(model.params, path)) for path in entry.paths])
         )
         for entry in entries
     }

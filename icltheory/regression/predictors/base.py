@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory._checks import check_shape
-from icltheory._core import OF_USER, Record, calculator
-from icltheory._precision import exact_products
+from icltheory._core import OF_USER, Record, calculator, exact_products
 from icltheory._typing import Array, Float
 from icltheory.regression._linalg import as_floats, dot
 

@@ -14,8 +14,7 @@ from icltheory._checks import (
     real,
     scalar,
 )
-from icltheory._core import where_valid
-from icltheory._precision import exact_products
+from icltheory._core import exact_products, where_valid
 from icltheory._typing import Array
 from icltheory.regression._linalg import (
     dot,

@@ -15,8 +15,7 @@ from icltheory._checks import (
     nonnegative,
     scalar,
 )
-from icltheory._core import Record
-from icltheory._precision import exact_products
+from icltheory._core import Record, exact_products
 from icltheory._typing import Array, Bool, Float, Int
 from icltheory.regression._linalg import as_floats, dot, einsum, is_zero, quotient
 from icltheory.regression.predictors.base import (

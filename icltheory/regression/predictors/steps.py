@@ -15,8 +15,7 @@ from icltheory._checks import (
     nonnegative,
     scalar,
 )
-from icltheory._core import calculator
-from icltheory._precision import exact_products
+from icltheory._core import calculator, exact_products
 from icltheory._typing import Array, Float, Scalar
 from icltheory.regression._linalg import as_floats, einsum, finite_floats
 from icltheory.regression.population import LinearPopulation, step_risk
