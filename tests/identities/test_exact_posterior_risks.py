@@ -63,8 +63,7 @@ def test_ridge_given_inputs_is_the_expansion_in_weight_and_noise(
         X = rng.normal(size=(num, 3))
         expected = oracles.ridge_risk_given(X, penalty, *parts, 0.5)
         got = ridge_given(task, X, penalty)
-        measured("relative error", got / expected - 1)
-        np.testing.assert_allclose(got, expected, rtol=1e-9)
+        measured("relative error", got / expected - 1, below=1e-9)
 
 
 @pytest.mark.statement("Hastie: Lemma 1")
@@ -87,8 +86,7 @@ def test_ridge_given_inputs_agrees_with_simulation(measured):
     sample = np.asarray(errors(jax.random.key(0)))
     z = sample.mean() - ridge_given(task, X[:4], 0.7) - 0.5
     z /= sample.std() / np.sqrt(len(sample))
-    measured("z", z)
-    assert abs(z) < 5
+    measured("z", z, below=5)
 
 
 @pytest.mark.statement("Zhang: Lemma 6.1")
@@ -99,8 +97,7 @@ def test_bayes_given_inputs_is_ridge_with_the_right_penalty_and_the_least_of_all
     task = LinearPopulation(full_task().input_cov, np.zeros(3), np.eye(3), 0.6)
     best = np.asarray(bayes_given(task, X))
     right = np.asarray(ridge_given(task, X, 0.6))
-    measured("relative error", np.abs(best / right - 1).max())
-    np.testing.assert_allclose(best, right, rtol=1e-12)
+    measured("relative error", best / right - 1, below=1e-12)
     for penalty in (0.0, 0.3, 0.59, 0.61, 2.0):
         assert np.all(np.asarray(ridge_given(task, X, penalty)) > best)
 
@@ -115,8 +112,7 @@ def test_bayes_given_inputs_of_the_worked_example(measured):
     # it is the trace of H with the posterior covariance
     precision = np.linalg.inv(Psi) + X.T @ X / 0.25
     expected = np.trace(H @ np.linalg.inv(precision)) + 0.25
-    measured("relative error", risk / expected - 1)
-    np.testing.assert_allclose(risk, expected, rtol=1e-12)
+    measured("relative error", risk / expected - 1, below=1e-12)
 
     def moved(change):
         return float(bayes_given(task, X + change))
@@ -154,9 +150,7 @@ def test_the_bayes_risk_agrees_with_the_errors_of_the_bayes_predictor(measured):
     errors = Estimate.of(squared_errors(Bayes(task), task, 8, **sizes))
     risk = bayes_curve(task, 4000, 8, seed=1)
     both = np.hypot(errors.standard_error, risk.standard_error)
-    z = np.max(np.abs(errors.mean - risk.mean) / both)
-    measured("largest z", z)
-    assert z < 5
+    measured("largest z", np.max(np.abs(errors.mean - risk.mean) / both), below=5)
     # only the inputs are sampled, so far fewer prompts do
     assert np.all(risk.standard_error[1:] < 0.7 * errors.standard_error[1:])
     np.testing.assert_allclose(
@@ -172,9 +166,7 @@ def test_the_bayes_risk_in_one_dimension_is_a_chi_square_integral(measured):
     task = LinearPopulation(2 * np.eye(1), np.zeros(1), np.eye(1), 0.25)
     risk = bayes_curve(task, 20_000, 3)
     mean, error = np.asarray(risk.mean) - 0.25, np.asarray(risk.standard_error)
-    z = (mean[3] - 0.164662268434) / error[3]
-    measured("z", z)
-    assert abs(z) < 5
+    measured("z", (mean[3] - 0.164662268434) / error[3], below=5)
 
 
 @pytest.mark.statement("Zhang: Lemma 6.1")
@@ -202,8 +194,7 @@ def test_the_published_ridge_curve(measured):
     )
     task = LinearPopulation.isotropic(8, 0.25)
     curve = (np.asarray(bayes_curve(task, 4000, 15).mean) - 0.25) / 8
-    measured("largest relative difference", np.abs(curve / reference - 1).max())
-    np.testing.assert_allclose(curve, reference, rtol=0.03)
+    measured("largest relative difference", curve / reference - 1, below=0.03)
     assert abs(curve.mean() - 0.3445) < 0.004
 
 
@@ -215,8 +206,7 @@ def test_the_published_ridge_risks_of_transformers_as_statisticians(measured):
         drawn = {"key": jax.random.key(0), "num_prompts": 1000}
         risk = estimate_risk(Ridge(20 * sigma**2), task, 20, **drawn)
         off = risk.mean - sigma**2 - expected
-        measured("difference", off)
-        assert abs(off) < 5e-4 + 5 * risk.standard_error
+        measured("difference", off, below=5e-4 + 5 * risk.standard_error)
 
 
 @pytest.mark.statement("Zhang: Lemma 6.1")

@@ -92,8 +92,7 @@ def test_reduced_flow_is_the_gradient_of_the_whole_layer(measured):
         dU, du = oracles.flow_speed(U, u, Lam, N)
         error = np.abs(scores[:DIM] + dU).max() / np.abs(dU).max()
         error = max(error, abs(found[DIM] + du) / (1 + abs(du)))
-        measured("relative error of the oracle's slope", error)
-        assert error < 2.5e-14
+        measured("relative error of the oracle's slope", error, below=2.5e-14)
         kept = found[DIM] * u - np.sum(scores[:DIM] * U)
         measured("slope of u^2 - |U|^2", kept / (1 + np.abs(found).max()))
         assert abs(kept) < 1e-13 * (1 + np.abs(found).max())
@@ -103,8 +102,7 @@ def test_reduced_flow_is_the_gradient_of_the_whole_layer(measured):
         weights = AttentionWeights(u, U)
         path, size = jax.tree.map(np.asarray, at_once(population, weights))
         size = size / np.sum(found**2) - 1
-        measured("relative error of the squared gradient", size)
-        np.testing.assert_allclose(size, 0, atol=1e-13)
+        measured("relative error of the squared gradient", size, below=1e-13)
         value = float(loss(embedded(u, U)))
         np.testing.assert_allclose(path.excess[0] + least, value, rtol=1e-13)
         np.testing.assert_allclose(path.risk[0], value, rtol=1e-13)
@@ -132,16 +130,14 @@ def test_flow_of_the_whole_layer_is_the_reduced_one_and_ends_at_their_limit(meas
     assert path.succeeded
     whole = solved.sol(times).T
     found = np.array([embedded(*pair) for pair in zip(*both(path), strict=True)])
-    measured("distance of the two flows", np.abs(found - whole).max())
-    np.testing.assert_allclose(found, whole, atol=2e-7)
+    measured("distance of the two flows", found - whole, below=2e-7)
     end = flow_limit(start, population, N)
     limit = embedded(float(end.u), np.asarray(end.U))
     for name, last in (("reduced", found[-1]), ("whole", whole[-1])):
         measured(f"distance from the limit, {name}", np.abs(last - limit).max())
     steps = solved.y.T  # between them the solver interpolates, less exactly
     balance = steps[:, DIM] ** 2 - np.sum(steps[:, DIM + 1 :] ** 2, axis=1)
-    measured("u^2 - |U|^2 along the whole flow", np.abs(balance).max())
-    assert np.abs(balance).max() < 2.9e-12
+    measured("u^2 - |U|^2 along the whole flow", balance, below=2.9e-12)
     assert np.abs(found[-1] - limit).max() < 1.1e-12
     assert np.abs(whole[-1] - limit).max() < 1e-8
     assert 0 <= path.excess[-1] < 1e-20
@@ -189,11 +185,9 @@ def test_reduced_flow_ends_at_their_limit_and_keeps_its_balance(measured):
     start = jax.tree.map(lambda leaf: leaf[0], path.model)
     end = flow_limit(start, standard(np.diag(SPECTRA["plain"])), 4)
     distance = max(abs(u[-1] - end.u), np.abs(U[-1] - end.U).max())
-    measured("distance from the limit, d = 2, four examples", distance)
-    assert distance < 1e-8
+    measured("distance from the limit, d = 2, four examples", distance, below=1e-8)
     balance = u**2 - np.sum(U**2, axis=(1, 2))
-    measured("u^2 - |U|^2 along the reduced flow", np.abs(balance).max())
-    assert np.abs(balance).max() < 1e-8
+    measured("u^2 - |U|^2 along the reduced flow", balance, below=1e-8)
     assert np.abs(U[-1] - U[0]).max() > 0.1
 
 
@@ -203,5 +197,4 @@ def test_inverted_constant_is_false(measured):
     for name in SPECTRA:
         bounds, s, _, slopes = path_of(name)
         worst = min(worst, slopes.min() / float(4 * s**4 / bounds.rate))
-    measured("least slope over the inverted constant", worst)
-    assert worst < 1e-6
+    measured("least slope over the inverted constant", worst, below=1e-6)

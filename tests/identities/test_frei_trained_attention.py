@@ -56,8 +56,7 @@ def test_limit_is_the_best_step_split_evenly(measured):
         Gamma, W_PV, W_KQ, best = limit_and_optimum(Lam, N)
         expected = np.linalg.inv(oracles.gain(Lam, N))
         error = np.abs(best - expected).max() / np.abs(expected).max()
-        measured("relative error of Gamma*", error)
-        assert error < 1e-12
+        measured("relative error of Gamma*", error, below=1e-12)
         np.testing.assert_allclose(Gamma, expected, rtol=1e-11, atol=1e-13)
         scale = np.trace(expected @ expected) ** 0.25
         np.testing.assert_allclose(W_PV[-1, -1], scale, rtol=1e-12)
@@ -68,8 +67,7 @@ def test_limit_is_the_best_step_split_evenly(measured):
         assert not np.any(W_KQ[DIM])
         assert not np.any(W_KQ[:, DIM])
         balance = np.sum(np.square(W_PV)) / np.sum(np.square(W_KQ))
-        measured("imbalance", balance - 1)
-        np.testing.assert_allclose(balance, 1, rtol=1e-12)
+        measured("imbalance", balance - 1, below=1e-12)
 
 
 @pytest.mark.statement("Frei: Theorem 4.1, limit")
@@ -101,8 +99,7 @@ def test_limit_is_stationary_for_the_whole_layer_without_mask(measured):
                 for s in (1, -1)
             ]
             slopes.append((ends[0] - ends[1]) / 2e-4)
-    measured("largest slope", np.abs(slopes).max())
-    assert np.abs(slopes).max() < 1e-6
+    measured("largest slope", slopes, below=1e-6)
 
 
 @pytest.mark.statement("Frei: Theorem 4.5")
@@ -123,9 +120,7 @@ def test_optimum_for_random_covariances_is_stationary(measured):
         share = np.ones(3) / 3 if probabilities is None else probabilities
         Gamma = optimum_of(variances, N, probabilities)
         value, gradient = risk(Gamma, share)
-        slope = np.abs(gradient).max()
-        measured("slope", slope)
-        assert slope < 1e-14
+        measured("slope", gradient, below=1e-14)
         expected = sum(
             s * oracles.one_step_risk(np.asarray(Gamma), np.diag(v), np.eye(2), 0.0, N)
             for s, v in zip(share, variances, strict=True)
@@ -171,8 +166,7 @@ def test_risk_at_another_length_for_linear_labels(measured):
         expected = oracles.one_step_risk(Gamma, Lam, np.outer(a, a), noise_var, M)
         got, Sigma, again = linear_label_risk(Lam, a, noise_var, N, M)
         np.testing.assert_allclose(again, got, rtol=1e-12)
-        measured("relative error", got / expected - 1)
-        np.testing.assert_allclose(got, expected, rtol=1e-12)
+        measured("relative error", got / expected - 1, below=1e-12)
         # the covariance of x y, from Isserlis' theorem with one example
         moment = oracles.feature_second_moment(Lam, np.outer(a, a), noise_var, 1)
         mean = Lam @ a
@@ -215,8 +209,7 @@ def test_risk_at_another_length_for_any_law_of_the_labels(dim, measured):
         moment_cov=second_moment - np.outer(moment, moment),
         least_risk=weights @ (query @ a - y_query) ** 2,
     )
-    measured("relative error", got / expected - 1)
-    np.testing.assert_allclose(got, expected, rtol=1e-12)
+    measured("relative error", got / expected - 1, below=1e-12)
 
 
 @jax.jit
@@ -248,8 +241,7 @@ def test_risk_at_another_length_is_differentiable_and_vectorises(measured):
 
     difference = (risk(1 + 1e-6) - risk(1 - 1e-6)) / 2e-6
     gradient = jax.jit(jax.grad(risk))(1.0)
-    measured("gradient against differences", gradient / difference - 1)
-    np.testing.assert_allclose(gradient, difference, rtol=1e-7)
+    measured("gradient against differences", gradient / difference - 1, below=1e-7)
     lengths = np.array([1, 9, 100])
     one = jax.vmap(lambda M: linear_label_risk(Lam, a, 0.1, 5, M)[0])
     several = np.asarray(jax.jit(one)(lengths))
@@ -321,8 +313,7 @@ def test_the_inverted_convergence_constant_is_false(measured):
         found = constants_of(Lam, 4, Theta, scale)
         inverted = 4 * scale**4 / found.rate  # 2 s^2 K_2 / K_1
         worst = min(worst, slopes(Lam, points).min() / inverted)
-    measured("least slope over the inverted constant", worst)
-    assert worst < 1e-6
+    measured("least slope over the inverted constant", worst, below=1e-6)
 
 
 @pytest.mark.statement("Frei: Theorem 4.1, convergence")

@@ -10,11 +10,9 @@ from icltheory.constructions import (
     read_prediction,
 )
 from icltheory.regression import (
-    Bayes,
     LinearPopulation,
     LinearStep,
     Steps,
-    estimate_risk,
     optimum,
     risk,
 )
@@ -80,17 +78,6 @@ def test_the_stack_with_these_steps_has_this_risk(measured):
     off = abs(errors.mean() - float(found.risk)) / spread
     measured("standard errors between stack and formula", float(off))
     assert off < 4
-
-
-def test_more_steps_lower_the_risk_and_bayes_stays_below():
-    task, key = population(0.25), jax.random.key(3)
-    found = [
-        float(optimum(Steps(steps), task, 12, key=key, num_prompts=20_000).risk)
-        for steps in (1, 2, 3)
-    ]
-    bayes = estimate_risk(Bayes(task), task, 12, key=key)
-    assert found == sorted(found, reverse=True)
-    assert found[-1] > float(bayes.mean)
 
 
 def test_without_signal_or_inputs_there_are_no_steps():

@@ -205,15 +205,6 @@ def test_the_optimal_bound_is_attained(tilt):
 
 
 @pytest.mark.statement("Supersample: Optimal form")
-def test_the_optimal_bound_of_a_zero_one_loss_is_the_error():
-    rng = np.random.default_rng(5)
-    losses = (rng.random((500, 3, 2)) < [0.1, 0.3]).astype(float)
-    bound = bounds.supersample_bounds(losses, np.zeros((500, 3))).optimal
-    # The grid of 512 tilts: 0.01 percent.
-    assert bound.error <= bound.value <= 1.0001 * bound.error
-
-
-@pytest.mark.statement("Supersample: Optimal form")
 @pytest.mark.parametrize("one_in", [10, 1000, 0])
 def test_the_optimal_bound_and_the_weighted_one_of_small_errors(one_in):
     """The other demonstration is wrong once in so many prompts; the chosen one never.

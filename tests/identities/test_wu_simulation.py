@@ -38,8 +38,7 @@ def test_least_risk_of_one_step_is_that_of_the_simulation(measured):
     squares = (inputs @ np.asarray(optimum.model.Gamma).ravel() - label) ** 2
     z = squares.mean() - float(optimum.risk)
     z /= squares.std(ddof=1) / np.sqrt(len(squares))
-    measured("z-score of 100,000 prompts", z)
-    assert abs(z) < 4
+    measured("z-score of 100,000 prompts", z, below=4)
 
 
 def test_excess_of_least_squares_is_of_order_d_squared_over_tasks(measured):
@@ -61,6 +60,4 @@ def test_excess_of_least_squares_is_of_order_d_squared_over_tasks(measured):
         measured("excess T / (d^2 R*)", ratio.mean())
         error = ratio.std(ddof=1) / np.sqrt(len(ratio))
         measured("its standard error", error)
-        z = (ratio.mean() - exact / (DIM**2 * least)) / error
-        measured("z of it", z)
-        assert abs(z) < 3
+        measured("z of it", (ratio.mean() - exact / (DIM**2 * least)) / error, below=3)
