@@ -162,11 +162,13 @@ def path_of(name):
     return bounds, s, path, ratios[np.asarray(path.excess) > 2e-9]
 
 
-@pytest.mark.statement("Frei: Appendix A, along the flow")
+@pytest.mark.statement(
+    "Frei: Appendix A, along the flow", "Frei: Theorem 4.1, convergence"
+)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SPECTRA)
 def test_corrected_constant_and_lower_bound_hold_along_the_flow(name, measured):
-    bounds, _, path, slopes = path_of(name)
+    bounds, s, path, slopes = path_of(name)
     measured("least slope over mu", slopes.min() / bounds.rate)
     assert slopes.min() >= bounds.rate
     floor = np.min(path.model.u) / bounds.scale_floor
@@ -175,6 +177,17 @@ def test_corrected_constant_and_lower_bound_hold_along_the_flow(name, measured):
     bound = path.excess[0] * np.exp(-bounds.rate * path.times)
     np.testing.assert_allclose(bounds.excess, bound, rtol=1e-12)
     assert np.all(np.asarray(path.excess) <= bound * (1 + 1e-9) + 1e-20)
+    # The constants, from the formula.
+    Lam = np.diag(SPECTRA[name])
+    Theta, _ = balanced_start(Lam, 4, 0.6, seed=8)
+    G, inverse, largest = oracles.gain(Lam, 4), np.linalg.inv(Lam), Lam.max()
+    K_1 = np.linalg.norm(Lam @ Theta) ** 2
+    K_1 *= 2 - np.sqrt(2) * s**2 * np.linalg.norm(G, 2)
+    K_2 = np.sqrt(2) * largest**2 * np.trace(inverse)
+    K_2 *= np.trace(np.linalg.inv(G) @ inverse)
+    np.testing.assert_allclose(bounds.rate, 2 * s**2 * K_1 / K_2, rtol=1e-12)
+    floor = s**2 * K_1 / (2 * np.sqrt(2) * largest**2)
+    np.testing.assert_allclose(bounds.scale_floor, np.sqrt(floor), rtol=1e-12)
 
 
 @pytest.mark.statement("Frei: Theorem 4.1, flow")
@@ -191,7 +204,9 @@ def test_reduced_flow_ends_at_their_limit_and_keeps_its_balance(measured):
     assert np.abs(U[-1] - U[0]).max() > 0.1
 
 
-@pytest.mark.statement("Frei: Appendix A, along the flow")
+@pytest.mark.statement(
+    "Frei: Appendix A, along the flow", "Frei: Theorem 4.1, convergence"
+)
 def test_inverted_constant_is_false(measured):
     worst = np.inf
     for name in SPECTRA:

@@ -1,7 +1,5 @@
 """Zhang, Frei and Bartlett (2024): limit, test risk and constants of the flow."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -250,70 +248,6 @@ def test_risk_at_another_length_is_differentiable_and_vectorises(measured):
 
 
 # --- how fast the flow is
-
-STARTS = {"plain": (1.3, 0.6), "skewed": (2.0, 0.05), "round": (1.0, 1.0)}
-STARTS["steep"] = (3.0, 0.01)
-
-
-@functools.cache
-def path(name):
-    """Covariance, start and the points (U, u) that the flow passes."""
-    rng = np.random.default_rng(8)
-    Lam = np.diag(STARTS[name])
-    Theta = rng.normal(size=(2, 2))
-    Theta /= np.sqrt(np.linalg.norm(Theta @ Theta.T))
-    largest = np.linalg.norm(oracles.gain(Lam, 4), 2)
-    scale = 0.6 * np.sqrt(2 / (largest * np.sqrt(2)))
-    return Lam, Theta, scale, oracles.flow_path(Lam, 4, Theta, scale, 1500)
-
-
-def slopes(Lam, points):
-    """|gradient|^2 over the excess, where the latter is above rounding."""
-    found = []
-    for U, u in points:
-        excess = oracles.flow_excess(U, u, Lam, 4)
-        dU, du = oracles.flow_speed(U, u, Lam, 4)
-        if excess > 2e-9:
-            found.append((np.sum(dU**2) + du**2) / excess)
-    return np.array(found)
-
-
-@pytest.mark.statement("Frei: Theorem 4.1, convergence")
-@pytest.mark.slow
-@pytest.mark.parametrize("name", STARTS)
-def test_convergence_constants_hold_along_the_flow(name, measured):
-    Lam, Theta, scale, points = path(name)
-    found = constants_of(Lam, 4, Theta, scale)
-    assert found.holds
-    slack = slopes(Lam, points).min() / found.rate
-    measured("least slope over the constant", slack)
-    assert slack >= 1
-    above = min(u for _, u in points) / found.scale_floor
-    measured("least value weight over its floor", above)
-    assert above >= 1
-    # the constants, from the formula
-    G = oracles.gain(Lam, 4)
-    K_1 = np.linalg.norm(Lam @ Theta) ** 2 * (
-        2 - np.sqrt(2) * scale**2 * np.linalg.norm(G, 2)
-    )
-    inverse = np.linalg.inv(Lam)
-    K_2 = np.sqrt(2) * np.linalg.norm(Lam, 2) ** 2 * np.trace(inverse)
-    K_2 *= np.trace(np.linalg.inv(G) @ inverse)
-    np.testing.assert_allclose(found.rate, 2 * scale**2 * K_1 / K_2, rtol=1e-12)
-    floor = scale**2 * K_1 / (2 * np.sqrt(2) * np.linalg.norm(Lam, 2) ** 2)
-    np.testing.assert_allclose(found.scale_floor, np.sqrt(floor), rtol=1e-12)
-
-
-@pytest.mark.statement("Frei: Theorem 4.1, convergence")
-@pytest.mark.slow
-def test_the_inverted_convergence_constant_is_false(measured):
-    worst = np.inf
-    for name in STARTS:
-        Lam, Theta, scale, points = path(name)
-        found = constants_of(Lam, 4, Theta, scale)
-        inverted = 4 * scale**4 / found.rate  # 2 s^2 K_2 / K_1
-        worst = min(worst, slopes(Lam, points).min() / inverted)
-    measured("least slope over the inverted constant", worst, below=1e-6)
 
 
 @pytest.mark.statement("Frei: Theorem 4.1, convergence")

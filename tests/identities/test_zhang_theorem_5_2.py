@@ -142,12 +142,18 @@ def test_the_optimum_is_smallest_also_at_another_prior_mean(measured):
 # --- the whole set of minimisers
 
 
-@pytest.mark.statement("Zhang: Theorem 5.2")
-@pytest.mark.parametrize("d", [2, 4])
-def test_every_member_of_the_set_attains_the_smallest_risk(d, measured):
-    rng = np.random.default_rng([23, d])
-    populations, lengths = singular_problems(rng, d)
+@pytest.fixture(scope="module", params=[2, 4])
+def solved(request):
+    """Populations of one dimension, lengths, and ``solve`` of all."""
+    rng = np.random.default_rng([23, request.param])
+    populations, lengths = singular_problems(rng, request.param)
     found = solve_all(populations, lengths, rng)
+    return populations, lengths, jax.tree.map(np.asarray, found)
+
+
+@pytest.mark.statement("Zhang: Theorem 5.2")
+def test_every_member_of_the_set_attains_the_smallest_risk(solved, measured):
+    *_, found = solved
     error = found["risk of other"] / found["least"] - 1
     measured("relative error of the risk", error, below=1.4e-14)
     assert np.abs(found["distance of other"]).max() < 1e-13
@@ -156,32 +162,23 @@ def test_every_member_of_the_set_attains_the_smallest_risk(d, measured):
 
 
 @pytest.mark.statement("Zhang: Theorem 5.2")
-@pytest.mark.parametrize("d", [2, 4])
-def test_all_members_are_one_function_of_every_prompt(d, measured):
-    rng = np.random.default_rng([24, d])
-    populations, lengths = singular_problems(rng, d)
-    found = solve_all(populations, lengths, rng)
-    for k, (population, M) in enumerate(zip(populations, lengths, strict=True)):
+def test_all_members_are_one_function_of_every_prompt(solved, measured):
+    *problems, found = solved
+    rng = np.random.default_rng(24)
+    for k, (population, M) in enumerate(zip(*problems, strict=True)):
         prompts = random_prompts(rng, population, M, 50)
         best, other = (
             oracles.gradient_step_predictions(m.beta[k], m.Gamma[k], *prompts)
-            for m in map(_arrays, (found["best"], found["other"]))
+            for m in (found["best"], found["other"])
         )
         measured("difference", best - other, below=6e-13)
 
 
-def _arrays(model):
-    return jax.tree.map(np.asarray, model)
-
-
 @pytest.mark.statement("Zhang: Theorem 5.2")
-@pytest.mark.parametrize("d", [2, 4])
-def test_leaving_the_set_raises_the_risk(d, measured):
-    rng = np.random.default_rng([25, d])
-    populations, lengths = singular_problems(rng, d)
-    found = solve_all(populations, lengths, rng)
+def test_leaving_the_set_raises_the_risk(solved, measured):
+    *_, found = solved
     for name, column in (("beta", 0), ("Gamma", 1)):
-        increase = np.asarray(found["increase"][name])
+        increase = found["increase"][name]
         measured(f"smallest increase, {name}", increase.min())
         assert np.all(increase > 1e-6)
         assert np.all(found["distance"][name][:, column] > 1e-3)

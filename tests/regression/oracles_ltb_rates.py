@@ -8,7 +8,7 @@ written index by index.
 import itertools
 
 import numpy as np
-from scipy.integrate import quad, solve_ivp
+from scipy.integrate import quad
 from scipy.stats import chi2
 
 
@@ -154,22 +154,3 @@ def flow_speed(U, u, Lam, N):
     dU = u * Lam @ Lam - u**2 * G @ Lam @ U @ Lam
     du = np.trace(Lam @ Lam @ U.T - u * G @ Lam @ U @ Lam @ U.T)
     return 2 * dU, 2 * du
-
-
-def flow_excess(U, u, Lam, N):
-    """Excess risk of prediction <u U X'y / N, x>."""
-    least = one_step_risk(np.linalg.inv(gain(Lam, N)), Lam, np.eye(len(Lam)), 0.0, N)
-    return one_step_risk(u * U, Lam, np.eye(len(Lam)), 0.0, N) - least
-
-
-def flow_path(Lam, N, Theta, scale, end):
-    """(U, u) along gradient flow from the start of the paper."""
-    d = len(Lam)
-
-    def speed(_, z):
-        dU, du = flow_speed(z[:-1].reshape(d, d), z[-1], Lam, N)
-        return np.append(dU.ravel(), du)
-
-    start = np.append((scale * Theta @ Theta.T).ravel(), scale)
-    path = solve_ivp(speed, (0, end), start, method="Radau", rtol=1e-9, atol=1e-11)
-    return [(z[:-1].reshape(d, d), z[-1]) for z in path.y.T]
