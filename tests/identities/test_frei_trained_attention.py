@@ -180,7 +180,7 @@ def test_risk_at_another_length_for_any_law_of_the_labels(dim, measured):
     rng = np.random.default_rng(dim)
     Lam, N, M, noise_var = oracles.random_cov(rng, dim), 7, 2, 0.3
     b, C = rng.normal(size=dim), rng.normal(size=(dim, dim))
-    nodes, weights = oracles.hermite_grid([5] * (2 * dim) + [2, 2] + [3] * dim + [2])
+    nodes, weights = oracles.gaussian_grid([5] * (2 * dim) + [2, 2] + [3] * dim + [2])
     *parts, noise = np.split(nodes, [dim, 2 * dim, 2 * dim + 2, 3 * dim + 2], axis=1)
     first, second, query = (
         part @ oracles.root(Lam) for part in (parts[0], parts[1], parts[3])

@@ -4,9 +4,9 @@ import jax
 import numpy as np
 import pytest
 
+from tests.oracles import gaussian_grid
 from tests.regression.oracles_ltb_rates import (
     empirical_product_moment,
-    hermite_grid,
     random_cov,
     root,
 )
@@ -21,7 +21,7 @@ def example(request):
     rng = np.random.default_rng(M)
     H = random_cov(rng, DIM, 1 if M == 3 else None)
     A, C = rng.normal(size=(2, DIM, DIM))
-    nodes, weights = hermite_grid([3] * (M * DIM))
+    nodes, weights = gaussian_grid([3] * (M * DIM))
     X = nodes.reshape(-1, M, DIM) @ root(H)
     gram = np.einsum("nmi,nmj->nij", X, X)
     return M, H, A, C, gram, lambda values: np.tensordot(weights, values, 1)
@@ -67,7 +67,7 @@ def test_squared_norm_of_a_random_weight(measured):
     rng = np.random.default_rng(0)
     for rank in (1, 2):
         H, Psi = random_cov(rng, DIM), random_cov(rng, DIM, rank)
-        nodes, weights = hermite_grid([3] * DIM)
+        nodes, weights = gaussian_grid([3] * DIM)
         w = nodes @ root(Psi)
         got = weights @ np.einsum("ni,ij,nj->n", w, H, w) ** 2
         Phi = root(H) @ Psi @ root(H)
