@@ -369,26 +369,16 @@ def test_bayes_given_inputs_is_ridge_with_the_right_penalty_and_the_least_of_all
 
 
 @pytest.mark.statement("Zhang: Lemma 6.1")
-def test_bayes_given_inputs_of_the_worked_example(measured):
+def test_bayes_given_inputs_has_its_slope_in_them():
     H, Psi = np.array([[2, 0.5], [0.5, 1]]), np.array([[1, 0.2], [0.2, 0.5]])
     task = LinearPopulation(H, np.array([1.0, -2.0]), Psi, 0.25)
     X = np.array([[1.0, 0], [0, 1], [1, -1]])
-    risk = float(bayes_given(task, X)) + 0.25
-    np.testing.assert_allclose(risk, 0.715352449223, rtol=1e-11)
-    # it is the trace of H with the posterior covariance
-    precision = np.linalg.inv(Psi) + X.T @ X / 0.25
-    expected = np.trace(H @ np.linalg.inv(precision)) + 0.25
-    measured("relative error", risk / expected - 1, below=1e-12)
-
-    def moved(change):
-        return float(bayes_given(task, X + change))
-
     slope = np.asarray(jax.jit(jax.grad(lambda X: bayes_given(task, X)))(X))
     for at in np.ndindex(*X.shape):
         step = np.zeros_like(X)
         step[at] = 1e-5
-        difference = (moved(step) - moved(-step)) / 2e-5
-        np.testing.assert_allclose(slope[at], difference, atol=1e-8)
+        ends = bayes_given(task, X + step), bayes_given(task, X - step)
+        np.testing.assert_allclose(slope[at], (ends[0] - ends[1]) / 2e-5, atol=1e-8)
 
 
 @pytest.mark.statement("Zhang: Lemma 6.1")

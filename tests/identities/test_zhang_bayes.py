@@ -142,9 +142,3 @@ def test_risk_given_sees_the_covariances_only_through_phi(measured):
         np.testing.assert_allclose(
             computed(*white, mean, noise_var, Z, y)[1], expected, rtol=1e-12
         )
-
-
-def test_risk_given_of_the_worked_example(measured):
-    got = computed(H, PSI, MEAN, 0.25, X, Y)[1]
-    measured("error", got - 0.715352449223)
-    np.testing.assert_allclose(got, 0.715352449223, rtol=0, atol=5.1e-13)
