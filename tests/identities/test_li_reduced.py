@@ -136,7 +136,7 @@ def test_gradients_are_those_of_the_population(alpha, measured):
         }
 
     draws = optimised.jit(lambda keys: jax.lax.map(sampled, keys))(
-        jax.random.split(KEY, 200)
+        jax.random.split(KEY, 100)
     )
     expected = found._asdict() | {"mass": recorded[1], "loss": recorded[2]}
     for name, values in draws.items():
@@ -178,7 +178,7 @@ def both(seed, beta, alpha, steps):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "beta", "alpha", "steps"),
-    [(0, 2.0, 1.0, 240), (1, 2.0, 1.0, 240), (0, 2.0, 0.4, 360), (1, 3.0, 0.6, 240)],
+    [(0, 2.0, 1.0, 240), (0, 2.0, 0.4, 360), (1, 3.0, 0.6, 240)],
 )
 def test_attention_loss_and_stopping_time_are_predicted(
     seed, beta, alpha, steps, measured

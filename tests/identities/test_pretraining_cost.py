@@ -208,7 +208,7 @@ def test_excess_of_fits_is_the_constant_over_T(family, N, H, mean, noise_var, me
             lambda *parts: reg.risk(reg.EffectiveParameters(*parts), population, N)
         )
     )
-    for _ in range(60):
+    for _ in range(30):
         prompts = drawn(rng, 4, T, N, population)
         parts = fitted(family is reg.LTB, prompts, np.array(mean), Gamma)
         excess.append(np.asarray(risk(*parts)) - float(least))
