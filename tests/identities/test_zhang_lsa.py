@@ -153,7 +153,7 @@ def test_inputs_that_span_a_subspace_change_nothing(measured):
     # and the prior of the third direction is never seen.
     rng = np.random.default_rng(63)
     small, large = [], []
-    for _ in range(64):
+    for _ in range(16):
         low = random_population(rng, 2, noise_var=10 ** rng.uniform(-2, 0))
         low = scaled_mean(low, 10 ** rng.uniform(0.3, 1.3))
         Q = np.linalg.qr(rng.normal(size=(3, 3)))[0]
