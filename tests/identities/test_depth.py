@@ -23,6 +23,7 @@ from icltheory.regression.depth import (
     gradient_steps_limit,
     sampled_steps,
 )
+from tests.oracles import z_score
 
 pytestmark = pytest.mark.statement("Depth: Best L steps")
 
@@ -128,8 +129,7 @@ def stack_errors(sizes, task, N, count):
 def test_the_stack_with_these_steps_has_this_risk(measured):
     least, sizes = best_steps(5, 20, 3)
     errors = stack_errors(sizes, LinearPopulation.isotropic(5), 20, 20_000) / 5
-    z = (errors.mean() - least) / (errors.std() / np.sqrt(len(errors)))
-    measured("z", z, below=4.5)
+    measured("z", z_score(errors, least), below=4.5)
 
 
 def test_strong_noise_has_no_real_steps():

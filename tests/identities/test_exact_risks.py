@@ -24,6 +24,7 @@ from icltheory.regression import (
     squared_errors,
 )
 from icltheory.statistics import Estimate
+from tests.oracles import z_score
 from tests.raising import raises
 from tests.regression import oracles
 
@@ -349,10 +350,8 @@ def test_ridge_given_inputs_agrees_with_simulation(measured):
         predictions = jax.vmap(Ridge(0.7).predict_prefixes)(rows, y)
         return (predictions[:, -1] - prompt.y_query) ** 2
 
-    sample = np.asarray(errors(jax.random.key(0)))
-    z = sample.mean() - ridge_given(task, X[:4], 0.7) - 0.5
-    z /= sample.std() / np.sqrt(len(sample))
-    measured("z", z, below=5)
+    exact = ridge_given(task, X[:4], 0.7) + 0.5
+    measured("z", z_score(errors(jax.random.key(0)), exact), below=5)
 
 
 @pytest.mark.statement("Zhang: Lemma 6.1")

@@ -10,6 +10,7 @@ import pytest
 from icltheory import regression as reg
 from icltheory.regression import LinearPopulation
 from tests.bridge.tiers import quick
+from tests.oracles import z_score
 from tests.regression import oracles_recurrent as oracles
 
 RNG = np.random.default_rng(5)
@@ -96,7 +97,7 @@ def test_simulated_errors_have_these_risks(setting, measured):
             W, V = gate * W + beta * x * missed, gate * V + beta * x * y[:, None]
     for kind, state in ((reg.DeltaRule, W), (reg.GatedLinearAttention, V)):
         errors = (y - (x * state).sum(1)) ** 2
-        z = (errors.mean() - asked(kind, *setting)) / (errors.std() / np.sqrt(B))
+        z = z_score(errors, asked(kind, *setting))
         measured(f"z of {kind.__name__}", z, below=3)
 
 

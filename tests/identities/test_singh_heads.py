@@ -15,6 +15,7 @@ from scipy.optimize import least_squares
 
 from icltheory import regression as reg
 from icltheory.regression import Heads, LinearPopulation
+from tests.oracles import z_score
 from tests.regression import oracles_ltb_rates as oracles
 
 DIM, N = 3, 10
@@ -130,8 +131,7 @@ def test_levels_are_the_errors_of_simulated_prompts(name, measured):
     for m, level in enumerate(np.asarray(plateaus(population, N))[1:], 1):
         Q, K = best_of_rank(name, m)
         errors = (np.einsum("sd,de,se->s", X[:, N], Q @ K, moment) - y[:, N]) ** 2
-        z = (errors.mean() - level) / (errors.std() / count**0.5)
-        measured("z-score of a level", z, below=3)
+        measured("z-score of a level", z_score(errors, level), below=3)
 
 
 def path(name, model, end):

@@ -9,6 +9,7 @@ import pytest
 
 from icltheory import regression as reg
 from icltheory.regression import LinearPopulation, pretraining
+from tests.oracles import z_score
 from tests.regression import oracles_ltb_rates as oracles
 
 DIM = 3
@@ -221,9 +222,7 @@ def test_least_risk_of_one_step_is_that_of_the_simulation(measured):
     assert optimum.risk == pytest.approx(0.8815, abs=5e-5)
     inputs, label = features(np.random.default_rng(0), 100_000)
     squares = (inputs @ np.asarray(optimum.model.Gamma).ravel() - label) ** 2
-    z = squares.mean() - float(optimum.risk)
-    z /= squares.std(ddof=1) / np.sqrt(len(squares))
-    measured("z-score of 100,000 prompts", z, below=4)
+    measured("z-score of 100,000 prompts", z_score(squares, optimum.risk), below=4)
 
 
 @pytest.mark.statement("Wu: number of tasks, simulated")

@@ -8,6 +8,7 @@ import pytest
 from icltheory import regression as reg
 from icltheory.regression import LinearPopulation, descend, flow
 from tests import oracles_ltb as oracles
+from tests.oracles import z_score
 
 pytestmark = pytest.mark.statement("Zhang: Section 6, descent")
 
@@ -99,8 +100,7 @@ def test_a_sampled_step_is_the_gradient_on_average(measured):
     exact = jax.jit(jax.grad(reg.risk))(start, problem, M)
     for name in ("beta", "Gamma"):
         sample = np.asarray(getattr(slopes, name)).reshape(50, -1)
-        error = sample.std(axis=0, ddof=1) / np.sqrt(50)
-        z = (sample.mean(axis=0) - np.ravel(getattr(exact, name))) / error
+        z = z_score(sample, np.ravel(getattr(exact, name)))
         measured(f"largest z, {name}", z, below=4)
 
 
