@@ -58,12 +58,24 @@ def test_prompts_have_the_moments_of_their_setting():
 
 def test_errors_are_extrapolated_to_the_limit():
     exact, slope = np.array([1.0, 2.0]), np.array([3.0, -4.0])
-    fits = {d: Estimate(exact + slope / d, np.full(2, 0.1), 5) for d in (10, 30)}
-    p = finite_pretraining.p_values({"fits": fits, "exact": exact})
-    np.testing.assert_allclose(p, 1, atol=1e-12)
+    # Standard errors of 6 and 3 fits whose deviations are c / d, c = 2.
+    fits = {
+        d: Estimate(exact + slope / d, np.full(2, 2 / d / n**0.5), n - 1)
+        for d, n in ((10, 6), (30, 3))
+    }
+    row = {"fits": fits, "exact": exact}
+    c, dof = finite_pretraining.spread_of_fits(row)
+    assert (c, dof) == (pytest.approx(2), 7)
+    np.testing.assert_allclose(finite_pretraining.p_values(row), 1, atol=1e-12)
     p = finite_pretraining.p_values({"fits": fits, "exact": exact - 0.3})
-    error, dof = np.hypot(1.5, 0.5) * 0.1, 2.5**2 / (1.5**4 + 0.5**4) * 5
+    error = np.hypot(1.5 * 2 / 30 / 3**0.5, 0.5 * 2 / 10 / 6**0.5)
     np.testing.assert_allclose(p, 2 * scipy.stats.t.sf(0.3 / error, dof))
+    # A third dimension on the line changes no mean.
+    fits[90] = Estimate(exact + slope / 90, np.full(2, 2 / 90 / 2**0.5), 1)
+    np.testing.assert_allclose(finite_pretraining.p_values(row), 1, atol=1e-12)
+    mean, error = finite_pretraining.deviations([row, row], 10)
+    assert mean == pytest.approx((0.3 - 0.2) / 2)
+    assert error == pytest.approx(np.mean([0.2, 0.1]) / 6**0.5 / 2**0.5)
 
 
 @pytest.mark.parametrize(
