@@ -24,7 +24,7 @@ from icltheory import bounds, linalg, noise
 from icltheory.attention import LinearAttentionStack
 from icltheory.batching import in_turns
 from icltheory.constructions import gradient_descent
-from icltheory.plotting import COLOURS, Curve, error_curves, heat_map, panel_grid
+from icltheory.plotting import COLOURS, Curve, error_curves, panel_grid
 from icltheory.trajectory import implicit_gd
 
 CLIP, NOISE_STD, STEP_SIZE = 2.0, 0.5, 0.5
@@ -48,7 +48,6 @@ DRAWN = {  # bounds of the noisy learner, in figures
     "printed": "as printed",
     "supersample": "supersample",
 }
-QUIET = {"smoothing": "smoothing", "det_supersample": "supersample"}
 
 # An independent simulation in NumPy without closed forms, where fresh demonstrations
 # stand for the population. Each row has d_in, N, b, L, then the error and its standard
@@ -748,36 +747,6 @@ def _numbers(keys: list[Row], rows: dict, name: str, part: str = "value") -> np.
     return np.array([rows[row.label][name][part] for row in keys])
 
 
-def draw_rows(config: Config, rows: dict[str, dict]) -> Any:
-    """Ratios of the bounds to the true error, for every learner."""
-    shown = sorted(config.table(), key=lambda row: (row.generic, row))
-    names = [
-        f"{'generic' if generic else f'd = {d}'}, N = {N}, b = {b}, L = {L}:  "
-        for d, N, b, L, generic in shown
-    ]
-    parts = {"noisy learner of Assumption 1": ("error", DRAWN)}
-    parts["without\nnoise"] = "det_error", QUIET
-    widths = [len(DRAWN), len(QUIET)]
-    size = (0.95 * sum(widths) + 3.0, 0.27 * len(names) + 2.2)
-    title = "How many times the true generalisation error a bound is"
-    look: dict[str, Any] = {"xlabel": "", "ylabel": "", "limit": 3.0}
-    look["write"] = lambda log: f"{10**log:.1f}" if log < 0.99 else f"{10**log:,.0f}"
-    with frame.panels(1, 2, title, figsize=size, width_ratios=widths) as (figure, grid):
-        for axes, (part, (kind, drawn)) in zip(grid, parts.items(), strict=True):
-            error = _numbers(shown, rows, kind)
-            # There is no ratio to an error that is not positive.
-            divisor = np.where(error > 0, error, np.nan)
-            ratios = np.stack([_numbers(shown, rows, name) / divisor for name in drawn])
-            lines = [f"{name}{x:.2g}" for name, x in zip(names, error, strict=True)]
-            look |= {"rows": lines, "columns": [*drawn.values()], "title": part}
-            heat_map(np.log10(ratios).T, ax=axes, **look)
-            axes.tick_params(labelsize=9)
-            axes.tick_params(axis="x", labelrotation=90)
-            names = [""] * len(names)  # only the first panel has them
-        grid[0].set_ylabel("learner:  true error", fontsize=9)
-    return figure
-
-
 def draw_scaling(config: Config, rows: dict[str, dict]) -> Any:
     """Error and bounds against the pool size on log-log axes, with powers of N."""
     half, fixed = config.sweeps().values()
@@ -822,8 +791,7 @@ def report(config: Config, records: dict[str, dict]) -> Report:
     scaling, plan = measure_scaling(config, rows), measure_plan(config, rows)
     found = [*rows.values()], records[INVARIANCE], scaling, plan
     numbers = dict(zip(("rows", INVARIANCE, "scaling", "plan"), found, strict=True))
-    figures = {"rows.png": draw_rows} if config.table() else {}
-    figures |= {"scaling.png": draw_scaling} if len(config.pool_sizes) > 1 else {}
+    figures = {"scaling.png": draw_scaling} if len(config.pool_sizes) > 1 else {}
     return Report(
         numbers | {"rows": rows},
         checks=checks(*found),

@@ -395,9 +395,8 @@ def report(config: Config, settings: list[dict]) -> Report:
     }
     found = {one["title"]: numbers(one) for one in settings}
     layers = f"Linear attention against depth, best of {config.starts} starts, seed "
-    layers += f"{config.seed}\nbars: 95 % intervals; "
-    layers += "without points whose interval is wider than their mean"
-    steps = f"Gradient steps that an error takes, d = {d}\n"
+    layers += f"{config.seed}\nbars: 95 % intervals"
+    steps = f"Gradient steps needed to reach an error, d = {d}\n"
     steps = draw_phase(exact, limit, steps + "dashed: the limit of large prompts")
     return Report(
         {"draws": config.draws, "settings": found, "phase": phase},

@@ -337,7 +337,7 @@ def fates_table(config: Config, rows: list[dict]) -> Any:
     columns |= {first: f"{{{first}}}", "95 % interval": "{low:.2f} to {high:.2f}"}
     columns |= {fate: f"{{{fate}}}" for fate in others}
     columns["spurious excess"] = "{spurious_excess:.4g}{proved}"
-    title = f"{config.num_starts} random starts a setting"
+    title = f"{config.num_starts} random starts per setting"
     return frame.table(lines, columns, title)
 
 

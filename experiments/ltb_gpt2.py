@@ -709,6 +709,8 @@ def draw_course(config: Config, columns: list[dict]) -> Any:
     import matplotlib.pyplot as plt
 
     recipe, shown, ratios = config.recipe, {}, {}
+    seeds = len(recipe.seeds)
+    banded = seeds > 2  # an interval over two seeds says nothing
     named = ("training step", "squared error", "log", "log")
     for place, column in enumerate(columns):
         risks, failure = column["risks"], column["cells"][1]["published"]
@@ -718,7 +720,8 @@ def draw_course(config: Config, columns: list[dict]) -> Any:
         for label, cell in zip(("MLP", "no MLP"), column["cells"], strict=True):
             means = [own["mean"] for own in cell["course"]]
             halves = [own["interval"][1] - own["mean"] for own in cell["course"]]
-            lines[label] = Line(steps, means, 1 + len(lines), error=halves)
+            band = {"error": halves} if banded else {}
+            lines[label] = Line(steps, means, 1 + len(lines), **band)
             values += means
         ylim, title = (min(values) / 2, max(values) * 2), _panel_title(column)
         shown[f"error, {title}"] = LinePanel(lines, *named, levels, ylim=ylim)
@@ -726,14 +729,13 @@ def draw_course(config: Config, columns: list[dict]) -> Any:
         ratios[f"mean {column['mean']:g}"] = Line(steps, times, 3 + place)
     title, named = "error without MLP / error with MLP", (named[0], "ratio", *named[2:])
     shown[title] = LinePanel(ratios, *named, {"equal": 1.0})
-    seeds = len(recipe.seeds)
     with plt.rc_context({**STYLE, "font.size": 9}):
         figure = plt.figure(figsize=(8.8, 6.7))
         line_panels(shown, axes=list(figure.subplot_mosaic("AB;CC").values()))
         figure.suptitle(
             f"GPT-2 ({recipe.num_layers} layers, width {recipe.width}) along training, "
             f"d = {recipe.dim}, M = {config.num_examples}, noise {recipe.noise_var:g}\n"
-            f"{seeds} seed{'s' * (seeds > 1)}; bands: 95 % interval"
+            f"{seeds} seed{'s' * (seeds > 1)}" + "; bands: 95 % interval" * banded
         )
     return figure
 

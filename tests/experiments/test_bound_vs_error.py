@@ -305,7 +305,7 @@ def run_and_resume(output):
     """The result of a small run, whose resume after three rows gives the same."""
     result = experiment.main([*TINY.split(), "--output", str(output)])
     (folder,) = (output / "bound_vs_error").iterdir()
-    assert {path.name for path in folder.glob("*.png")} == {"rows.png", "scaling.png"}
+    assert {path.name for path in folder.glob("*.png")} == {"scaling.png"}
     text = (folder / "result.json").read_text()
     assert json.loads(text, parse_constant=pytest.fail) == result
     assert len(result["rows"]) == 5
@@ -353,7 +353,7 @@ def test_presets_come_back_from_json():
 
 
 def records(rows, **values):
-    names = ("error", "det_error", *experiment.DRAWN, *experiment.QUIET)
+    names = ("error", *experiment.DRAWN)
     return {
         row.label: {
             name: {"value": values.get(name, [1.0] * len(rows))[place], "se": 0.0}
@@ -361,18 +361,6 @@ def records(rows, **values):
         }
         for place, row in enumerate(rows)
     }
-
-
-def test_bounds_are_drawn_and_the_infinite_ones_are_marked():
-    config = Config(rows=((1, 5, 2, 1), (2, 5, 2, 1)), generic=())
-    given = {"error": [0.1, -0.01], "printed": [math.inf] * 2}
-    found = experiment.draw_rows(config, records(config.table(), **given))
-    axes = found.axes[0]
-    cells = {text.get_position(): text.get_text() for text in axes.texts}
-    # There is no ratio to a negative error.
-    assert cells == {(place, 0): "∞" if place == 5 else "10" for place in range(7)}
-    names = [text.get_text() for text in axes.get_yticklabels()]
-    assert names[1] == "d = 2, N = 5, b = 2, L = 1:  -0.01"
 
 
 def test_curves_against_the_pool_with_guides():
