@@ -720,8 +720,8 @@ def draw_course(config: Config, columns: list[dict]) -> Any:
         for label, cell in zip(("MLP", "no MLP"), column["cells"], strict=True):
             means = [own["mean"] for own in cell["course"]]
             halves = [own["interval"][1] - own["mean"] for own in cell["course"]]
-            band = {"error": halves} if banded else {}
-            lines[label] = Line(steps, means, 1 + len(lines), **band)
+            band = halves if banded else None
+            lines[label] = Line(steps, means, 1 + len(lines), error=band)
             values += means
         ylim, title = (min(values) / 2, max(values) * 2), _panel_title(column)
         shown[f"error, {title}"] = LinePanel(lines, *named, levels, ylim=ylim)
