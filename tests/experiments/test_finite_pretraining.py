@@ -11,7 +11,7 @@ from experiments.finite_pretraining import Config
 from icltheory.statistics import Estimate
 
 SMALL = """
-    --preset cpu --dims 4 8 --fits 3 2 --ratios 0.5 2 --spreads 1 10
+    --preset cpu --dims 4 8 10 --fits 3 2 2 --ratios 0.5 2 --spreads 1 10
     --pools 2 --small-prompts 100 200 --small-fits 3
 """
 CONFIG = Config(ratios=(0.5, 1.0, 2.0), spreads=(1.0, 10.0))
@@ -58,19 +58,31 @@ def test_prompts_have_the_moments_of_their_setting():
 
 def test_errors_are_extrapolated_to_the_limit():
     exact, slope = np.array([1.0, 2.0]), np.array([3.0, -4.0])
-    fits = {d: Estimate(exact + slope / d, np.full(2, 0.1), 5) for d in (10, 30)}
-    p = finite_pretraining.p_values({"fits": fits, "exact": exact})
-    np.testing.assert_allclose(p, 1, atol=1e-12)
+    # Standard errors of 6 and 3 fits whose deviations are c / d, c = 2.
+    fits = {
+        d: Estimate(exact + slope / d, np.full(2, 2 / d / n**0.5), n - 1)
+        for d, n in ((10, 6), (30, 3))
+    }
+    row = {"fits": fits, "exact": exact}
+    c, dof = finite_pretraining.spread_of_fits(row)
+    assert (c, dof) == (pytest.approx(2), 7)
+    np.testing.assert_allclose(finite_pretraining.p_values(row), 1, atol=1e-12)
     p = finite_pretraining.p_values({"fits": fits, "exact": exact - 0.3})
-    error, dof = np.hypot(1.5, 0.5) * 0.1, 2.5**2 / (1.5**4 + 0.5**4) * 5
+    error = np.hypot(1.5 * 2 / 30 / 3**0.5, 0.5 * 2 / 10 / 6**0.5)
     np.testing.assert_allclose(p, 2 * scipy.stats.t.sf(0.3 / error, dof))
+    # A third dimension on the line changes no mean.
+    fits[90] = Estimate(exact + slope / 90, np.full(2, 2 / 90 / 2**0.5), 1)
+    np.testing.assert_allclose(finite_pretraining.p_values(row), 1, atol=1e-12)
+    mean, error = finite_pretraining.deviations([row, row], 10)
+    assert mean == pytest.approx((0.3 - 0.2) / 2)
+    assert error == pytest.approx(np.mean([0.2, 0.1]) / 6**0.5 / 2**0.5)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (["--fits", "3"], "fits: expected one for each of 2 dims, got (3,)"),
-        (["--fits", "3", "1"], "fits: expected at least 2 each, got (3, 1)"),
+        (["--fits", "3"], "fits: expected one for each of 3 dims, got (3,)"),
+        (["--fits", "3", "1", "2"], "fits: expected at least 2 each, got (3, 1, 2)"),
         (["--ratios", "0"], "ratios: expected values above 0, got (0.0,)"),
         (["--small-fits", "1"], "small_fits: expected at least 2, got 1"),
     ],
@@ -88,6 +100,7 @@ def test_a_small_run_stores_its_settings_and_draws_them(tmp_path):
     assert len(result["settings"]) == 2 * 2 + 2 + 2 * 2
     for row in result["settings"]:
         assert len(row["exact"]) == len(row["8"]["mean"]) == 2
+        assert ("10" in row) == (row["panel"] == "tau" and row["ridge"] == 0)
         assert ("dmmse" in row) == (row["panel"] == "kappa")
         # The dimension is small: errors are within half of their limit.
         ratio = np.array(row["8"]["mean"]) / np.array(row["exact"])
