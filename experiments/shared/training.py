@@ -251,11 +251,11 @@ class Recipe:
         """Returns the optimiser."""
         return training.make_optimizer(self.optimizer, self.steps)
 
-    def step(self) -> training.Step:
-        """Returns the training step of all seeds."""
+    def step(self, source: Any = None) -> training.Step:
+        """Returns the training step of all seeds, on the task or another source."""
         one = training.make_step(
             self.module(),
-            self.task(),
+            source or self.task(),
             self.transformation(),
             Curriculum.none(self.dim, self.num_points),
             batch_size=self.batch_size,
