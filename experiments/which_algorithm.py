@@ -98,10 +98,8 @@ class Config:
         check_at_least(self, 1, "linear_steps", "softmax_steps", "gated_steps")
         for name in ("gpt2", "large", "tasks"):
             recipe = getattr(self, name)
-            fits, kept = (
-                recipe.model == "gpt2" and recipe.noise_var > 0,
-                recipe.snapshots,
-            )
+            kept = recipe.snapshots
+            fits = recipe.model == "gpt2" and recipe.noise_var > 0
             got = f"{recipe.model} and {recipe.noise_var}"
             expect(fits, name, "a gpt2 with noise_var > 0", got)
             one = len(recipe.seeds) == 1
@@ -297,7 +295,8 @@ def risks(config: Config, one: Subject) -> dict[str, list[float]]:
     """Risks of a model, of Bayes and of the best gradient step, and the Bayes gap."""
     given = one.source, one.num_examples
     key, more = training.stream_key(config.seed, "data"), jax.random.key(config.seed)
-    bayes, common = reg.Bayes(one.source), {"num_examples": given[1], **options(config)}
+    bayes = reg.Bayes(one.source)
+    common: Any = {"num_examples": one.num_examples, **options(config)}
     found = {
         "risk": reg.estimate_risk(one.model, *given, key=key, num_prompts=4096),
         "bayes": reg.estimate_risk(bayes, *given, key=more, num_prompts=20_000),
@@ -411,9 +410,9 @@ def claims(config: Config, found: dict[str, Any]) -> list[Claim]:
         said = f"closest {one.best}, {percent(one.best.share)}"
         if one.best.name not in wanted:
             said += f"; {wanted[0]} {percent(one[wanted[0]].share)}"
-        held = bool({*wanted} & {*one.closest}) and holds
         expected = f"{' or '.join(wanted)} among the closest{also}"
-        made.append(Claim(f"{who} ({name})", said, held, expected))
+        holds = bool({*wanted} & {*one.closest}) and holds
+        made.append(Claim(f"{who} ({name})", said, holds, expected))
 
     for depth in config.layers:
         name = f"linear attention, L = {depth}"
@@ -561,10 +560,10 @@ def draw_pools(config: Config, pools: ms.Along) -> Any:
         error_curves(pools.shares(), ax=left, **look)
         left.set_xticks(range(len(sizes)), sizes)
         left.set_title(f"after {max(config.shots)} examples")
-        names = {"rows": sizes[:-1], "columns": config.shots, "ylabel": look["xlabel"]}
-        names |= {"xlabel": "in-context examples", "limit": 1.0}
-        look = {"write": lambda ratio: f"{10**ratio:.2g}", **names}
-        heat_map(np.subtract(*np.log10(shares)), ax=right, **look)
+        cells: Any = {"rows": sizes[:-1], "columns": config.shots, "limit": 1.0}
+        cells |= {"xlabel": "in-context examples", "ylabel": look["xlabel"]}
+        cells["write"] = lambda ratio: f"{10**ratio:.2g}"
+        heat_map(np.subtract(*np.log10(shares)), ax=right, **cells)
         right.set_title("distance to pool posterior / distance to ridge", fontsize=9)
     return figure
 
