@@ -184,16 +184,6 @@ def linear_models(config: Config, run: Any) -> tuple[dict[str, Subject], list]:
     return found, records
 
 
-def softmax_head(eye: Any, scale: Any, value: Any) -> reg.SoftmaxHead:
-    """A softmax head with isotropic scores."""
-    return reg.SoftmaxHead(scale * eye, value)
-
-
-def centred_step(eye: Any, size: Any) -> reg.DebiasedStep:
-    """A gradient step on centred inputs."""
-    return reg.DebiasedStep(size * eye)
-
-
 def softmax_models(config: Config, run: Any) -> dict[str, Subject]:
     """Layers of 1, 2 and 4 softmax heads, each the better of two seeds."""
     d, N = config.gpt2.dim, 4 * config.gpt2.dim
@@ -203,9 +193,13 @@ def softmax_models(config: Config, run: Any) -> dict[str, Subject]:
     risks, found, given = softmax_attention.evaluate(own, trained), {}, (jnp.eye(d),)
     scores = ms.Parameter("scale", 0.05, 2, 7), ms.Parameter("value", 0.3, 10, 6)
     step = (ms.Parameter("step size", 0.1, 2, 9),)
-    more = (
-        ms.Rule("softmax head", softmax_head, given, parameters=scores),
-        ms.Rule("centred step", centred_step, given, parameters=step),
+    makers = {
+        "softmax head": (lambda eye, c, v: reg.SoftmaxHead(c * eye, v), scores),
+        "centred step": (lambda eye, size: reg.DebiasedStep(size * eye), step),
+    }
+    more = tuple(
+        ms.Rule(name, make, given, parameters=parameters)
+        for name, (make, parameters) in makers.items()
     )
     population = reg.LinearPopulation.isotropic(d, own.noise_var)
     for heads, weights in trained.items():
