@@ -49,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
         README.write_text(replaced(README.read_text(), args.results))
     else:
         print(table.heading(stored))
-        table.show(stored["benchmarks"], before)
+        print(table.markdown(stored["benchmarks"], before))
     return 0
 
 

@@ -35,4 +35,4 @@ def pytest_benchmark_generate_commit_info(config):
 def pytest_terminal_summary(terminalreporter):
     if ENTRIES:
         terminalreporter.section("ratios")
-        table.show(ENTRIES)
+        terminalreporter.write(table.markdown(ENTRIES))

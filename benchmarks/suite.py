@@ -21,7 +21,6 @@ ENTRIES: list[dict[str, Any]] = []
 # one that takes longer than SLOW is called only once. Our call is repeated if SHORT.
 TURNS, LIMIT, SLOW, SHORT = 2.0, 10.0, 5.0, 0.01
 EXACT = functools.partial(jax.default_matmul_precision, "highest")
-FLOAT32 = functools.partial(jax.enable_x64, False)
 FLOAT64 = functools.partial(jax.enable_x64, True)
 
 
@@ -49,40 +48,53 @@ def largest_error(ours: Any, exact: Any) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """What one case compares.
+    """What one case compares."""
 
-    Attributes:
-        ours: Our call; the frame waits for its arrays.
-        alternative: What a user would run instead. If it returns ``None`` it was
-            stopped, and its time is a lower bound. One that compiles for seconds is
-            called by the case before, since a long one is called only once.
-        label: Name of the alternative.
-        part: The part of the work that the alternative is timed on, all of it, and
-            their unit: ``(20, 1000, "prompts")``. Its time is scaled up.
-        per: Units of work in one timed call of either side.
-        floor: Least seconds that this machine needs for a unit (:func:`machine.floor`).
-        error: Difference of the two answers, or a function of both.
-        tolerance: Largest difference that the precision allows; more is a failure.
-        precision: Dtype of the numbers.
-        note: What a reader has to know.
-        facts: Further numbers; a name ends with a unit, or with a colon if it has none.
-        rates: Units of work per call, by name, stated per second.
-        cold: Whether our first call is timed, which compiles.
-    """
-
-    ours: Callable[[], Any]
+    ours: Callable[[], Any]  # our call; the frame waits for its arrays
+    # What a user would run instead. If it returns None it was stopped, and its time is
+    # a lower bound. One that compiles for seconds is called by the case before, since a
+    # long one is called only once.
     alternative: Callable[[], Any] | None = None
-    label: str = ""
+    label: str = ""  # name of the alternative
+    # The part of the work that the alternative is timed on, all of it, and their unit:
+    # (20, 1000, "prompts"). Its time is scaled up.
     part: tuple[float, float, str] = (1, 1, "")
-    per: int = 1
-    floor: float | None = None
+    per: int = 1  # units of work in one timed call of either side
+    floor: float | None = None  # least seconds of this machine for a unit
+    # Difference of the two answers, or a function of both, and the largest that the
+    # precision allows; more is a failure.
     error: float | Callable[[Any, Any], float] | None = disagreement
     tolerance: float | None = None
-    precision: str = "float32"
-    note: str = ""
+    precision: str = "float32"  # dtype of the numbers
+    note: str = ""  # what a reader has to know
+    # Further numbers; a name ends with a unit, or with a colon if it has none.
     facts: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    # Units of work per call, by name, stated per second.
     rates: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    cold: bool = False
+    cold: bool = False  # whether our first call is timed, which compiles
+
+
+def simulated(
+    exact: Callable[[], Any],
+    simulate: Callable[[Any], tuple],
+    truth: float,
+    spread: float,
+    batch: int,
+    **more: Any,
+) -> Pair:
+    """A pair of an exact number and its simulation to a relative accuracy of 1 %.
+
+    That takes (standard deviation / mean / 0.01)^2 prompts, of which a batch is timed.
+    Its own mean is too coarse to judge the exact number, which is compared with truth.
+    """
+    return Pair(
+        exact,
+        lambda: simulate(jax.random.key(2)),
+        "simulation to 1 %, compiled",
+        (batch, (spread / truth / 0.01) ** 2, "prompts"),
+        error=lambda got, _: disagreement(got, truth),
+        **more,
+    )
 
 
 def named(name: str, sizes: Iterable[tuple]) -> dict[str, tuple]:
@@ -97,10 +109,8 @@ def case(
 ) -> Callable[[Callable[..., Pair]], Callable[..., None]]:
     """Marks a function from a size to a pair as a case of a benchmark.
 
-    Args:
-        group: Title of its table.
-        sizes: Arguments of the function by name of the row; ``--quick`` runs the first.
-        within: Makes the context that both sides are built and called in.
+    ``group`` is the title of its table, ``sizes`` has the arguments by name of the row,
+    ``within`` makes the context that both sides are built and called in.
     """
 
     def mark(build: Callable[..., Pair]) -> Callable[..., None]:
@@ -124,11 +134,7 @@ def case(
 
 
 def measure(benchmark: Any, pair: Pair) -> dict[str, Any]:
-    """Times both sides in turns, compares their answers and returns the entry.
-
-    Raises:
-        AssertionError: If the answers differ by more than the tolerance.
-    """
+    """Times both sides in turns, compares their answers and returns the entry."""
     theirs, facts, rounds = [], {}, 1
     got, found, first, again = None, None, 0.0, 0.0
     if pair.alternative is not None:

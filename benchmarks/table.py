@@ -1,4 +1,4 @@
-"""The table of ratios, with the same cells in the terminal and in Markdown."""
+"""The table of ratios in Markdown."""
 
 import itertools
 import json
@@ -6,16 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
 HEADER = (
     *("", "ours", "alternative", "its time", "ratio", "floor", "share of floor"),
     *("precision", "difference", "note"),
 )
-_LEFT = {"", "alternative", "precision", "note"}
+BAR = r"\|"  # within a cell
 # Mean number of running processes before a run, above which times are doubtful.
 _BUSY = 0.5
 # An entry of pytest-benchmark's JSON; its ``extra_info`` is what suite.measure adds.
@@ -23,11 +18,7 @@ Entry = dict[str, Any]
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Reads a file that ``pytest benchmarks --benchmark-json FILE`` wrote.
-
-    Raises:
-        ValueError: If it is none.
-    """
+    """Reads a file that ``pytest benchmarks --benchmark-json FILE`` wrote."""
     try:
         stored = json.loads(path.read_text())
         heading(stored), list(map(cells, stored["benchmarks"]))
@@ -118,32 +109,18 @@ def heading(stored: dict[str, Any]) -> str:
     )
 
 
-def markdown(entries: Iterable[Entry]) -> str:
-    """Returns one Markdown table per group, each under its title."""
+def markdown(entries: Iterable[Entry], before: Sequence[Entry] = ()) -> str:
+    """Returns a Markdown table per group, with the ratios of another run if given."""
+    known = {(old["group"], old["param"]): number(ratio(old)) for old in before}
     parts = []
-    for group, members in grouped(entries):
-        lines = [HEADER, ["---"] * len(HEADER), *map(cells, members)]
-        rows = (" | ".join(cell.replace("|", r"\|") for cell in row) for row in lines)
-        parts.append("\n".join([f"**{group}**", "", *(f"| {row} |" for row in rows)]))
-    return "\n\n".join(parts) + "\n"
 
+    def line(row: Sequence[str], ratio_before: str) -> str:
+        every = [*row[:5], *[ratio_before] * bool(before), *row[5:]]
+        return f"| {' | '.join(cell.replace('|', BAR) for cell in every)} |"
 
-def show(entries: Sequence[Entry], before: Sequence[Entry] = ()) -> None:
-    """Prints one table per group, with the ratio of another run if there is one."""
-    console = Console(highlight=False)
-    # In a file or a pipe, rich would wrap all lines at 80 columns.
-    if not console.is_terminal:
-        console.width = 180
-    known = {(old["group"], old["param"]): ratio(old) for old in before}
-    header = (*HEADER[:5], *(("before",) if before else ()), *HEADER[5:])
     for group, members in grouped(entries):
-        table = Table(title=escape(group), title_justify="left", box=SIMPLE_HEAD)
-        for name in header:
-            table.add_column(name, justify="left" if name in _LEFT else "right")
+        lines = [line(HEADER, "before"), line(["---"] * len(HEADER), "---")]
         for entry in members:
-            row = cells(entry)
-            if before:
-                row.insert(5, number(known.get((group, entry["param"]))))
-            style = "red" if row[-1].startswith("WRONG") else None
-            table.add_row(*map(escape, row), style=style)
-        console.print(table)
+            lines.append(line(cells(entry), known.get((group, entry["param"]), "-")))
+        parts.append("\n".join([f"**{group}**", "", *lines]))
+    return "\n\n".join(parts) + "\n"

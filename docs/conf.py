@@ -33,6 +33,7 @@ extensions = [
     "experiment_cards",
     "fast_build",
     "players",
+    "social_card",
     "stored_results",
 ]
 exclude_patterns = ["OUT", "_build", "jupyter_execute"]
@@ -50,6 +51,7 @@ if os.environ.get("DOCS_LINK_OTHERS"):
 
 html_theme = "furo"
 html_title = "icltheory"
+html_baseurl = os.environ.get("DOCS_ADDRESS", "")
 html_favicon = "_static/favicon.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]

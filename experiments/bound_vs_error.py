@@ -134,7 +134,7 @@ class Config:
             object.__setattr__(self, name, tuple(map(tuple, getattr(self, name))))
         whole = (count := self.replicates) >= 16 and not count & (count - 1)
         expect(whole, "replicates", "a power of two from 16", count)
-        expect(self.work > 0, "work", "a positive number", self.work)
+        frame.check_each(self, "above 0", "work")
         for target in self.targets:
             expect(0 < target < 2, "targets", "values in (0, 2)", target)
         for d, N, b, L, _ in itertools.chain(self.table(), *self.sweeps().values()):
@@ -643,7 +643,6 @@ def limited(row: dict[str, Any]) -> dict[str, tuple[float, float]]:
 
 
 def checks(rows, invariance, scaling, plan) -> list[Check]:
-    """Checks of rows, each at the one closest to failing, of slopes and the plan."""
     scores, found = {row["name"]: limited(row) for row in rows}, []
     for name in next(iter(scores.values())):
         worst = max(scores, key=lambda label, name=name: scores[label][name])
@@ -713,7 +712,6 @@ def tables(config: Config, rows: dict[str, dict], plan: dict[str, Any]) -> list[
 
 
 def findings(rows, invariance, scaling, plan) -> list[str]:
-    """The results in sentences."""
     said = []
     for sweep, series in scaling.items():
         slopes = {NAMES.get(name, name): one["slope"] for name, one in series.items()}
@@ -820,7 +818,6 @@ def draw_scaling(config: Config, rows: dict[str, dict]) -> Any:
 
 
 def report(config: Config, records: dict[str, dict]) -> Report:
-    """Numbers, checks, tables, findings and figures of the run."""
     rows = {r.label: compared(r, records[r.label]) for r in config.all_rows()}
     scaling, plan = measure_scaling(config, rows), measure_plan(config, rows)
     found = [*rows.values()], records[INVARIANCE], scaling, plan
@@ -839,7 +836,6 @@ def report(config: Config, records: dict[str, dict]) -> Report:
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Simulates every row that is missing, and compares errors with bounds."""
     with jax.enable_x64(True):
         with run.phase("simulation"):
             records = measure_all(config, run)

@@ -111,10 +111,7 @@ class Config:
         check_at_least(self, 1, "iterations", "record_every")
         check_at_least(self, 2, "prompts", "compare_prompts", "states")
         frame.check_seeds("seeds", self.seeds)
-        for name in ("lengths", "compare_lengths"):
-            values = getattr(self, name)
-            fine = values and list(values) == sorted(set(values)) and values[0] >= 1
-            expect(bool(fine), name, "ascending from 1", values)
+        frame.check_ascending(self, "lengths", "compare_lengths")
         odd, each = "odd numbers, at which two states do not tie", self.compare_lengths
         expect(all(length % 2 for length in each), "compare_lengths", odd, each)
         # As contested_transitions has it, before anything is computed.
@@ -609,7 +606,6 @@ def draw_mechanism(config, masses):
 
 
 def numbers(row, lengths):
-    """What ``result.json`` has of a setting."""
     found = {"group": row["group"], "value": row["value"]}
     found |= {"relevant_fraction": row["fraction"], "lengths": lengths}
     for name in ("icl_limit", "CoT bound", "ICL bound"):
@@ -625,7 +621,6 @@ def numbers(row, lengths):
 
 
 def report(config, along, losses, swept, compared):
-    """Numbers, checks, claims, tables and figures of the run."""
     published = {
         group: {f"{value:g}": row for value, row in rows.items()}
         for group, rows in PUBLISHED.items()
@@ -658,7 +653,6 @@ def report(config, along, losses, swept, compared):
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Trains models of three steps and of two, and measures both."""
     with jax.default_matmul_precision("highest"), jax.enable_x64(False):
         with run.phase("training, steps"):
             chains = train(config, config.chain_steps, config.chain_fraction)

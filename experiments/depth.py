@@ -19,8 +19,7 @@ from experiments import frame
 from experiments.frame import Check, Report, check_at_least, expect
 from icltheory import constructions
 from icltheory import regression as reg
-from icltheory.plotting import COLOURS, METHODS, STYLE
-from icltheory.plotting.panels import axes_in_rows
+from icltheory.plotting import COLOURS, METHODS
 from icltheory.regression.depth import depth_floor
 from icltheory.statistics import Estimate
 
@@ -59,18 +58,17 @@ class Config:
     seed: int = 0  # seed of all draws
 
     def __post_init__(self):
-        dims, lengths, name = len(self.dims), len(self.lengths), "free_layers"
+        dims, lengths = len(self.dims), len(self.lengths)
         each = f"one for each of {dims} dims"
         expect(dims == lengths, "lengths", each, lengths)
         counts = ("max_layers", "starts", "steps", "batch_size", "phase_dim")
         counts += ("free_starts", "free_steps", "free_batch", "phase_layers")
-        check_at_least(self, 1, *counts)
+        check_at_least(self, 1, *counts, "free_layers")
         check_at_least(self, 2, "eval_prompts")
         check_at_least(self, self.starts, "draws")
         free, most = self.free_layers, self.max_layers
-        expect(min(free, default=0) >= 1, name, "at least 1 each", free)
         wanted = f"at most max_layers = {most}, whose GD++ they start from"
-        expect(max(free) <= most, name, wanted, free)
+        expect(max(free) <= most, "free_layers", wanted, free)
 
 
 PRESETS = {"cpu": Config()}
@@ -245,7 +243,6 @@ def measure(config: Config, dim: int, N: int) -> dict[str, Any]:
 
 
 def best_steps(dim: int, N: int, steps: int) -> float:
-    """Exact risk / d of the best gradient steps."""
     task = reg.LinearPopulation.isotropic(dim)
     return float(reg.optimum(reg.Steps(steps), task, N).risk) / dim
 
@@ -293,7 +290,6 @@ def checks(one: dict) -> list[Check]:
 
 
 def findings(one: dict) -> list[str]:
-    """Whether free weights fall below the lower bound."""
     trained, found = one["trained"], []
     for L, floor in enumerate(one["floor"], 1):
         free = [trained[x][L]["risk"] for x in (RANDOM, CONTINUED) if L in trained[x]]
@@ -316,7 +312,6 @@ def findings(one: dict) -> list[str]:
 
 
 def risk_table(config: Config, one: dict) -> Any:
-    """Exact and trained risks by layer."""
     rows = []
     for L, steps in enumerate(one["steps"], 1):
         row, floor = {"L": L, LINES["steps"]: f"{steps:.4g}"}, one["floor"][L - 1 : L]
@@ -332,12 +327,10 @@ def risk_table(config: Config, one: dict) -> Any:
 
 def draw_layers(settings: list[dict], title: str) -> Any:
     """Exact lines and the risks of trained stacks, one panel per setting."""
-    import matplotlib.pyplot as plt
-
-    lowest = [1.0]
-    with plt.rc_context({**STYLE, "font.size": 9}):
-        figure, grid = axes_in_rows(len(settings), len(settings), (3.4, 3.9))
-        for axes, one in zip(grid[0], settings, strict=True):
+    lowest, count = [1.0], len(settings)
+    look: Any = {"small": True, "figsize": (3.4 * count, 3.9), "squeeze": False}
+    with frame.panels(1, count, title, **look) as (figure, (grid,)):
+        for axes, one in zip(grid, settings, strict=True):
             layers = range(1, len(one["steps"]) + 1)
             for line, name in LINES.items():
                 look = {"color": METHODS[name], "label": f"{name} (exact)"}
@@ -354,11 +347,11 @@ def draw_layers(settings: list[dict], title: str) -> Any:
                 lowest += means
             axes.set(yscale="log", xlabel="layers L", title=one["title"], xticks=layers)
         # The range ignores intervals: one that reaches zero has no logarithm.
-        plt.setp(grid[0], ylim=(min(lowest) / 3, 1.5))
-        grid[0][0].set_ylabel("risk / d")
-        handles = grid[0][0].get_legend_handles_labels()
+        for axes in grid:
+            axes.set_ylim(min(lowest) / 3, 1.5)
+        grid[0].set_ylabel("risk / d")
+        handles = grid[0].get_legend_handles_labels()
         figure.legend(*handles, loc="outside lower center", ncols=3, fontsize=8)
-        figure.suptitle(title, fontsize=10)
     return figure
 
 
@@ -384,7 +377,6 @@ def draw_phase(exact: dict, limit: dict, title: str) -> Any:
 
 
 def numbers(one: dict) -> dict[str, Any]:
-    """What is stored of a setting."""
     trained = {}
     for kind, own in one["trained"].items():
         for L, row in own.items():
@@ -395,7 +387,6 @@ def numbers(one: dict) -> dict[str, Any]:
 
 
 def report(config: Config, settings: list[dict]) -> Report:
-    """Numbers, checks, findings, tables and figures of the run."""
     exact, d, most = phase_depths(config), config.phase_dim, config.phase_layers
     limit = {error: limit_depth(error, most) for error in exact}
     phase = {
@@ -421,7 +412,6 @@ def report(config: Config, settings: list[dict]) -> Report:
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Trains and measures the stacks of every setting, and reports."""
     settings = list(zip(config.dims, config.lengths, strict=True))
     with run.phase("training"):
         each = run.track(settings, "training", unit="settings")

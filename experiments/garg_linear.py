@@ -124,11 +124,10 @@ class Config:
         for name, full in (("dims", self.dim), ("points", self.num_points)):
             end = getattr(self.curriculum, name).end
             expect(end == full, f"curriculum.{name}.end", f"the full {full}", end)
-        seeds, parts = self.seeds, self.snapshots
+        seeds = self.seeds
         distinct = bool(seeds) and len(set(seeds)) == len(seeds)
         expect(distinct, "seeds", "at least one seed, all distinct", seeds)
-        inside = bool(parts) and all(0 < part <= 1 for part in parts)
-        expect(inside, "snapshots", "at least one value, each in (0, 1]", parts)
+        frame.check_each(self, "in (0, 1]", "snapshots")
 
     def of_task(self, task: str) -> "Config":
         """Returns this config for another family, with its length of prompts."""
@@ -143,7 +142,6 @@ class Config:
         return replace(self, task=task, num_points=points, curriculum=stairs)
 
     def needs_all_steps(self) -> str | None:
-        """Returns why the run cannot be extended by more steps, or ``None``."""
         return frame.depends_on_all_steps(self.optimizer.schedule)
 
 
@@ -207,7 +205,6 @@ class Family:
 
 
 def isotropic(config: Config) -> reg.LinearPopulation:
-    """Tasks w ~ N(0, I) and inputs x ~ N(0, I)."""
     return reg.LinearPopulation.isotropic(config.dim, dtype=jnp.float32)
 
 
@@ -342,7 +339,6 @@ class Setup:
 
 
 def set_up(config: Config, devices: int | None) -> Setup:
-    """Builds model, task, optimiser and mesh of a config."""
     # In bfloat16 models only the optimiser has float32 products; TF32 suffices for it.
     products = "highest" if config.precision == "float32" else "tensorfloat32"
     jax.config.update("jax_default_matmul_precision", products)
@@ -647,28 +643,6 @@ def draw_errors(
     return figure
 
 
-def draw_learning(
-    shots: dict[str, plot.Curve], beside: dict[str, plot.Curve], name: str, label: str
-) -> Any:
-    """The model's errors at four steps of its training, beside what does not train."""
-    places = np.unique(np.linspace(0, len(shots) - 1, 4).round().astype(int))
-    panels = {step: shots[step] for step in np.array(list(shots))[places]}
-    least = min(float(np.min(curve.mean)) for curve in panels.values())
-    colours, title = plot.method_colours(beside), f"{name}: a transformer as it trains"
-    with plot.panel_grid(panels, 4, title, (2.0, 2.1)) as (figure, grid, _):
-        for axes, curve in zip(grid, panels.values(), strict=True):
-            for other, known in beside.items():
-                plot.draw_curve(axes, known, other, colours[other], linewidth=1.6)
-            plot.draw_curve(axes, curve, MODEL, "black", marker="o", markersize=3.5)
-            plain_log_axis(axes.yaxis, 100.0)
-            axes.set_ylim(0.6 * least, 1.6)
-            axes.set_xlim(0, len(curve.mean) - 1)
-            axes.set_xlabel("in-context examples k")
-            axes.label_outer()
-        grid[0].set_ylabel(label)
-    return figure
-
-
 def draw_attention(weights: Any, tokens: Sequence[str] | None, title: str) -> Any:
     """Attention of each layer from each token to the tokens before it."""
     # The large weights of the first tokens, on few others, would make all others pale.
@@ -677,23 +651,32 @@ def draw_attention(weights: Any, tokens: Sequence[str] | None, title: str) -> An
     return images[0].axes.figure
 
 
-def draw_settings(shown: dict[str, dict[str, plot.Curve]], title: str) -> Any:
-    """One small panel for each setting, all with the same predictors and axes."""
+def draw_settings(
+    shown: dict[str, dict[str, plot.Curve]],
+    title: str,
+    label="squared error / error of predicting 0",
+    least=2e-3,
+    columns=3,
+) -> Any:
+    """Small panels of curves over the number of examples, all with the same axes."""
     every = [curve for curves in shown.values() for curve in curves.values()]
     top = 1.5 * max(float(np.nanmax(curve.mean)) for curve in every)
-    with plot.panel_grid(shown, 3, title, (2.6, 1.6)) as (figure, grid, _):
+    size = (8.0 / columns, 1.6 if columns < 4 else 2.1)
+    with plot.panel_grid(shown, columns, title, size) as (figure, grid, _):
         for axes, curves in zip(grid, shown.values(), strict=True):
             colours, markers = plot.method_colours(curves), plot.method_markers(curves)
             for name, curve in curves.items():
-                style = {"marker": markers[name], "markersize": 3.5, "markevery": 2}
-                plot.draw_curve(axes, curve, name, colours[name], **style)
+                mark = {"marker": markers[name], "markersize": 3.5}
+                mark["markevery"] = 1 + (len(curve.mean) > 12)
+                look = {} if curve.exact else mark
+                plot.draw_curve(axes, curve, name, colours[name], **look)
             axes.axhline(1.0, color="0.5", linewidth=0.8, linestyle=":", zorder=0)
-            plain_log_axis(axes.yaxis, np.inf)
-            axes.set_ylim(2e-3, top)
+            plain_log_axis(axes.yaxis, top / least)
+            axes.set_ylim(least, top)
             axes.set_xlim(0, max(len(curve.mean) for curve in every) - 1)
             axes.set_xlabel("in-context examples k")
             axes.label_outer()
-        figure.supylabel("squared error / error of predicting 0", fontsize=9)
+        figure.supylabel(label, fontsize=9)
     return figure
 
 
@@ -715,11 +698,6 @@ def figures(
     found = {"figure5a.png": draw_errors(shown, title, *marks)}
     if not records:
         return found
-    shots = {
-        f"step {line['step']:,}": plot.Curve(np.mean(line["errors"], axis=0))
-        for line in records
-        if "errors" in line
-    }
     beside = {family.methods[-1]: curves[family.methods[-1]]}
     if exact:
         known = (LEAST_SQUARES, STEPS, OPTIMUM)
@@ -728,7 +706,19 @@ def figures(
             for other, risk in exact.items()
             if other.startswith(known)
         }
-    found["learning.png"] = draw_learning(shots, beside, name, family.label)
+    lines = [line for line in records if "errors" in line]
+    places = np.unique(np.linspace(0, len(lines) - 1, 4).round().astype(int))
+    shots = {
+        f"step {lines[place]['step']:,}": {
+            MODEL: plot.Curve(np.mean(lines[place]["errors"], axis=0)),
+            **beside,
+        }
+        for place in places
+    }
+    least = 0.6 * min(float(np.min(panel[MODEL].mean)) for panel in shots.values())
+    title = f"{name}: a transformer as it trains"
+    look = family.label, least, len(shots)
+    found["learning.png"] = draw_settings(shots, title, *look)
     steps = [line["step"] for line in records]
     losses = {MODEL: plot.Curve([np.mean(line["loss"]) for line in records], x=steps)}
     if exact:
@@ -740,7 +730,6 @@ def figures(
 
 
 def of_run(config: Config) -> str:
-    """Dimension and seeds, for titles."""
     return f"d = {config.dim}, seed {', '.join(map(str, config.seeds))}"
 
 
@@ -832,7 +821,6 @@ def check(config: Config, switches: Switches) -> None:
 
 @frame.experiment(PRESETS, Switches(), check)
 def main(config, run, switches):
-    """Trains a transformer and compares it with the methods of its family."""
     setup = set_up(config, switches.devices)
     with run.phase("training"):
         params, records, timing = train(setup, run)

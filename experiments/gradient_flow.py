@@ -19,7 +19,6 @@ from experiments import frame
 from experiments.frame import Check, Report, check_at_least, expect
 from icltheory import regression as reg
 from icltheory.plotting import COLOURS, STYLE, Curve, error_curves, heat_map, name_ends
-from icltheory.plotting.panels import axes_in_rows
 from icltheory.plotting.style import colours
 from icltheory.statistics import Estimate, proportion_interval
 
@@ -70,14 +69,12 @@ class Config:
         expect(0 < null <= most, "null_dim", f"1 to dim - 1 = {most}", null)
         each, lengths = f"one for each of {sizes} dims", len(self.lengths)
         expect(lengths == sizes, "lengths", each, lengths)
-        expect(min(self.dims) >= 2, "dims", "at least 2", self.dims)
-        check_at_least(self, 2, "seeds", "num_starts")
+        check_at_least(self, 2, "dims", "seeds", "num_starts")
         check_at_least(self, 3, "points")
         counts = ("num_examples", "descent_dim", "sgd_steps", "max_steps")
         check_at_least(self, 1, *counts, "condition")
         check_at_least(self, 0, "noise_var", "end_time")
-        for name in ("step_shares", "batch_sizes"):
-            expect(len(getattr(self, name)) > 0, name, "at least one value", "none")
+        frame.check_each(self, "above 0", "step_shares", "batch_sizes")
         steps = self.sgd_steps
         expect(steps % 40 == 0, "sgd_steps", "a multiple of 40", steps)
 
@@ -275,7 +272,6 @@ def commonest(values: np.ndarray) -> dict[str, Any]:
 
 
 def label(row: dict, between: str = ", ") -> str:
-    """Model and sizes of a setting."""
     return f"{row['model']}{between}d = {row['dim']}, M = {row['num_examples']}"
 
 
@@ -312,7 +308,6 @@ def checks(paths: dict, descents: dict, rows: list[dict]) -> list[Check]:
 
 
 def findings(paths: dict, descents: dict, rows: list[dict]) -> list[str]:
-    """The results in sentences."""
     words = "{name}: excess {excess:.1g} after {steps:.0f} steps of the solver; "
     words += "largest share of the bounds: start {share_start:.3f}, preconditioner "
     words += "{share_preconditioner:.3f}, excess {share_excess:.3f}"
@@ -348,15 +343,13 @@ def fates_table(config: Config, rows: list[dict]) -> Any:
 
 def draw_paths(config: Config, paths: dict[str, dict]) -> Any:
     """The entries of beta over time, and Gamma at some times as images."""
-    import matplotlib.pyplot as plt
-
     most = max(np.abs(at["Gamma"]).max() for at in paths.values())
     most = max(most, *(np.abs(at["limit"].Gamma).max() for at in paths.values()))
     look = {"limit": float(most), "xlabel": "", "ylabel": "", "write": None}
-    with plt.rc_context({**STYLE, "font.size": 9, "lines.linewidth": 1.5}):
-        sizes: Any = {"figsize": (9.2, 2.3 * len(paths) + 0.4), "squeeze": False}
-        sizes["width_ratios"] = [2.2, 1, 1, 1, 1, 1]
-        figure, grid = plt.subplots(len(paths), 6, **sizes)
+    sizes: Any = {"figsize": (9.2, 2.3 * len(paths) + 0.4), "squeeze": False}
+    sizes |= {"small": True, "width_ratios": [2.2, 1, 1, 1, 1, 1]}
+    title = f"Gradient flow of GD-beta, d = {config.dim}, M = {config.num_examples}"
+    with frame.panels(len(paths), 6, title, **sizes) as (figure, grid):
         for (left, *others), (name, at) in zip(grid, paths.items(), strict=True):
             t, ends = at["times"], []
             for i, limit in enumerate(np.asarray(at["limit"].beta).tolist()):
@@ -377,23 +370,21 @@ def draw_paths(config: Config, paths: dict[str, dict]) -> Any:
         (image,) = grid[0][1].get_images()
         words = r"entry of $\Gamma_t$"
         figure.colorbar(image, ax=grid[:, 1:], shrink=0.7, label=words)
-        of = f"d = {config.dim}, M = {config.num_examples}"
-        figure.suptitle(f"Gradient flow of GD-beta, {of}")
     return figure
 
 
 def draw_rates(config: Config, paths: dict[str, dict]) -> Any:
     """Distances and excess risk over time with their proved bounds."""
-    import matplotlib.pyplot as plt
-
     names = {
         "start": r"$|P(\beta_t - \beta^*)|$",
         "preconditioner": r"$\|P(\Gamma_t - \Gamma^*)P\|_F$",
         "excess": "excess risk",
     }
-    with plt.rc_context({**STYLE, "font.size": 9}):
-        figure, grid = axes_in_rows(len(paths) * len(names), len(names), (3.5, 2.7))
-        panels = [(name, at, part) for name, at in paths.items() for part in names]
+    title = "Gradient flow of GD-beta stays below its proved bounds, "
+    title += f"d = {config.dim}, M = {config.num_examples}"
+    panels = [(name, at, part) for name, at in paths.items() for part in names]
+    look: Any = {"small": True, "figsize": (10.5, 2.7 * len(paths)), "squeeze": False}
+    with frame.panels(len(paths), len(names), title, **look) as (figure, grid):
         for axes, (name, at, part) in zip(grid.flat, panels, strict=True):
             values, bounds = at["curves"][part]
             t, values = at["times"][1:], np.asarray(values)[1:]
@@ -406,9 +397,8 @@ def draw_rates(config: Config, paths: dict[str, dict]) -> Any:
             axes.set(xscale="log", yscale="log", ylim=(low, 3 * top), title=name)
             axes.set_ylabel(names[part])
             axes.legend(fontsize=8, loc="lower left")
-        plt.setp(grid[-1], xlabel="time t")
-        of = f"d = {config.dim}, M = {config.num_examples}"
-        figure.suptitle(f"Gradient flow of GD-beta stays below its proved bounds, {of}")
+        for axes in grid[-1]:
+            axes.set_xlabel("time t")
     return figure
 
 
@@ -494,7 +484,6 @@ def draw_shares(axes: Any, rows: list[dict]) -> None:
 
 
 def report(config: Config, paths: dict, descents: dict, rows: list[dict]) -> Report:
-    """Numbers, checks, findings, table and figures of the run."""
     drawn = ("times", "beta", "Gamma", "limit", "curves")
     of_descents = {"distance_from_flow": descents["distances"]}
     of_descents |= {name: descents[name] for name in ("largest_step", "settled")}
@@ -520,7 +509,6 @@ def report(config: Config, paths: dict, descents: dict, rows: list[dict]) -> Rep
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Measures paths, descents and random starts, and reports."""
     run.reset_metrics([])
     with jax.enable_x64(True):
         with run.phase("paths"):

@@ -56,9 +56,7 @@ class Config:
         falls = all(a > b for a, b in zip(values, values[1:], strict=False))
         right = len(values) > 1 and falls and min(values, default=0) > 0
         expect(right, "eigenvalues", "at least two, decreasing, above 0", values)
-        for name in ("scales", "lengths"):
-            given = getattr(self, name)
-            expect(min(given, default=0) > 0, name, "values above 0", given)
+        frame.check_each(self, "above 0", "scales", "lengths")
         steps, every = self.sgd_steps, self.record_every
         expect(steps % every == 0, "sgd_steps", f"a multiple of {every}", steps)
         frame.check_seeds("seeds", self.seeds)
@@ -70,7 +68,6 @@ TIMES = {"cpu": "2 to 5 min, 2 cores"}
 
 
 def problem(config: Config) -> reg.LinearPopulation:
-    """Inputs with the eigenvalues, and tasks w ~ N(0, I)."""
     cov = jnp.diag(jnp.asarray(config.eigenvalues, float))
     return reg.LinearPopulation(cov, noise_var=config.noise_var)
 
@@ -342,7 +339,6 @@ def draw_sgd(config: Config, sgd: dict[str, Any]) -> Any:
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Integrates the flows, trains by SGD, and reports."""
     found = []
     with jax.enable_x64(True):
         with run.phase("flows"):

@@ -64,12 +64,10 @@ class Config:
         expect(Q % 2 == 0 and 2 * d <= Q, "queries", wanted, Q)
         inside = min(shots, default=0) >= 1 and max(shots) <= self.pool
         expect(inside, "shots", f"numbers from 1 to {self.pool}", shots)
-        inside = all(0 <= part <= 1 for part in self.parts)
-        expect(inside, "parts", "parts in [0, 1]", self.parts)
+        frame.check_each(self, "in [0, 1]", "parts")
         check_at_least(self, 2, "eval_prompts", "subset_prompts", "subsets")
 
     def needs_all_steps(self):
-        """Why the run cannot be extended by more steps."""
         return "parts names the evaluated steps as shares of all steps"
 
     @property
@@ -265,7 +263,6 @@ def checks(config, splits, noises):
 
 
 def findings(config, splits, noises, bayes):
-    """The results in sentences."""
     d, last = config.gpt2.dim, splits[max(splits)]
     error, rest = last["total"].mean(axis=0), left(last).mean(axis=0)
     worst = int(rest.argmax())
@@ -391,7 +388,6 @@ def draw_noise(config, noises):
 
 
 def report(config, splits, noises, timing):
-    """Tables, figures, checks, findings and numbers of a run."""
     bayes = bayes_with_label_noise(config)
     figures = {"sources.png": draw_sources(config, splits, bayes)}
     if min(config.shots) < config.pool:
@@ -418,7 +414,6 @@ def report(config, splits, noises, timing):
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Trains both models and measures the parts of their errors at several steps."""
     with run.phase("training GPT-2"):
         gpt2 = train(config.recipe("gpt2"), run)
     with run.phase("training the stack"):

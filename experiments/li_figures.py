@@ -21,10 +21,10 @@ from scipy.stats import binom
 
 from experiments import frame
 from experiments.cot import PUBLISHED, PUBLISHED_LENGTHS
-from experiments.frame import Check, Claim, Report, check_at_least, expect
-from experiments.pattern_layers import Layers
+from experiments.frame import Check, Claim, Report, check_at_least, check_each, expect
+from experiments.pattern_layers import Layers, label_parts
 from experiments.shared.patterns import PatternEnsemble, shifted_prompts
-from icltheory.patterns import neuron_parts, projections, prune_neurons, scores, train
+from icltheory.patterns import neuron_parts, projections, prune_neurons, scores
 from icltheory.plotting.style import COLOURS
 
 # Read off the figures. At the last iteration: mean norm of W_Q p and of its component
@@ -64,14 +64,6 @@ def typical_factor(logs):
     return float(np.exp(np.sqrt(np.mean(np.square(logs)))))
 
 
-def check_each(grid, expected, fine, *names):
-    """Raises unless every named field has values, and all of them are fine."""
-    for name in names:
-        values = getattr(grid, name)
-        fit = bool(values) and all(map(fine, values))
-        expect(fit, name, f"at least one value, each {expected}", values)
-
-
 @dataclasses.dataclass(frozen=True)
 class VoteGrid:
     """Grid of tasks, and the prompts they are evaluated on."""
@@ -93,13 +85,12 @@ class VoteGrid:
     def __post_init__(self):
         check_at_least(self, 2, "prompts")
         check_at_least(self, 3, "states")
-        expect(min(self.steps, default=0) >= 1, "steps", "numbers >= 1", self.steps)
+        check_at_least(self, 1, "steps")
         each, most = self.rivals, self.states - 2
         fine = bool(each) and 1 <= min(each) <= max(each) <= most
         expect(fine, "rivals", f"numbers from 1 to {most}", each)
-        shares = ("probabilities", "gaps", "fractions")
-        check_each(self, "in (0, 1]", lambda value: 0 < value <= 1, *shares)
-        expect(self.floor > 0, "floor", "a number > 0", self.floor)
+        check_each(self, "in (0, 1]", "probabilities", "gaps", "fractions")
+        check_each(self, "above 0", "floor")
         names, one = "probabilities, gaps, rivals", "a combination that gives a"
         expect(bool(self.rows()), names, f"{one} distribution", "none")
 
@@ -130,10 +121,9 @@ class OneLayerGrid:
     prompts: int = 512  # prompts in domain and out of domain
 
     def __post_init__(self):
-        check_at_least(self, 1, "orders", "prompts")
-        check_each(self, "above 0", lambda value: value > 0, "gains", "rates")
-        check_each(self, "at least 1", lambda value: value >= 1, "task_counts")
-        expect(0 < self.pruned < 1, "pruned", "a number in (0, 1)", self.pruned)
+        check_at_least(self, 1, "orders", "prompts", "task_counts")
+        check_each(self, "above 0", "gains", "rates")
+        check_each(self, "in (0, 1)", "pruned")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,8 +143,7 @@ class LayerGrid:
         check_at_least(self, 1, "prompts")
         L = self.layers.num_layers
         expect(L == 3, "layers.num_layers", "3, as in the figures", L)
-        positive = ("scales", "adam", "descent")
-        check_each(self, "above 0", lambda value: value > 0, *positive)
+        check_each(self, "above 0", "scales", "adam", "descent")
 
 
 def row_of(p, gap, rivals, states):
@@ -296,26 +285,19 @@ def voter(grid, lengths):
     return errors
 
 
-def search(grid, track=iter):
-    """Errors by length of every task, with and without chain of thought."""
+def search(grid, tasks=None, track=iter):
+    """Errors by length of tasks, by default of all, with and without reasoning."""
+    if tasks is None:
+        rows = itertools.product(grid.rows(), grid.fractions, grid.steps)
+        tasks = [
+            Task(p, gap, rivals, fraction, K)
+            for ((p, gap, rivals), _), fraction, K in rows
+        ]
     errors, found = voter(grid, LENGTHS), {}
-    for (p, gap, rivals), row in track(grid.rows()):
-        for fraction in grid.fractions:
-            both = errors(row, fraction)
-            for K in grid.steps:
-                task = Task(p, gap, rivals, fraction, K)
-                found[task] = [each[K - 1] for each in both]
-    return found
-
-
-def again(grid, tasks, prompts):
-    """Errors of given tasks on fresh prompts, in the format of :func:`search`."""
-    fresh = dataclasses.replace(grid, prompts=prompts, seed=grid.seed + 1)
-    errors, found = voter(fresh, LENGTHS), {}
-    for task in dict.fromkeys(tasks):
-        row = row_of(task.p, task.gap, task.rivals, grid.states)
-        both = errors(row, task.fraction)
-        found[task] = [each[task.steps - 1] for each in both]
+    for own in track(grouped(tasks, lambda task: task[:-1])):
+        p, gap, rivals, fraction, _ = own[0]
+        both = errors(row_of(p, gap, rivals, grid.states), fraction)
+        found |= {task: [each[task.steps - 1] for each in both] for task in own}
     return found
 
 
@@ -355,7 +337,7 @@ def grouped(tasks, common):
     groups = {}
     for task in tasks:
         groups.setdefault(common(task), []).append(task)
-    return groups.values()
+    return [*groups.values()]
 
 
 def levels(config, found):
@@ -391,7 +373,9 @@ def levels(config, found):
         cases.append((f"Figure 19, {one['label']}", [one], [[[*found]]], found))
     cases.append(("Figure 19, one task", both, [[[t], [t]] for t in found], found))
     fits = [best(own, tasks, errors, floor) for _, own, tasks, errors in cases]
-    fresh = again(grid, [t for fit in fits for t in fit["tasks"]], config.fresh_prompts)
+    chosen = [task for fit in fits for task in fit["tasks"]]
+    anew = {"prompts": config.fresh_prompts, "seed": grid.seed + 1}
+    fresh = search(dataclasses.replace(grid, **anew), chosen)
     rows = []
     for (name, own, *_), fit in zip(cases, fits, strict=True):
         row = {"name": name, "curves": own, "searched": fit["typical"]}
@@ -473,17 +457,9 @@ def one_layer(grid, ensemble):
     def run(pair):
         gain, step_size = pair
         began, rule = start | {"a": gain * start["a"]}, {"step_size": step_size}
-        path = path_of(ensemble, model, task, began, training, **rule)
-        return jax.lax.map(look, path)
+        return jax.lax.map(look, ensemble.train(task, began, training, **rule).params)
 
     return run
-
-
-def path_of(sizes, model, task, start, key, **rule):
-    """Parameters at every snapshot of a training."""
-    names = ("batch_size", "num_examples", "record_every")
-    options = {name: getattr(sizes, name) for name in names} | rule
-    return train(model, task, start, sizes.steps, key=key, **options).params
 
 
 def stops_of(trained):
@@ -550,13 +526,7 @@ def train_three_layers(grid, rule, sizes):
     adam = optax.adam(sizes[0], b2=layers.decay) if rule == "Adam" else None
 
     def look(params):
-        def of_layer(W_O, W_V, W_U):
-            given = {"W_O": W_O, "W_V": W_V, "a": params["w"] @ W_U}
-            parts = neuron_parts(given, task)
-            angle = jnp.minimum(parts.label_angle, jnp.pi - parts.label_angle)
-            return jnp.mean(parts.label_norm), jnp.mean(angle) / jnp.pi
-
-        norm, angle = jax.vmap(of_layer)(*(params[k] for k in ("W_O", "W_V", "W_U")))
+        norm, angle = (part.mean(axis=-1) for part in label_parts(params, task))
         seen = scores(model, params, prompt)
         found = {"norm": norm, "angle": angle, "attention": seen.attention_mass}
         return found | {"hinge": seen.hinge}
@@ -565,7 +535,7 @@ def train_three_layers(grid, rule, sizes):
         step_size, scale = pair
         start = model.init(task, key=init, neuron_scale=scale, **kept)
         given = {"step_size": step_size} if adam is None else {"rule": adam}
-        return jax.lax.map(look, path_of(layers, model, task, start, training, **given))
+        return jax.lax.map(look, layers.train(task, start, training, **given).params)
 
     pairs = [(size, scale) for size in sizes for scale in grid.scales]
     found = jax.jit(lambda pairs: jax.lax.map(run, pairs))(jnp.float32(pairs))
@@ -853,7 +823,6 @@ def rounded(values):
 
 
 def report(config, fits, single, deep):
-    """Numbers, checks, claims, tables and figures of the run."""
     stops, stacks = stops_of(single), nearest_layers(deep)
     nearest, found = [min(each, key=FACTOR) for each in stops], {}
     for level in fits:
@@ -890,12 +859,11 @@ def report(config, fits, single, deep):
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Searches tasks and trainings for the published numbers."""
     one, three = config.one_layer, config.three_layers
     with jax.default_matmul_precision("highest"):
         with run.phase("votes"):
             track = functools.partial(run.track, label="votes", unit="tasks")
-            fits = levels(config, search(config.votes, track))
+            fits = levels(config, search(config.votes, track=track))
         with run.phase("one layer"):
             sets = [tuple(range(1, count + 1)) for count in one.task_counts]
             sets = run.track(sets, "one layer", unit="sets of tasks")

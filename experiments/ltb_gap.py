@@ -7,6 +7,7 @@ minimum of the LTB. Training is float32, the rest float64.
 """
 
 import dataclasses
+import functools
 import itertools
 import time
 from typing import Any
@@ -14,13 +15,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from experiments import frame
-from experiments.frame import Check, Report, check_at_least, expect, largest
-from experiments.shared.training import fit
+from experiments.frame import Check, Report, check_at_least, largest
+from experiments.shared.training import clipped_adam, descended, drawn_states, fit
 from icltheory import regression as reg
-from icltheory import training
 from icltheory.plotting import COLOURS, METHODS
 from icltheory.plotting.style import colours, plain_log_axis
 from icltheory.statistics import Estimate
@@ -78,9 +77,8 @@ class Config:
         check_at_least(self, 1, *counts, "chunk_steps", "checkpoint_every")
         check_at_least(self, 2, "bayes_samples")
         check_at_least(self, 0, "mean_norm", "noise_var")
-        for name in ("mean_norms", "examples", "dims", "noise_vars"):
-            values, wanted = getattr(self, name), "at least one value, each above 0"
-            expect(min(values, default=0) > 0, name, wanted, values)
+        lists = ("mean_norms", "examples", "dims", "noise_vars")
+        frame.check_each(self, "above 0", *lists)
         frame.check_seeds("seeds", self.seeds)
 
 
@@ -139,35 +137,21 @@ def train(config: Config, rows: list[dict], run: Any) -> None:
     rows = [row for row in rows if row["dots"]]
     cases = list(itertools.product(rows, config.seeds))
     width, length = (max(row[n] for row in rows) for n in ("dim", "num_examples"))
-    rate, steps = config.learning_rate, config.steps
-    schedule = optax.warmup_cosine_decay_schedule(0.0, rate, steps // 20, steps)
-    optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(schedule))
+    optimizer = clipped_adam(config.learning_rate, config.steps)
 
-    @jax.jit
-    @jax.vmap
-    def start(seed):
-        key, shape = training.stream_key(seed, "init"), (6, width + 1, width + 1)
+    def draw(key):
+        shape = 6, width + 1, width + 1
         weights = config.init_std * jax.random.normal(key, shape, jnp.float32)
-        models = {"lsa": reg.LSA(*weights[:4]), "ltb": reg.LTB(*weights)}
-        step = jnp.zeros((), jnp.int32)
-        return training.TrainState(step, seed, models, optimizer.init(models))
+        return {"lsa": reg.LSA(*weights[:4]), "ltb": reg.LTB(*weights)}
 
-    def loss(models, prompt):
-        errors = [reg.squared_errors(m.effective(), prompt) for m in models.values()]
-        return sum(map(jnp.mean, errors)) / jnp.mean(prompt.y_query**2)
-
-    def step(state, task, M):
-        key = jax.random.fold_in(training.stream_key(state.seed, "data"), state.step)
+    def loss(models, key, task, M):
         prompt = task.sample(key, length, config.batch_size)
         # Answers are quadratic in the examples and divide by all rows, not by M.
         seen = jnp.where(jnp.arange(length) < M, jnp.sqrt(length / M), 0)[None]
         X, y = prompt.X * seen[..., None], prompt.y * seen
         prompt = dataclasses.replace(prompt, X=X, y=y)
-        value, grads = jax.value_and_grad(loss)(state.params, prompt)
-        updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
-        models = optax.apply_updates(state.params, updates)
-        new = training.TrainState(state.step + 1, state.seed, models, opt_state)
-        return new, {"loss": value}
+        errors = [reg.squared_errors(m.effective(), prompt) for m in models.values()]
+        return sum(map(jnp.mean, errors)) / jnp.mean(prompt.y_query**2)
 
     def problems():
         at = columns([row for row, _ in cases])
@@ -175,13 +159,10 @@ def train(config: Config, rows: list[dict], run: Any) -> None:
         return make(at), at["num_examples"]
 
     drawn = problems()
-    begun = start(jnp.asarray([seed for _, seed in cases], jnp.int32))
+    begun = drawn_states(draw, optimizer, [seed for _, seed in cases])
+    step = jax.vmap(functools.partial(descended, loss, optimizer))
     label = f"training {2 * len(cases)} models"
-
-    def all_steps(state):
-        return jax.vmap(step)(state, *drawn)
-
-    fitted = fit(all_steps, begun, run, config, label=label)
+    fitted = fit(lambda s: step(s, *drawn), begun, run, config, label=label)
     with jax.enable_x64(True):
         exact = jax.jit(jax.vmap(reg.risk))
         for name, model in fitted.state.params.items():
@@ -292,7 +273,6 @@ def checks(rows: list[dict], grid: dict[str, Any]) -> list[Check]:
 
 
 def numbers(rows: list[dict]) -> list[dict]:
-    """The rows with trained models, as ``result.json`` has them."""
     found = []
     for row in (row for row in rows if row["dots"]):
         own = {name: value for name, value in row.items() if name not in ON}
@@ -419,7 +399,6 @@ def draw_hills(config: Config, arcs: dict[float, np.ndarray]) -> Any:
 
 
 def report(config: Config, rows: list[dict], grid: dict, arcs: dict) -> Report:
-    """Numbers, checks, table and figures of the run."""
     trained, kept = numbers(rows), "float32 training; risks and optima in float64"
     seconds, risks = grid["seconds"], draw_risks(config, rows)
     figures = {"risks.png": risks, "phases.png": draw_phases(config, grid)}
@@ -435,7 +414,6 @@ def report(config: Config, rows: list[dict], grid: dict, arcs: dict) -> Report:
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Trains models beside the exact lines, and reports."""
     rows = settings(config)
     with run.phase("training"):
         train(config, rows, run)

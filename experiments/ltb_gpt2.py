@@ -80,17 +80,14 @@ class Config:
 
     @property
     def num_examples(self) -> int:
-        """Number of examples M per prompt."""
         return self.recipe.num_points - 1
 
     @property
     def means(self) -> tuple[float, float]:
-        """Prior means of the table's two columns."""
         return 0.0, self.mean
 
     @property
     def known(self) -> str:
-        """What is known of the published setting."""
         return "other d, M" if self.recipe.noise_var else "d, M unknown"
 
     @property
@@ -390,7 +387,6 @@ def contrast(with_mlp: dict[str, Any], without: dict[str, Any]) -> tuple[float, 
 
 
 def numbers(columns: list[dict]) -> dict[str, Any]:
-    """Contents of ``result.json``."""
     rows = [cell for column in columns for cell in column["cells"]]
 
     def by_mean(part):
@@ -482,7 +478,6 @@ def claims(columns: list[dict]) -> list[Claim]:
 
 
 def findings(columns: list[dict]) -> list[str]:
-    """Sentences that sum up the table, the removals and the course."""
     said, (_, far) = [], columns
     for column in columns:
         ratio = f"without MLP the error is {column['ratio']:.1f} times that with it"
@@ -744,7 +739,6 @@ def draw_course(config: Config, columns: list[dict]) -> Any:
 
 
 def report(config: Config, rows: list[dict], risks: Mapping) -> Report:
-    """Numbers, checks, claims, findings, tables and figures of a run."""
     columns = columns_of(config, rows, risks)
     drawn = {"table1.png": draw_table, "removal.png": draw_removals}
     drawn |= {"course.png": draw_course} if config.recipe.snapshots else {}
@@ -763,7 +757,6 @@ def report(config: Config, rows: list[dict], risks: Mapping) -> Report:
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Trains the four cells, the slowest column first, and measures each."""
     rows, timing, records = config.cells, {}, []
     for row in rows[2:] + rows[:2]:
         name, mean = row["name"], row["mean"]

@@ -25,8 +25,6 @@ from icltheory.bridge import Tokens
 from icltheory.layered import attention_patterns
 from icltheory.models import LayeredGPT2
 from icltheory.plotting import Line, LinePanel, heat_map, line_panels
-from icltheory.plotting.panels import axes_in_rows
-from icltheory.plotting.style import STYLE
 from icltheory.regression import balanced_features as flow
 from icltheory.regression import features as theory
 from icltheory.regression import kernels as descent
@@ -57,8 +55,8 @@ class Features:
     def __post_init__(self):
         check_at_least(self, 3, "imbalanced")
         check_at_least(self, 50, "imbalanced_steps")
-        most, K, p = self.balanced, self.imbalanced, self.dominant
-        expect(min(most, default=0) >= 2, "features.balanced", "numbers >= 2", most)
+        check_at_least(self, 2, "balanced")
+        K, p = self.imbalanced, self.dominant
         expect(1 / K < p < 1, "features.dominant", f"a number in (1/{K}, 1)", p)
 
 
@@ -422,7 +420,6 @@ def regression(recipe, trained, sequences, seed):
 
 
 def numbers(config, found):
-    """The numbers behind the figures, except the paths."""
     gpt2, errors, bad = found["regression"], {}, {}
     kept = ("half", "learned", "time_error", "loss_error", "asymptote")
     times = ("overtaken", "half", "learned", "shed")
@@ -653,24 +650,20 @@ def draw_kernels(config, found):
 
 def draw_heads(panels, title):
     """One map per panel, with each head's score as colour and number."""
-    import matplotlib.pyplot as plt
-
     tall = max(np.shape(scores)[0] for scores in panels.values())
-    with plt.rc_context({**STYLE, "font.size": 9, "axes.grid": False}):
-        size = (2.6, 0.55 * tall + 1.5)
-        figure, grid = axes_in_rows(len(panels), len(panels), size, (0.6, 0.0))
+    look: Any = {"figsize": (2.6 * len(panels) + 0.6, 0.55 * tall + 1.5)}
+    look |= {"small": True, "squeeze": False}
+    with frame.panels(1, len(panels), title, **look) as (figure, (grid,)):
         image: Any = None
-        for axes, (name, scores) in zip(grid[0], panels.items(), strict=True):
+        for axes, (name, scores) in zip(grid, panels.items(), strict=True):
             names = {"xlabel": "head", "ylabel": "", "title": name}
             image = heat_map(scores, ax=axes, limit=1.0, **names)
-        grid[0, 0].set_ylabel("layer")
+        grid[0].set_ylabel("layer")
         figure.colorbar(image, ax=grid, shrink=0.9)
-        figure.suptitle(title)
     return figure
 
 
 def report(config, found):
-    """Numbers, checks, claims, tables and figures of the run."""
     lm, gpt2 = found["language"]["numbers"], found["regression"]
     shown = {
         "small LM\nprefix, random repeats": lm["prefix, repeated words"],
@@ -698,7 +691,6 @@ def report(config, found):
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Trains a GPT-2, and measures all three mechanisms."""
     heads, seed = config.heads, config.seed
     model = load(heads.checkpoint, "heads.checkpoint")
     with run.phase("training"):

@@ -50,7 +50,7 @@ class Config:
         counts = ("steps", "batch_size", "prompts", "every", "num_examples", "window")
         check_at_least(self, 1, *counts)
         check_at_least(self, 3, "num_relevant")
-        steps, every, seeds = self.steps, self.every, self.seeds
+        steps, every = self.steps, self.every
         expect(not steps % every, "every", f"a divisor of steps {steps}", every)
         expect(self.window % 2 == 1, "window", "an odd number", self.window)
         right = self.scales != () and all(b > 0 and eta > 0 for b, eta in self.scales)
@@ -60,9 +60,8 @@ class Config:
             right = list(values) == sorted(set(values), reverse=True)
             right = right and len(values) > 2 and 0 < values[-1] <= values[0] <= 1
             expect(right, name, "three or more shares in (0, 1], descending", values)
-        right = 1 < len(seeds) == len(set(seeds))
-        expect(right, "seeds", "at least two seeds, all distinct", seeds)
-        expect(0 < self.goal < 1, "goal", "a number in (0, 1)", self.goal)
+        frame.check_seeds("seeds", self.seeds)
+        frame.check_each(self, "in (0, 1)", "goal")
 
 
 PRESETS = {"cpu": Config()}
@@ -181,7 +180,6 @@ def mean_steps(config, found, scale):
 
 
 def numbers(config, found, laws, jumps):
-    """Contents of ``result.json``."""
     settings, shares = {}, config.small_shares
     for one in found.values():
         row = {f"{kind}steps": one[f"{kind}steps"] for kind in KINDS}
@@ -321,7 +319,6 @@ def figures(config, found, laws):
 
 
 def report(config, found, jumps):
-    """Numbers, checks, claims, tables and figures of the run."""
     shares, axes = config.shares, dict.fromkeys(("steps", "predicted steps"), ["seed"])
     laws = {b: fitted(shares, mean_steps(config, found, b)) for b, _ in config.scales}
     axes = {f"settings.*.{name}": own for name, own in axes.items()}
@@ -345,7 +342,6 @@ def report(config, found, jumps):
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Trains models at every setting beside their prediction, and reports."""
     settings = [(*pair, share) for pair in config.scales for share in config.shares]
     found = {}
     with run.phase("training"), run.progress("training", len(settings)) as activity:

@@ -74,15 +74,9 @@ class Config:
     def __post_init__(self):
         check_at_least(self, 2, "prompts", "draws", "gpt_prompts", "baseline_prompts")
         check_at_least(self, 1, "alpha_length", "alpha_steps", "alpha_every")
-        ascending = "whole numbers >= 1, ascending"
-        for name in ("lengths", "baseline_lengths", "covers"):
-            each = getattr(self, name)
-            right = each and [*each] == sorted(set(each)) and each[0] >= 1
-            expect(bool(right), name, ascending, each)
-        for name in ("fractions", "alphas", "baseline_fractions"):
-            each = getattr(self, name)
-            right = each and all(0 < value <= 1 for value in each)
-            expect(bool(right), name, "numbers in (0, 1]", each)
+        frame.check_ascending(self, "lengths", "baseline_lengths", "covers")
+        frame.check_each(self, "in (0, 1]", "fractions", "alphas", "baseline_fractions")
+        frame.check_each(self, "in (0, 1)", "target")
         for ensemble in (self.figures, self.shifted):
             check_sums(ensemble, (*self.sums, *self.gpt_sums, self.reference_sum))
         most, every = self.shifted.num_relevant - 1, self.alpha_every
@@ -97,7 +91,6 @@ class Config:
         several = 2 <= len(self.alphas) == len(set(self.alphas))
         expect(several, "alphas", "two or more", self.alphas)
         expect(len(self.gpt_seeds) > 0, "gpt_seeds", "at least one", "none")
-        expect(0 < self.target < 1, "target", "a number in (0, 1)", self.target)
 
 
 _SEEDS = tuple(range(10))
@@ -463,7 +456,6 @@ def pair(values, axis=0):
 
 
 def numbers(config, found):
-    """Contents of ``result.json``."""
     probes, speed, gpt = found["mechanism"], found["speed"], found["gpt"]
     reached = np.where(np.isfinite(speed["iterations"]), speed["iterations"], -1)
     sums, covers = {}, []
@@ -805,7 +797,6 @@ def draw_neurons(clouds, positive, steps):
 
 
 def report(config, found):
-    """Numbers, checks, claims, tables and figures of the run."""
     probes = found["mechanism"]
     first = jax.tree.map(lambda leaf: np.asarray(leaf)[0], probes["parts"])
     feature = first.feature_angle, first.feature_norm
@@ -829,7 +820,6 @@ def report(config, found):
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Trains and measures one-layer models, GPT-2 and classifiers, and reports."""
     with run.phase("training and measuring"):
         found = measure(config, run)
     return report(config, found)

@@ -6,6 +6,7 @@ the same draws for all. The authors' layers and step sizes are not known.
 """
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -40,8 +41,7 @@ class Layers(PatternEnsemble):
     def __post_init__(self):
         super().__post_init__()
         check_at_least(self, 0, "neuron_scale", "attention_noise")
-        decay = self.decay
-        expect(0 < decay < 1, "decay", "a number in (0, 1)", decay)
+        frame.check_each(self, "in (0, 1)", "decay")
 
     def model(self) -> Any:
         """The model."""
@@ -85,8 +85,7 @@ class Config:
         for name, value in (("high", high), ("low", low)):
             expect(value in self.sums, name, f"one of the sums {self.sums}", value)
         expect(low < 1 <= high, "low, high", "low < 1 <= high", f"{low}, {high}")
-        share = self.relevant_fraction
-        expect(0 < share <= 1, "relevant_fraction", "a number in (0, 1]", share)
+        frame.check_each(self, "in (0, 1]", "relevant_fraction")
 
 
 _SUMS = (1.4, 1.3, 1.1, 1.0, 0.9, 0.7, 0.5, 0.0, -0.5, -1.0)
@@ -105,39 +104,37 @@ TIMES = {"cpu": "1 min, 2 cores"}
 def train_layers(layers: Layers) -> TrainedEnsemble:
     """Trains the models of all seeds in one program, in full float32 precision."""
     jax.config.update("jax_default_matmul_precision", "highest")
-    names = ("batch_size", "num_examples", "record_every")
-    sizes: dict[str, Any] = {name: getattr(layers, name) for name in names}
-    sizes["rule"] = optax.adam(layers.step_size, b2=layers.decay)
-
-    def one(task, params, key):
-        given = layers.model(), task, params, layers.steps
-        return patterns.train(*given, key=key, **sizes)
-
-    tasks = layers.tasks()
+    adam, tasks = optax.adam(layers.step_size, b2=layers.decay), layers.tasks()
+    one = functools.partial(layers.train, rule=adam)
     path = jax.vmap(one)(tasks, layers.start(tasks), layers.keys(2))
     return TrainedEnsemble(layers, tasks, jax.block_until_ready(path))
+
+
+def label_parts(params: Any, task: Any) -> tuple[jax.Array, jax.Array]:
+    """Norm and angle / pi to q or -q of label parts of rows of W_O W_V, (layers, m)."""
+
+    def of_layer(W_O, W_V, W_U):
+        weights = {"W_O": W_O, "W_V": W_V, "a": params["w"] @ W_U}
+        found = patterns.neuron_parts(weights, task)
+        angle = jnp.minimum(found.label_angle, jnp.pi - found.label_angle)
+        return found.label_norm, angle / jnp.pi
+
+    return jax.vmap(of_layer)(*(params[name] for name in ("W_O", "W_V", "W_U")))
 
 
 def measure(config: Config, trained: TrainedEnsemble) -> dict[str, Any]:
     """Arrays (seeds, steps, ...) along training, and errors of the last snapshot."""
 
-    # ``label norm`` and ``label angle`` (to q or -q, whichever is nearer, over pi) are
-    # of the label part of each row of W_O W_V, (..., layers, m). ``inside`` are means
-    # on tasks never trained on, ``outside`` those out of domain, (seeds, sums, draws).
+    # ``label norm`` and ``label angle`` come from :func:`label_parts`. ``inside`` are
+    # means on tasks never trained on, ``outside`` those out of domain, (seeds, sums,
+    # draws).
     def one(task, _, key, snapshots):
         asked = task.with_(relevant_fraction=config.relevant_fraction)
         prompt = asked.sample(key, config.num_examples, config.probe_prompts)
 
         def look(params):
-            def parts(W_O, W_V, W_U):
-                weights = {"W_O": W_O, "W_V": W_V, "a": params["w"] @ W_U}
-                found = patterns.neuron_parts(weights, task)
-                angle = jnp.minimum(found.label_angle, jnp.pi - found.label_angle)
-                return found.label_norm, angle / jnp.pi
-
             found = patterns.scores(trained.model, params, prompt)
-            labels = jax.vmap(parts)(*(params[name] for name in ("W_O", "W_V", "W_U")))
-            return found.attention_mass, found.hinge, *labels
+            return found.attention_mass, found.hinge, *label_parts(params, task)
 
         return jax.lax.map(look, snapshots)
 
@@ -303,27 +300,6 @@ def draw_attention(measured: dict[str, dict], title: str) -> Any:
     return shown[0].figure
 
 
-def draw_labels(found: dict, title: str) -> Any:
-    """Norm of neurons' label parts by angle, layer and snapshot (Figures 24 to 26)."""
-    import matplotlib.pyplot as plt
-
-    steps, norms, angles = (found[x] for x in ("steps", "label norm", "label angle"))
-    titles = [f"layer {layer}" for layer in range(norms.shape[2])]
-    places = np.unique(np.linspace(0, len(steps) - 1, 4).round().astype(int))
-    palette = plt.get_cmap("viridis")(np.linspace(0, 0.9, len(places)))
-    with frame.figure(titles, 3, title, 2.8, sharey=True) as (shown, entries):
-        for layer, axes in enumerate(shown):
-            for order, (colour, place) in enumerate(zip(palette, places, strict=True)):
-                points = angles[0, place, layer], norms[0, place, layer]
-                mark = {"markersize": 3, "alpha": 0.7, "color": colour}
-                (drawn,) = axes.plot(*points, frame.layer_marker(order), **mark)
-                entries[f"step {steps[place]}"] = drawn
-            axes.set(xlabel=r"angle to $\pm q$, over $\pi$", xlim=(0, 0.52))
-        shown[0].set_ylabel("norm of the label part")
-        shown[0].set_ylim(bottom=0)
-    return shown[0].figure
-
-
 def draw_sums(config: Config, measured: dict[str, dict], title: str) -> Any:
     """Out-of-domain errors against the coefficient sum (Figure 12)."""
     panels, sums = {"0-1 error": "error", "hinge error": "hinge"}, sorted(config.sums)
@@ -349,7 +325,6 @@ def draw_sums(config: Config, measured: dict[str, dict], title: str) -> Any:
 
 
 def numbers(found: dict) -> dict[str, Any]:
-    """What is stored of one set of tasks."""
     stored = {"steps": found["steps"], "hinge [seed][step]": found["hinge"]}
     stored["attention [seed][step][layer]"] = found["attention"]
     for label, unit in (("label norm", ""), ("label angle", " / pi")):
@@ -361,12 +336,10 @@ def numbers(found: dict) -> dict[str, Any]:
 
 
 def report(config: Config, measured: dict[str, dict]) -> Report:
-    """Numbers, checks, claims, tables and figures of the run."""
     sets = {name: numbers(found) for name, found in measured.items()}
-    seeds, first = f"{len(config.layers.seeds)} seeds", next(iter(measured))
+    seeds = f"{len(config.layers.seeds)} seeds"
     attention = "Attention on contexts of the query's pattern: mean of "
     attention += f"{seeds}; thin: each seed"
-    labels = f"Label parts of the neurons, {first}, one seed"
     errors = f"Errors of {config.layers.num_layers} layers out of domain: mean of "
     errors += f"{seeds}, {config.draws} draws each\n"
     errors += "(bars: two standard errors over draws; dashes: each seed)"
@@ -378,7 +351,6 @@ def report(config: Config, measured: dict[str, dict]) -> Report:
         claims_title="what is read off the figures",
         figures={
             "attention.png": draw_attention(measured, attention),
-            "labels.png": draw_labels(measured[first], labels),
             "sums.png": draw_sums(config, measured, errors),
         },
         axes={
@@ -390,7 +362,6 @@ def report(config: Config, measured: dict[str, dict]) -> Report:
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Trains and measures models on both sets of tasks, and reports."""
     layers, measured = config.layers, {}
     for shifts in (layers.shifts, config.ring):
         name = f"{layers.num_relevant * len(shifts)} tasks"

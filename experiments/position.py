@@ -53,10 +53,10 @@ class Config:
         expect(points >= 4, "gpt2.num_points", "at least 4", points)
         check_at_least(self, 2, "prompts")
         expect(N > 0 and N % PARTS == 0, "long_prompt", f"a multiple of {PARTS}", N)
-        expect(min(self.layers, default=0) > 0, "layers", "numbers >= 1", self.layers)
-        step, level = self.step_size, self.level
+        check_at_least(self, 1, "layers")
+        step = self.step_size
         expect(0 < step < 2, "step_size", "a number in (0, 2)", step)
-        expect(0 < level < 1, "level", "a number in (0, 1)", level)
+        frame.check_each(self, "in (0, 1)", "level")
 
 
 PRESETS = {"cpu": Config(gpt2=dataclasses.replace(GPT2_CPU, seeds=(0, 1, 2)))}
@@ -170,7 +170,6 @@ def of(rows, kind):
 
 
 def numbers(row):
-    """What ``result.json`` has of a curve."""
     mean, error = row["by_place"]
     found = {"error": mean, "standard error": error, "p_values": row["p"]}
     found |= {f"{end} minus middle": [*row[end]] for end in ("first", "last")}
@@ -254,7 +253,6 @@ def draw_weights(config, weights):
 
 
 def report(config, rows, weights):
-    """Numbers, checks, claims, tables and figures of the run."""
     rows = shapes(rows, config.level)
     found = {k: {row["model"]: numbers(row) for row in of(rows, k)} for k in KINDS}
     errors, names = draw_errors(config, rows), [f"{kind}.*.error" for kind in KINDS]
@@ -272,7 +270,6 @@ def report(config, rows, weights):
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Trains a GPT-2, and moves an example through its prompts and those of stacks."""
     with run.phase("training"):
         trained = train(config.gpt2, run)
     with run.phase("regression"):

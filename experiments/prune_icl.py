@@ -30,6 +30,14 @@ from icltheory.statistics import Estimate, adjust_holm
 
 SEEDS = (0, 1, 2)
 CONDITIONS = ("standard", "label noise", "skewed inputs")
+MATRICES = {  # their looks and names
+    "W_Q": (COLOURS[0], "o", "$W_Q$"),
+    "W_K": (COLOURS[1], "s", "$W_K$"),
+    "W_V": (COLOURS[2], "D", "$W_V$"),
+    "W_O": (COLOURS[3], "^", "$W_O$"),
+    "W_in": (COLOURS[4], "v", r"$W_\mathrm{in}$"),
+    "W_out": (COLOURS[5], "P", r"$W_\mathrm{out}$"),
+}
 RULES = ("Algorithm 1", "exhaustive", "scaled answer", "beyond scaling")
 FACTORS = np.linspace(0, 1.2, 61)  # of the control that multiplies all answers
 
@@ -55,8 +63,8 @@ class Config:
     def __post_init__(self):
         check_at_least(self, 2, "validation_prompts", "test_prompts")
         check_at_least(self, 0, "label_noise")
-        expect(0 < self.level < 1, "level", "a value within (0, 1)", self.level)
-        expect(self.error_cap > 0, "error_cap", "a value > 0", self.error_cap)
+        frame.check_each(self, "in (0, 1)", "level")
+        frame.check_each(self, "above 0", "error_cap")
         points, least, k = self.gpt2.num_points, 2 * self.gpt2.dim + 1, self.top_k
         expected = f"at least 2 dim + 1 = {least}"
         expect(points >= least, "gpt2.num_points", expected, points)
@@ -113,7 +121,6 @@ class Subject(NamedTuple):
 
 
 def subject(trained: Any, config: Config) -> Subject:
-    """Prepares a trained model for pruning."""
     recipe, seeds = trained.recipe, range(len(trained.recipe.seeds))
     model, d = trained.layered()[0], recipe.dim
     shots = {0, max(d // 2, 1), d, 2 * d}
@@ -494,7 +501,6 @@ def claims(measured: list[dict], config: Config) -> list[Claim]:
 
 
 def numbers(m: dict[str, Any]) -> dict[str, Any]:
-    """What ``result.json`` has of a subject."""
     subject, test = m["subject"], m["parts"]["standard", "test"]
     single = m["single"][..., test, :].mean(axis=3, dtype=np.float64)
     names = ("modules", "ranks", "rates", "shots")
@@ -577,11 +583,11 @@ def draw_rates(panels: Mapping, title: str) -> Any:
     with frame.figure(panels, 2, title, 2.2) as (shown, entries):
         for axes, (rates, _, curves) in zip(shown, panels.values(), strict=True):
             axes.axhline(1.0, color="0.35", linestyle=":", linewidth=1.0)
-            x, names = np.asarray(rates), [f"layer {i}" for i in range(len(curves))]
-            colours = frame.layer_colours(names)
-            for order, (name, curve) in enumerate(zip(names, curves, strict=True)):
+            x = np.asarray(rates)
+            for layer, curve in enumerate(curves):
                 mean, low, high, sure = map(np.asarray, curve)
-                colour, marker = colours[name], frame.layer_marker(order)
+                colour = COLOURS[1 + layer % (len(COLOURS) - 1)]
+                name, marker = f"layer {layer}", frame.layer_marker(layer)
                 axes.plot(x, mean, color=colour, linewidth=1.2)
                 low = np.maximum(low, mean / 1e3)
                 axes.fill_between(x, low, high, color=colour, alpha=0.2, lw=0)
@@ -592,7 +598,8 @@ def draw_rates(panels: Mapping, title: str) -> Any:
                 entries[name] = frame.key(color=colour, marker=marker, markersize=5)
             means = [curve[0] for curve in curves]
             plain_log_axis(axes.yaxis, max(float(np.max(means) / np.min(means)), 10.0))
-            frame.rates_axis(axes)
+            axes.set(xlim=(-0.02, 1.02), xlabel="clipping rate")
+            axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", ".25", ".5", ".75", "1"])
         mark = {"linestyle": "", "marker": "o"}
         faces = {"beyond chance after Holm": "0.35", "not beyond chance": "white"}
         for name, face in faces.items():
@@ -631,7 +638,7 @@ def draw_conditions(panels: Mapping[str, Mapping[str, tuple]], title: str) -> An
         for left, right, curves in pairs:
             ends, nulls = [], {}
             for matrix, (values, null, shape) in curves.items():
-                name, colour, marker = frame.matrix_look(matrix)
+                colour, marker, name = MATRICES[matrix]
                 values = np.where(np.isfinite(values), values, np.nan)
                 middle = np.exp(np.log(values).mean(axis=0))
                 layers, look = np.arange(len(middle)), {"color": colour}
@@ -702,7 +709,6 @@ def draw_gains(chosen: list[dict], sure: list[dict], title: str) -> Any:
 
 
 def figures(measured: list[dict], config: Config) -> dict[str, Any]:
-    """Draws all figures by file name."""
     count, percent = len(config.gpt2.seeds), f"{100 * config.level:g} %"
     prompts = f"mean of {count} seeds, {config.test_prompts:,} test prompts"
     note = f"{prompts}; bands: paired {percent} intervals; Holm over a panel"
@@ -734,7 +740,6 @@ def figures(measured: list[dict], config: Config) -> dict[str, Any]:
 
 
 def report(measured: list[dict], config: Config) -> Report:
-    """Numbers, checks, claims, tables and figures of the run."""
     better, subjects, found = {}, {}, []
     for m in measured:
         name, found = m["subject"].name, found + checks(m)
@@ -755,7 +760,6 @@ def report(measured: list[dict], config: Config) -> Report:
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Trains a GPT-2 and a linear stack, prunes them in all ways, and reports."""
     trained, records = [], []
     with run.phase("training"):
         for recipe in (config.gpt2, config.linear):

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments import frame
-from experiments.frame import Check, Report, check_at_least, expect, largest
+from experiments.frame import Check, Report, check_at_least, largest
 from icltheory import models, training
 from icltheory import regression as reg
 from icltheory.plotting import COLOURS, METHODS, Curve, error_curves
@@ -61,8 +61,7 @@ class Config:
         check_at_least(self, 1, *counts)
         check_at_least(self, 2, "num_prompts")
         check_at_least(self, 0, "noise_var")
-        a = (self.persistence, *self.persistences)
-        expect(0 <= min(a) <= max(a) <= 1, "persistences", "values from 0 to 1", a)
+        frame.check_each(self, "in [0, 1]", "persistence", "persistences")
         frame.check_seeds("seeds", self.seeds)
 
 
@@ -95,7 +94,6 @@ def sources(config: Config) -> dict[str, Any]:
 
 
 def drift(config: Config, a: float) -> reg.DriftingTasks:
-    """Tasks of a persistence."""
     return reg.DriftingTasks(config.dim, config.noise_var, a)
 
 
@@ -184,7 +182,6 @@ def train_transformers(config: Config, source: Any) -> list:
 
 
 def keys_of(config: Config) -> jax.Array:
-    """A key for each seed."""
     return jax.vmap(jax.random.key)(jnp.asarray(config.seeds))
 
 
@@ -262,7 +259,6 @@ def checks(config: Config, found: dict, rows: list[dict]) -> list[Check]:
 
 
 def findings(config: Config, found: dict, rows: list[dict]) -> list[str]:
-    """Who comes nearest to Bayes with all examples."""
     said = []
     for title, one in found.items():
         last = {name: float(c.mean[-1]) for name, c in one["curves"].items()}
@@ -343,7 +339,6 @@ def draw_gates(line: dict, rows: list[dict]) -> Any:
 
 
 def numbers(found: dict, rows: list[dict], line: dict) -> dict[str, Any]:
-    """What is stored."""
     stored: dict[str, Any] = {"gates": rows, "predicted": line, "sources": {}}
     for title, one in found.items():
         own = {
@@ -360,7 +355,6 @@ def numbers(found: dict, rows: list[dict], line: dict) -> dict[str, Any]:
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Trains transformers and layers beside the exact risks, and reports."""
     found = {}
     with run.phase("transformers"):
         fits = {n: train_transformers(config, s) for n, s in sources(config).items()}

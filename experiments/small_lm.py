@@ -103,25 +103,21 @@ class Config:
     level: float = 0.95  # confidence of the intervals
 
     def needs_all_steps(self) -> str:
-        """Returns why the run cannot be extended by more steps, or ``None``."""
         return "the stages of the curriculum are shares of all steps"
 
     def __post_init__(self):
         sizes = ("width", "num_layers", "num_heads", "num_kv_heads", "mlp_width")
         check_at_least(self, 1, *sizes, "steps")
         check_at_least(self, 2, "demonstration_seeds", "queries")
-        least, lengths = self.language.demo_length() + 1, self.lengths
-        fits = min(lengths, default=0) >= least
-        expect(fits, "lengths", f"at least {least}", lengths)
+        check_at_least(self, self.language.demo_length() + 1, "lengths")
+        lengths = self.lengths
         stages = len(self.curriculum.longer_from) + 1
         fits = stages == len(lengths) == len(self.batch_sizes)
         got = f"{lengths} and {self.batch_sizes}"
         expect(fits, "lengths", f"{stages} and as many batch_sizes", got)
-        fits = min(self.shots, default=-1) >= 0
-        expect(fits, "shots", "at least one value, each at least 0", self.shots)
+        check_at_least(self, 0, "shots")
 
     def hugging_face(self) -> dict[str, Any]:
-        """Returns the ``config.json`` of the model."""
         longest = 1 + (max(self.shots) + 1) * self.language.demo_length()
         return {
             "architectures": ["LlamaForCausalLM"],
@@ -191,8 +187,6 @@ def start(config: Config, key: jax.Array) -> Any:
 
 
 def initial_state(config: Config) -> TrainState:
-    """Returns the state at step 0."""
-
     def draw(seed):
         params = start(config, stream_key(seed, "init"))
         step = jnp.zeros((), jnp.int32)
@@ -206,7 +200,6 @@ def _optimizer(config):
 
 
 def make_step(config: Config) -> training.Step:
-    """Returns the training step: documents, gradient and update."""
     optimizer, c = _optimizer(config), config.curriculum
     loss = jax.value_and_grad(make_loss(config), has_aux=True)
 
@@ -365,7 +358,7 @@ def curves(config: Config, params: Any) -> dict[str, dict[str, np.ndarray]]:
     ``informed`` is of an ideal learner that knows which word stands for which class.
     """
     keys = jax.random.split(stream_key(config.seed, "evaluation"), len(QUESTIONS))
-    run = jax.jit(_last_logits, static_argnums=(0, 1))
+    run = jax.jit(v.answer_logits, static_argnums=(0, 1))
     return {
         name: _curve(config, params, *QUESTIONS[name], own, run)
         for name, own in zip(QUESTIONS, keys, strict=True)
@@ -409,14 +402,6 @@ def _curve(config, params, place, meant, key, run):
         accuracies.append(np.mean(right, axis=1))
     ideal = informed(language, asks, place)
     return {"model": np.stack(accuracies, 1), "informed": ideal}
-
-
-def _last_logits(decoder, length, params, words, count, said):
-    """Logits after the last colon of each prompt."""
-    prompts = v.compose(words, count, said, length)
-    every = v.logits(decoder, params, prompts.ids, prompts.mask)
-    colon = prompts.mask.sum(axis=1) - 3
-    return jnp.take_along_axis(every, colon[:, None, None], axis=1)[:, 0]
 
 
 def informed(language: v.Language, asks: v.Sentences, place: int) -> np.ndarray:
@@ -487,7 +472,6 @@ def accuracy_table(config: Config, summaries: dict[str, Any]) -> Any:
 
 
 def draw_curves(config: Config, summaries: dict[str, Any]) -> Any:
-    """Draws accuracy against the number of shots, one panel per task."""
     words = {True: "meaningful labels", False: "nonce labels"}
     titles = [f"{v.ATTRIBUTES[p]}, {words[meant]}" for p, meant in QUESTIONS.values()]
     title = (
@@ -519,7 +503,6 @@ def draw_curves(config: Config, summaries: dict[str, Any]) -> Any:
 
 
 def report(config: Config, fitted: Any, found: dict[str, dict]) -> Report:
-    """Builds the table, figure, checks and numbers of a run."""
     summaries = {
         name: {part: summary(values, config.level) for part, values in own.items()}
         for name, own in found.items()
@@ -543,7 +526,6 @@ def report(config: Config, fitted: Any, found: dict[str, dict]) -> Report:
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Trains the model, keeps it with its tasks, and evaluates it."""
     with run.phase("training"):
         fitted = train(config, run)
     params = rounded(fitted.state.params)

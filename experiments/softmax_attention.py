@@ -7,18 +7,17 @@ loss is averaged over task and label noise given the inputs; only it is float32.
 """
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from experiments import frame
 from experiments.frame import Check, Claim, Report, check_at_least, expect, largest
-from experiments.shared.training import fit
+from experiments.shared.training import clipped_adam, descended, drawn_states, fit
 from icltheory import regression as reg
-from icltheory import training
 from icltheory.plotting import COLOURS, METHODS
 from icltheory.plotting.style import plain_log_axis
 
@@ -55,11 +54,9 @@ class Config:
         check_at_least(self, 1, *counts)
         check_at_least(self, 2, "test_prompts")
         check_at_least(self, 0, "noise_var")
-        wanted = "at least one value, each >= 5"
-        expect(min(self.lengths, default=0) >= 5, "lengths", wanted, self.lengths)
-        wanted = f"the lengths {self.lengths} and others, each >= 5"
-        known = {*self.lengths} <= {*self.others} and min(self.others) >= 5
-        expect(known, "others", wanted, self.others)
+        check_at_least(self, 5, "lengths", "others")
+        wanted = f"the lengths {self.lengths} and others"
+        expect({*self.lengths} <= {*self.others}, "others", wanted, self.others)
         fits = 1 in self.heads and {*self.heads} <= {*LOOKS}
         expect(fits, "heads", "1 and some of 2 and 4", self.heads)
         frame.check_seeds("seeds", self.seeds)
@@ -96,45 +93,26 @@ def train(config: Config, run: Any) -> dict[int, dict[str, np.ndarray]]:
 def train_heads(config: Config, heads: int, run: Any) -> dict[str, np.ndarray]:
     """Trains the layers of one number of heads, all lengths and seeds at once."""
     cases = [(N, seed) for N in config.lengths for seed in config.seeds]
-    rate, steps, d = config.learning_rate, config.steps, config.dim
-    schedule = optax.warmup_cosine_decay_schedule(0.0, rate, steps // 20, steps)
-    optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(schedule))
+    optimizer, d = clipped_adam(config.learning_rate, config.steps), config.dim
     most, lengths = max(config.lengths), jnp.asarray([N for N, _ in cases])
 
-    @jax.jit
-    @jax.vmap
-    def start(seed):
-        keys = jax.random.split(training.stream_key(seed, "init"))
-        draw = jax.random.normal
-        B = draw(keys[0], (heads, d, d), jnp.float32) / d**0.5
-        model = {"B": B, "values": draw(keys[1], (heads,), jnp.float32)}
-        model = jax.tree.map(lambda leaf: config.init_std * leaf, model)
-        step = jnp.zeros((), jnp.int32)
-        return training.TrainState(step, seed, model, optimizer.init(model))
+    def draw(key):
+        keys, normal = jax.random.split(key), jax.random.normal
+        B = normal(keys[0], (heads, d, d), jnp.float32) / d**0.5
+        model = {"B": B, "values": normal(keys[1], (heads,), jnp.float32)}
+        return jax.tree.map(lambda leaf: config.init_std * leaf, model)
 
-    def loss(model, X, x, N):
-        each = jax.vmap(error_given, (None, 0, 0, None, None))
-        return jnp.mean(each(model, X, x, N, config.noise_var)) / d
-
-    def one(state, N):
-        key = jax.random.fold_in(training.stream_key(state.seed, "data"), state.step)
+    def loss(model, key, N):
         drawn = jax.random.normal(key, (config.batch_size, most + 1, d), jnp.float32)
-        given = drawn[:, :-1], drawn[:, -1], N
-        value, grads = jax.value_and_grad(loss)(state.params, *given)
-        updates, kept = optimizer.update(grads, state.opt_state, state.params)
-        model = optax.apply_updates(state.params, updates)
-        new = training.TrainState(state.step + 1, state.seed, model, kept)
-        return new, {"loss": value}
+        each = jax.vmap(error_given, (None, 0, 0, None, None))
+        given = drawn[:, :-1], drawn[:, -1], N, config.noise_var
+        return jnp.mean(each(model, *given)) / d
 
-    begun = start(jnp.asarray([seed for _, seed in cases], jnp.int32))
-    fitted = fit(
-        lambda state: jax.vmap(one)(state, lengths),
-        begun,
-        run,
-        config,
-        name=f"heads{heads}",
-        label=f"training {len(cases)} layers of {heads} heads",
-    )
+    begun = drawn_states(draw, optimizer, [seed for _, seed in cases])
+    step = jax.vmap(partial(descended, loss, optimizer))
+    look = {"label": f"training {len(cases)} layers of {heads} heads"}
+    look["name"] = f"heads{heads}"
+    fitted = fit(lambda state: step(state, lengths), begun, run, config, **look)
     shape = len(config.lengths), len(config.seeds)
     return {
         name: np.asarray(leaf, np.float64).reshape(*shape, *leaf.shape[1:])
@@ -167,7 +145,6 @@ def evaluate(config: Config, models: dict) -> dict[int, np.ndarray]:
 
 
 def population(config: Config) -> reg.LinearPopulation:
-    """The problem."""
     return reg.LinearPopulation.isotropic(config.dim, config.noise_var)
 
 
@@ -282,7 +259,6 @@ def claims(config: Config, rows: list[dict]) -> list[Claim]:
 
 
 def risk_table(rows: list[dict]) -> Any:
-    """Trained layers beside their theory."""
     columns = {"heads": "{heads}", "N": "{num_examples}", "trained": "{best:.4g}"}
     columns |= {"one head": "{one_head:.4g}", "order 1/N": "{one_head_order:.4g}"}
     columns |= {"centred": "{centred:.4g}", "linear": "{linear:.4g}"}
@@ -342,7 +318,6 @@ def draw(config: Config, rows: list[dict], moved: list[dict]) -> Any:
 
 
 def report(config: Config, models: dict, known: dict, far: dict, risks: dict) -> Any:
-    """Numbers, checks, claims, table and figure of the run."""
     rows = settings(config, models, risks, known)
     moved = transfers(config, rows, risks, far)
     return Report(
@@ -357,7 +332,6 @@ def report(config: Config, models: dict, known: dict, far: dict, risks: dict) ->
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Trains layers of softmax heads beside their theory, and reports."""
     with run.phase("training"):
         models = train(config, run)
     with run.phase("theory"), jax.enable_x64(True):

@@ -14,15 +14,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.stats import kendalltau
 
 from experiments import frame
 from experiments.frame import Check, Claim, Report, check_at_least, expect
 from experiments.shared import language as v
 from experiments.shared.language import (
     Language,
-    compose,
+    answer_logits,
     load,
-    logits,
     meant_labels,
     nonce_labels,
     sentences,
@@ -104,10 +104,8 @@ class Config:
             expect(recipe.model == kind, f"{kind}.model", kind, recipe.model)
             one = len(recipe.seeds) == 1
             expect(one, f"{kind}.seeds", "one seed", recipe.seeds)
-        for name in ("shots", "language_shots", "descent_steps", "linear_layers"):
-            values = getattr(self, name)
-            right = values and list(values) == sorted({*values}) and values[0] > 0
-            expect(bool(right), name, "whole numbers >= 1, ascending", values)
+        lists = ("shots", "language_shots", "descent_steps", "linear_layers")
+        frame.check_ascending(self, *lists)
         for task in self.language_tasks:
             expected = f"some of {', '.join(TASKS)}"
             expect(task in TASKS, "language_tasks", expected, task)
@@ -120,12 +118,9 @@ class Config:
         steps, expected = self.pattern_steps, f"multiples of {every} up to {last}"
         right = all(step % every == 0 and 0 <= step <= last for step in steps)
         expect(right, "pattern_steps", expected, steps)
-        right = min(self.noises, default=-1.0) >= 0
-        expect(right, "noises", "variances >= 0", self.noises)
-        expect(self.noise_var >= 0, "noise_var", "a variance >= 0", self.noise_var)
-        expect(self.clip > 0, "clip", "a number > 0", self.clip)
-        right = 0 < self.confidence < 1
-        expect(right, "confidence", "a number in (0, 1)", self.confidence)
+        check_at_least(self, 0, "noises", "noise_var")
+        frame.check_each(self, "above 0", "clip")
+        frame.check_each(self, "in (0, 1)", "confidence")
 
 
 _STEPS = (0, 100, 300, 600, 1000, 2000, 3500)
@@ -335,11 +330,7 @@ def language_losses(decoder, task, shots, count, params, key):
         words = jnp.take_along_axis(said.words, order[..., None], axis=1)
         counts = jnp.take_along_axis(said.length, order, axis=1)
         labels = jnp.take_along_axis(label, order, axis=1)
-        document = compose(words, counts, labels, length)
-        every = logits(decoder, params, document.ids, document.mask)
-        # The label and the end of the line follow the last colon.
-        colon = document.mask.sum(axis=1) - 3
-        scores = jnp.take_along_axis(every, colon[:, None, None], axis=1)[:, 0]
+        scores = answer_logits(decoder, length, params, words, counts, labels)
         best = jnp.take_along_axis(scores, choices, axis=1).argmax(axis=1)
         return (best != answer[:, query]).astype(jnp.float32)
 
@@ -355,20 +346,11 @@ def tau_of(x: Any, y: Any, level: float) -> dict[str, float]:
     x, y = np.asarray(x, float), np.asarray(y, float)
     rng = np.random.default_rng(0)
     drawn = (rng.integers(0, len(x), len(x)) for _ in range(DRAWS))
-    found = np.array([_tau(x[rows], y[rows]) for rows in drawn])
+    found = np.array([kendalltau(x[rows], y[rows]).statistic for rows in drawn])
     known, tails = found[~np.isnan(found)], [(1 - level) / 2, (1 + level) / 2]
     ends = np.quantile(known, tails) if known.size else (np.nan, np.nan)
-    own = {"tau": _tau(x, y), "low": float(ends[0]), "high": float(ends[1])}
+    own = {"tau": kendalltau(x, y).statistic, "low": ends[0], "high": ends[1]}
     return own | {"models": len(x)}
-
-
-def _tau(x, y):
-    above = np.triu_indices(len(x), 1)
-    # Infinity is ranked like any other value.
-    ranks = (np.unique(values, return_inverse=True)[1] for values in (x, y))
-    signs = [np.sign(rank[:, None] - rank[None])[above] for rank in ranks]
-    untied = np.prod([float(np.sum(s != 0)) for s in signs])
-    return float(np.sum(signs[0] * signs[1]) / np.sqrt(untied)) if untied else np.nan
 
 
 def orders(rows: list[dict], level: float) -> dict[str, dict[str, dict]]:
@@ -503,7 +485,6 @@ def draw_along(rows: list[dict]) -> Any:
 
 
 def report(config: Config, rows: list[dict]) -> Report:
-    """Numbers, checks, claims, tables and figures of the run."""
     found, aside = orders(rows, config.confidence), ("name", "ends", "vacuous")
     cases = {
         row["name"]: {key: x for key, x in row.items() if key not in aside}
@@ -526,7 +507,6 @@ def report(config: Config, rows: list[dict]) -> Report:
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Trains the learners, and evaluates all of them."""
     model, trained, records = load(config.checkpoint), [], []
     with run.phase("training"):
         recipes = {"gpt2": config.gpt2}

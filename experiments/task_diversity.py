@@ -23,12 +23,11 @@ from experiments.shared.training import GPT2_CPU, Recipe, fit, mean_metrics
 from icltheory import regression as reg
 from icltheory import training
 from icltheory.batching import in_turns
-from icltheory.plotting import METHODS, STYLE, heat_map, name_ends
-from icltheory.plotting.panels import axes_in_rows
+from icltheory.plotting import METHODS, heat_map, name_ends
 from icltheory.plotting.style import plain_log_axis
 from icltheory.regression.prompts import Prompt
 from icltheory.statistics import Estimate
-from icltheory.training import Curriculum, OptimizerConfig
+from icltheory.training import OptimizerConfig
 
 MODEL, DMMSE, RIDGE = "transformer", "dMMSE", "ridge"
 POOL, NEW = "pool", "new"
@@ -128,17 +127,13 @@ class Pool:
 
     @classmethod
     def of_seed(cls, task: reg.LinearPopulation, seed: Any, size: Any) -> "Pool":
-        """Returns the pool that a run with this seed is trained on."""
         return cls(task, evaluation_key(seed, "pool"), size)
 
     @property
     def dim(self) -> int:
-        """Input dimension d."""
         return self.task.dim
 
     def members(self, index: jax.Array) -> jax.Array:
-        """Returns the tasks with the given indices."""
-
         def draw(i):
             return self.task.sample_parameters(jax.random.fold_in(self.key, i), 1)[0]
 
@@ -251,27 +246,17 @@ def train(config: Config, run: Any, scored: dict[int, Any]) -> Any:
 
 
 def initial_state(config: Config) -> training.TrainState:
-    """Returns the state at step 0, with an axis of runs."""
     seeds = tuple(seed for _, seed in config.runs())
     return replace(config.recipe, seeds=seeds).start()
 
 
 def training_step(config: Config) -> training.Step:
-    """Returns the training step of all runs."""
-    recipe = config.recipe
-    module, task, optimizer = recipe.module(), recipe.task(), recipe.transformation()
+    recipe, task = config.recipe, config.recipe.task()
     sizes = jnp.asarray([size for size, _ in config.runs()], jnp.int32)
 
     def one(run):
         state, size = run
-        return training.make_step(
-            module,
-            Pool.of_seed(task, state.seed, size),
-            optimizer,
-            Curriculum.none(recipe.dim, recipe.num_points),
-            batch_size=recipe.batch_size,
-            num_points=recipe.num_points,
-        )(state)
+        return recipe.step_on(Pool.of_seed(task, state.seed, size))(state)
 
     return lambda state: in_turns(one, (state, sizes), config.runs_at_once)
 
@@ -451,13 +436,14 @@ def draw(
     marks: Mapping[str, float] = MappingProxyType({}),
 ) -> Any:
     """Errors or distances against the number of tasks, a panel for each source."""
-    import matplotlib.pyplot as plt
-
     recipe, finite = config.recipe, np.log2(config.finite_sizes)
     places = np.append(finite, finite[-1] + 1.5 * (finite[-1] - finite[-2]))
-    with plt.rc_context(STYLE):
-        made, grid = axes_in_rows(len(panels), len(panels), (5.2, 4.0))
-        for axes, (source, curves) in zip(grid.flat, panels.items(), strict=True):
+    title = f"GPT-2 of {recipe.num_layers} layers, d = {recipe.dim}, k = 0 to "
+    title += f"{recipe.num_points - 1}, noise variance {recipe.noise_var:g}; "
+    title += f"{recipe.steps:,} steps of {recipe.batch_size} prompts\n"
+    title += f"{len(recipe.seeds)} pools per size; bars and bands: 2 standard errors"
+    with frame.panels(1, len(panels), title, figsize=(10.4, 4.0)) as (made, grid):
+        for axes, (source, curves) in zip(grid, panels.items(), strict=True):
             ends, every = [], []
             for label, (values, kind, method) in curves.items():
                 mean, error = np.asarray([[*value] for value in values], float).T
@@ -482,14 +468,7 @@ def draw(
                 plain_log_axis(axes.yaxis, max(every) / min(every))
                 axes.set_ylim(min(every) / 1.7, max(every) * 1.9)
             name_ends(axes, ends)
-        grid[0, 0].set_ylabel(ylabel)
-        title = f"GPT-2 of {recipe.num_layers} layers, d = {recipe.dim}, k = 0 to "
-        title += f"{recipe.num_points - 1}, noise variance {recipe.noise_var:g}; "
-        title += f"{recipe.steps:,} steps of {recipe.batch_size} prompts\n"
-        title += (
-            f"{len(recipe.seeds)} pools per size; bars and bands: 2 standard errors"
-        )
-        made.suptitle(title, fontsize=10)
+        grid[0].set_ylabel(ylabel)
     return made
 
 
@@ -561,7 +540,6 @@ def draw_phases(config: Config, steps: list[int], values: np.ndarray) -> Any:
 
 
 def report(config: Config, measured: list[dict], lines: dict, fitted: Any) -> Report:
-    """Builds the tables, figures, checks and numbers of a run."""
     scored = by_size(config, measured)
     steps, course = over_training(config, fitted.records, scored[NEW])
     crossed = {source: crossings(config, of) for source, of in scored.items()}
@@ -606,7 +584,6 @@ def report(config: Config, measured: list[dict], lines: dict, fitted: Any) -> Re
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Trains transformers on pools of every size and compares them with both rules."""
     scored = scorers(config)
     with run.phase("training"):
         fitted = train(config, run, scored)

@@ -153,7 +153,6 @@ def of(rows: list[dict], stack: str, kind: str | None = None) -> list[dict]:
 
 
 def numbers(rows: list[dict]) -> dict[str, Any]:
-    """Contents of ``result.json``."""
     unpruned, pruned = {}, []
     for row in rows:
         dim, terms, errors = row["plain"]
@@ -315,16 +314,12 @@ def draw_ratios(panels: dict[str, np.ndarray], title: str) -> Any:
 
 
 def report(config: Config, rows: list[dict]) -> Report:
-    """Numbers, checks, claims, tables and figures of the run."""
     L, rank = config.linear.num_layers, min(config.ranks)
-    some, count = sorted({0, L // 2, L - 1}), f"{config.prompts:,} prompts"
-    along, maps, updates, terms = {}, {}, {}, {}
+    count = f"{config.prompts:,} prompts"
+    maps, updates, terms = {}, {}, {}
     symbols = {"delta_W": r"$\|\Delta W_t\|$", "G": r"$\|G_t\|$"}
     for row in (row for row in rows if row["rank"] == rank):
         name, panel = row["stack"], f"{row['stack']}, ${row['matrix']}$ to rank {rank}"
-        along[panel] = {"unpruned": geometric(row["G_unpruned"])}
-        for k in some:
-            along[panel][f"layer {k} pruned"] = geometric(row["G"][:, k])
         maps[panel] = row["G ratio"][0]
         updates[name] = {}
         for which, symbol in symbols.items():
@@ -338,7 +333,6 @@ def report(config: Config, rows: list[dict]) -> Report:
     theorem = "Theorem 2 by layer, whole and with $W_K$ of one layer cut to rank "
     theorem += f"{rank}\nbound: $R\\,(\\Sigma_t T_t / N)^{{1/2}}$ "
     theorem += f"(N = {config.linear.num_points - 1}, b = {config.shots}, {count})"
-    pruned = rf"$\|G_t\|$ with one matrix of one layer pruned {average}"
     ratios = r"$\|G_t\|$ with layer k pruned, over the unpruned "
     ratio = [f"pruned.*.{which} ratio [k][t]" for which in NORMS]
     both = ["pruned layer k", "layer t"]
@@ -351,7 +345,6 @@ def report(config: Config, rows: list[dict]) -> Report:
         figures={
             "norms.png": draw_lines(updates, norms, "Frobenius norm"),
             "terms.png": draw_lines(terms, theorem, "term $T_t$ of the layer"),
-            "pruned_norms.png": draw_lines(along, pruned, symbols["G"]),
             "ratios.png": draw_ratios(maps, f"{ratios}(geometric mean, {count})"),
         },
         interval_level=0.95,
@@ -361,7 +354,6 @@ def report(config: Config, rows: list[dict]) -> Report:
 
 @frame.experiment(PRESETS)
 def main(config, run):
-    """Trains a stack, prunes it and its companions, and reports."""
     with run.phase("training"):
         trained = train(config.linear, run)
     # Norms that cancel along the path need float64; training does not.

@@ -239,7 +239,7 @@ def pool_models(config: Config, run: Any, earlier: list) -> dict[int, Subject]:
 
     def one(entry):
         state, size = entry
-        return recipe.step(Pool.of_seed(task, seed, size))(state)
+        return recipe.step_on(Pool.of_seed(task, seed, size))(state)
 
     def step(states):
         return in_turns(one, (states, jnp.asarray(sizes, jnp.int32)), 1)

@@ -5,35 +5,29 @@ Conventions, fixed once for the whole package:
 * **Tokens are rows.** Demonstrations ``H: (N, n)``, query ``h_query: (n,)``; regression
   data ``X: (N, d)``, ``y: (N,)``. Batches come from ``jax.vmap`` unless a function says
   that it takes them.
-* **Weight matrices are (out, in)** and act on columns as in the papers, ``W @ h``. A
-  stack of layers has a leading layer axis, ``W_V: (L, n, n)``.
+* **Weight matrices are (out, in)** and act on columns as in the papers, ``W @ h``; a
+  stack has a leading layer axis, ``W_V: (L, n, n)``. ``vec`` is row-major.
 * **The papers' 1/N (or 1/M) is an explicit argument**, never hidden in a weight.
 * **Masks have names.** ``"demos"`` (the papers' M: nothing attends to the query),
   ``"causal"`` and ``"none"``.
-* **Results are frozen pytree dataclasses** that keep every term. A numerical
-  condition is a field of the result; wrong shapes and impossible values raise
-  ``ValueError`` that says what was expected and what came.
+* **Results are frozen pytrees** that keep every term.
 * **The dtype follows the input.** Theory is tested in float64; enable it with
   ``jax.config.update("jax_enable_x64", True)``.
-* **Products are exact.** Calculators of theory, and the attention layers they speak of,
-  multiply at the highest precision whatever the device's default, and compute half
-  precision in float32; models and sweeps leave it to the caller.
-* **Randomness.** Typed keys (``jax.random.key``); ``key`` comes first in samplers;
-  elsewhere it follows the objects it is used with, or is keyword-only.
-* **Calculators compile themselves**, once for each shape: the first call compiles,
-  later ones take milliseconds. Inside ``jit``, ``vmap`` or ``grad`` they are traced as
-  any other function.
+* **Products are exact.** Calculators of theory multiply at the highest precision on
+  every device, and compute half precision in float32; models and sweeps do not.
+* **Randomness.** Typed keys (``jax.random.key``); ``key`` comes first in samplers and
+  is a keyword elsewhere.
+* **Calculators compile themselves**, once for each shape, and can be traced as any
+  other function.
 * **No silent wrong answers.** An argument out of range is an error where its value is
   known and gives NaN where it is traced. Lists are arrays, integers become floats, and
   complex numbers are refused.
-* ``vec`` is row-major over ``(n, n)``.
 
-Packages are imported when they are first used: ``icltheory.attention``,
-``icltheory.trajectory``, ``icltheory.regression`` and so on. The documentation of each
-ends with its stability. A public name of a **stable** package is removed or changed
-only after one minor version in which it warns (``DeprecationWarning``) and names what
-replaces it. A **provisional** package may change in any minor version; the changelog
-says how.
+Packages are imported when they are first used, as ``icltheory.attention``. The
+documentation of each ends with its stability. A public name of a **stable** package is
+removed or changed only after one minor version in which it warns
+(``DeprecationWarning``) and names what replaces it. A **provisional** package may
+change in any minor version; the changelog says how.
 """
 
 import importlib
@@ -50,7 +44,6 @@ _PACKAGES = (
     "bridge",
     "chain_of_thought",
     "constructions",
-    "frames",
     "induction",
     "kernels",
     "layered",
@@ -64,7 +57,6 @@ _PACKAGES = (
     "regression",
     "runs",
     "statistics",
-    "strict_json",
     "training",
     "trajectory",
 )

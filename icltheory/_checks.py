@@ -6,6 +6,7 @@ makes the check returns NaN where it does not (:func:`icltheory._core.calculator
 the middle of a function, :func:`checked` puts NaN in the value's own place.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -30,6 +31,11 @@ def one_line(value: Any) -> str:
     return text if short else f"a value of type {type(value).__name__}"
 
 
+def wrong(name: str, expected: str, value: Any) -> ValueError:
+    """Returns the error that says what was expected and what was received."""
+    return ValueError(f"{name}: expected {expected}, got {one_line(value)}")
+
+
 class Check:
     """A condition on a value, elementwise; ``check(name, value)`` tests it.
 
@@ -50,10 +56,8 @@ class Check:
         if is_tracer(right):
             return jnp.all(right)
         if not np.all(right):
-            wrong = known[~np.broadcast_to(right, np.shape(known))]
-            got = one_line(wrong.ravel().tolist()[0])
-            expected = self.expected.replace("NAME", name)
-            raise ValueError(f"{name}: expected {expected}, got {got}")
+            first = known[~np.broadcast_to(right, np.shape(known))].ravel().tolist()[0]
+            raise wrong(name, self.expected.replace("NAME", name), first)
         return True
 
     def __and__(self, other: "Check") -> "Check":
@@ -66,9 +70,7 @@ class _Both(Check):
         self.parts = parts
 
     def __call__(self, name, value, given=None):
-        flags = [part(name, value, given) for part in self.parts]
-        traced = [flag for flag in flags if flag is not True]
-        return jnp.all(jnp.stack(traced)) if traced else True
+        return all_hold(*(part(name, value, given) for part in self.parts))
 
 
 class _Scalar(Check):
@@ -78,6 +80,12 @@ class _Scalar(Check):
     def __call__(self, name, value, given=None):
         check_shape(name, value, ())
         return True
+
+
+def all_hold(*flags: Any) -> Any:
+    """Joins what checks return: ``True``, or a traced flag if one of them is."""
+    traced = [flag for flag in flags if flag is not True]
+    return functools.reduce(jnp.logical_and, traced) if traced else True
 
 
 def _module(entry):
@@ -109,12 +117,7 @@ def covariance(name: str, value: Any, given: Mapping[str, Any] | None = None) ->
     if is_tracer(value):
         return _is_covariance(jax.lax.stop_gradient(value))
     finite(name, value)
-    refuse_indefinite(name, np.asarray(value, np.float64))
-    return True
-
-
-def refuse_indefinite(name: str, known: np.ndarray) -> None:
-    """Raises unless a matrix is symmetric and positive semi-definite."""
+    known = np.asarray(value, np.float64)
     tolerance = 1e-6 * float(np.abs(known).max(initial=0.0))
     gap = np.abs(known - known.T)
     if gap.max(initial=0.0) > tolerance:
@@ -125,10 +128,11 @@ def refuse_indefinite(name: str, known: np.ndarray) -> None:
         )
     smallest = float(np.linalg.eigvalsh(known).min(initial=0.0))
     if smallest < -tolerance:
+        expected = "a positive semi-definite matrix"
         raise ValueError(
-            f"{name}: expected a positive semi-definite matrix, "
-            f"got smallest eigenvalue {smallest:.3g}"
+            f"{name}: expected {expected}, got smallest eigenvalue {smallest:.3g}"
         )
+    return True
 
 
 # A check may also be a function of the name, the value and the other arguments.
@@ -146,12 +150,11 @@ def checked(name: str, value: Any, check: CheckLike) -> Any:
     return jnp.where(flag, value, jnp.nan).astype(jnp.result_type(float, value))
 
 
-def typed_key(name: str, value: Any, given: Any = None) -> bool:
+def check_key(name: str, value: Any, given: Any = None) -> bool:
     """Raises unless ``value`` is one typed random key."""
     array = isinstance(value, jax.Array) and value.shape == ()
     if not array or not jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
-        expected = "one key from jax.random.key"
-        raise ValueError(f"{name}: expected {expected}, got {one_line(value)}")
+        raise wrong(name, "one key from jax.random.key", value)
     return True
 
 
@@ -204,10 +207,7 @@ def _stacked(name, value):
     except (TypeError, ValueError):
         if any(map(np.ndim, leaves)):
             return value
-        expected = "numbers in rows of one length"
-        raise ValueError(
-            f"{name}: expected {expected}, got {one_line(value)}"
-        ) from None
+        raise wrong(name, "numbers in rows of one length", value) from None
 
 
 def _refuse(name, leaf) -> None:
@@ -224,12 +224,7 @@ def _refuse(name, leaf) -> None:
         if half or (kind.kind in "biuf" and kind.itemsize <= 8):
             return
         expected += " of at most 64 bits" if kind.kind == "f" else ""
-    raise ValueError(f"{name}: expected {expected}, got {one_line(leaf)}")
-
-
-def check_key(name: str, value: Any) -> None:
-    """Raises unless ``value`` is one typed random key."""
-    typed_key(name, value)
+    raise wrong(name, expected, leaf)
 
 
 def check_shape(name: str, array: Any, expected: tuple[int | str, ...]) -> None:
@@ -248,17 +243,7 @@ def check_shape(name: str, array: Any, expected: tuple[int | str, ...]) -> None:
 
 def concrete(value: Any) -> np.ndarray | None:
     """Returns ``value`` as a NumPy array, or ``None`` while it is being traced."""
-    return None if isinstance(value, jax.core.Tracer) else np.asarray(value)
-
-
-def check_positive_int(name: str, value: Any) -> None:
-    """Raises unless ``value`` is a positive integer."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise ValueError(f"{name}: expected a positive integer, got {value!r}")
-
-
-def _is_finite(entry):
-    return (np if isinstance(entry, np.ndarray) else jnp).isfinite(entry)
+    return None if is_tracer(value) else np.asarray(value)
 
 
 def _is_covariance(matrix):
@@ -269,14 +254,14 @@ def _is_covariance(matrix):
     added = max(1e-6, 20 * len(wide) * float(eps)) * size
     # The Cholesky factor of an indefinite matrix is NaN.
     factor = jnp.linalg.cholesky(wide + added * jnp.eye(len(wide), dtype=wide.dtype))
-    return symmetric & (jnp.all(_is_finite(factor)) | (size == 0))
+    return symmetric & (jnp.all(jnp.isfinite(factor)) | (size == 0))
 
 
 def as_numbers(name: str, values: Any) -> np.ndarray:
     """Converts real numbers to a float64 NumPy array; raises for other values."""
     array = real(name, values, keep=True)
     if not isinstance(array, float | int | np.generic | np.ndarray | jax.Array):
-        raise ValueError(f"{name}: expected numbers, got {one_line(values)}")
+        raise wrong(name, "numbers", values)
     return np.asarray(array).astype(np.float64)
 
 
@@ -287,11 +272,6 @@ def as_decimals(name: str, values: Any) -> np.ndarray:
     """
     known, array = as_numbers(name, values), np.asarray(values)
     return array.astype(str).astype(float) if array.dtype == np.float32 else known
-
-
-def is_choice(value: Any, name: str) -> bool:
-    """Whether an argument is this name, rather than an array or a function."""
-    return isinstance(value, str) and value == name
 
 
 def check_booleans(name: str, values: Any, ndim: int = 1) -> np.ndarray:
@@ -312,19 +292,16 @@ def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
         raise ValueError(f"{name}: expected one of {wanted}, got {value!r}")
 
 
-def check_nonnegative_int(name: str, value: Any) -> None:
-    """Raises unless ``value`` is an integer that is at least 0."""
-    check_integer(name, value, 0)
-
-
 def check_integer(name: str, value: Any, least: int) -> None:
     """Raises unless ``value`` is an integer that is at least ``least``."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, np.integer))
-        or value < least
-    ):
-        raise ValueError(f"{name}: expected an integer >= {least}, got {value!r}")
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < least:
+        expected = "a positive integer" if least == 1 else f"an integer >= {least}"
+        raise ValueError(f"{name}: expected {expected}, got {value!r}")
+
+
+check_positive_int = functools.partial(check_integer, least=1)
+check_nonnegative_int = functools.partial(check_integer, least=0)
 
 
 def check_open_unit(name: str, value: Any) -> None:

@@ -1,25 +1,38 @@
-"""What every package is made of: calculators, and records of their results.
+"""What every package is made of: calculators, exact products, and records.
 
 A calculator is a public function of arrays that returns a number of a theorem. Marked
 with :func:`calculator` it checks its arguments, multiplies matrices exactly and is
-compiled once for each shape. A :class:`Record` is a frozen pytree.
+compiled once for each shape. A :class:`Record` is a frozen pytree, such as the
+:class:`Conditions` of a theorem.
 """
 
 import dataclasses
 import functools
 import inspect
+import operator
 from collections.abc import Callable
-from typing import Any, TypeVar, overload
+from typing import Any, ParamSpec, TypeVar, overload
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
-from icltheory._checks import CheckLike, is_tracer, one_line, real, typed_key
-from icltheory._precision import exact_products
+from icltheory._checks import (
+    CheckLike,
+    all_hold,
+    check_key,
+    is_tracer,
+    one_line,
+    real,
+    wrong,
+)
+from icltheory._typing import Array
 
 F = TypeVar("F", bound=Callable)
+P = ParamSpec("P")
+R = TypeVar("R")
 
 # The note of an error of a user's function begins so; the error is passed on as it is.
 OF_USER = "in your "
@@ -81,11 +94,13 @@ def calculator(
         if value is None and name in optional:
             return value
         if name in static:
-            return _constant(name, value) if compiled else value
+            if compiled and not _is_hashable(value):
+                raise wrong(name, "a constant", value)
+            return value
         return value if name == "key" else real(name, value, name in integers)
 
     def holds(name, value, given):
-        check = typed_key if name == "key" else checks.get(name)
+        check = check_key if name == "key" else checks.get(name)
         return True if check is None or value is None else check(name, value, given)
 
     @functools.wraps(function)
@@ -113,22 +128,68 @@ def calculator(
     return call
 
 
-def _constant(name: str, value: Any) -> Any:
-    """Returns a constant; raises for an array or a traced value."""
+def _is_hashable(value: Any) -> bool:
     try:
         hash(value)
-    except TypeError:
-        got = one_line(value)
-        raise ValueError(f"{name}: expected a constant, got {got}") from None
-    return value
+    except TypeError:  # an array or a traced value
+        return False
+    return True
+
+
+def exact_products(function: Callable[P, R]) -> Callable[P, R]:
+    """Marks a function whose matrix products use the highest precision.
+
+    Left to itself, JAX multiplies float32 matrices on a GPU in TF32, with 10 bits of an
+    operand's mantissa, and on a TPU in bfloat16, with 7: a theorem's number then has an
+    error of 1e-4 to 1e-2 where float32 leaves 1e-7. What computes such a number is
+    marked once, at its public name; what it calls, a caller's function too, needs no
+    mark. Models whose speed matters more are left to the caller's choice.
+
+    Dtypes are promoted also where the caller's own must not be (``"strict"``). Both
+    hold whatever the caller has set, under ``jit``, ``vmap`` and ``grad`` alike: a
+    product keeps the precision with which it was traced. A derivative rule of
+    ``jax.custom_jvp`` may be traced later and needs the mark itself.
+    """
+
+    @functools.wraps(function)
+    def marked(*args: P.args, **kwargs: P.kwargs) -> R:
+        promotion = jax.numpy_dtype_promotion("standard")
+        with jax.default_matmul_precision("highest"), promotion:
+            return function(*args, **kwargs)
+
+    marked.exact_products = True  # pyrefly: ignore[missing-attribute]
+    return marked
+
+
+def widened(value: ArrayLike) -> Array:
+    """Returns the value as an array, with half precision widened to float32.
+
+    LAPACK and cuSOLVER know no half precision, and a chain of products leaves two
+    digits of it or none. Results stay in float32. Whole numbers become floats, as what
+    is cast to their dtype, such as a scale of 1 / N, would become 0.
+    """
+    array = jnp.asarray(value)
+    if not jnp.issubdtype(array.dtype, jnp.inexact):
+        return array.astype(jnp.result_type(float))
+    half = jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize < 4
+    return array.astype(jnp.float32) if half else array
+
+
+def finite_or_nan(W: Array) -> Array:
+    """Replaces each matrix of a stack that has a non-finite entry by NaN.
+
+    Every singular value decomposition gets its result, since LAPACK returns NaN for a
+    matrix with NaN but may never return for one with an infinite entry.
+    """
+    finite = jnp.all(jnp.isfinite(W), axis=(-2, -1), keepdims=True)
+    return W * jnp.where(finite, 1, jnp.nan).astype(W.dtype)
 
 
 def where_valid(result: Any, *flags: Any) -> Any:
     """Returns the result, with NaN in place of its floats where a flag is false."""
-    traced = [flag for flag in flags if flag is not True]
-    if not traced:
+    valid = all_hold(*flags)
+    if valid is True:
         return result
-    valid = functools.reduce(jnp.logical_and, traced)
     factor = jnp.where(valid, 1.0, jnp.nan)  # a factor makes derivatives NaN, too
 
     def kept(leaf):
@@ -205,3 +266,63 @@ def _same(x, y) -> bool:
     x, y = np.asarray(x), np.asarray(y)
     nan = x.dtype.kind == "f" and y.dtype.kind == "f"
     return bool(np.array_equal(x, y, equal_nan=nan))
+
+
+class Condition(Record):
+    """One inequality of a theorem, with the numbers on its two sides.
+
+    Example:
+        >>> from icltheory.patterns import Condition
+        >>> print(Condition("length", "l alpha >= C", 16.0, 2.0, True))
+        length: l alpha >= C (16 against 2): holds
+    """
+
+    name: str = eqx.field(static=True)
+    inequality: str = eqx.field(static=True)
+    left: Any
+    right: Any
+    holds: Any
+
+    def __str__(self) -> str:
+        verdict = "holds" if self.holds else "fails"
+        sides = f"({float(self.left):g} against {float(self.right):g})"
+        return f"{self.name}: {self.inequality} {sides}: {verdict}"
+
+
+class Conditions(Record):
+    """The conditions of a theorem; with ``jax.vmap`` those of many settings.
+
+    Example:
+        >>> from icltheory.patterns import Condition, Conditions
+        >>> got = Conditions((Condition("length", "l alpha >= C", 1.0, 2.0, False),))
+        >>> got.holds, got.failing
+        (False, ('length',))
+    """
+
+    each: tuple[Condition, ...]
+
+    @property
+    def holds(self) -> Any:
+        """Whether all conditions hold."""
+        return functools.reduce(operator.and_, (one.holds for one in self.each), True)
+
+    @property
+    def failing(self) -> tuple[str, ...]:
+        """Names of the conditions that fail, for a single setting."""
+        return tuple(one.name for one in self.each if not one.holds)
+
+    def __getitem__(self, name: str) -> Condition:
+        return {one.name: one for one in self.each}[name]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.each))
+
+
+def at_least(name: str, inequality: str, left: Any, right: Any) -> Condition:
+    """Builds the condition left >= right."""
+    return Condition(name, inequality, left, right, left >= right)
+
+
+def at_most(name: str, inequality: str, left: Any, right: Any) -> Condition:
+    """Builds the condition left <= right."""
+    return Condition(name, inequality, left, right, left <= right)

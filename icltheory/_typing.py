@@ -1,25 +1,47 @@
-"""Array aliases used in annotations; axis letters are those of the papers.
+"""Types of arrays and of names used in annotations.
 
-``L`` layers, ``N`` demonstrations, ``n`` token width, ``d`` input dimension,
-``B`` batch, ``P`` points of a prompt (examples and query).
+Axis letters are those of the papers: ``L`` layers, ``N`` demonstrations, ``n`` token
+width, ``d`` input dimension, ``B`` batch, ``P`` points of a prompt (examples and
+query).
+
+A name that a string argument chooses from is a ``Literal`` for type checkers and
+``str`` at run time, so that a wrong one reaches the check that lists the right ones.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from jax import Array
 from jaxtyping import Bool, Float, Int, Key
 
 from icltheory import _import_effects
 
+__all__ = ["Array", "Bool", "Float", "Int", "Key", "PRNGKey", "PyTree", "Scalar"]
+
 if TYPE_CHECKING:
     PyTree = Any  # pyright knows no type of jaxtyping's
+    Mask = Literal["demos", "causal", "none"]
+    DemoUpdates = Literal["shared", "causal", "frozen"]
+    MLPForm = Literal["gated", "linear", "half"]
+    FeatureMap = Literal["exact", "taylor", "positive"]
+    DenseMethod = Literal["auto", "dense", "gram"]
+    NormMethod = Literal["auto", "factors", "dense", "gram"]
+    SpectrumMethod = Literal["auto", "rows", "symmetric", "gram"]
+    Noise = Literal["gaussian", "shots", "fresh_shots"]
+    MatrixNorm = Literal["spectral", "frobenius"]
+    Rule = Literal["floor", "nearest", "ceil"]
+    Order = Literal["magnitude", "reverse", "random"]
+    ConditionForm = Literal["slides", "published"]
+    GradientForm = Literal["correct", "printed"]
+    SpecialExample = Literal["relevant", "wrong"]
 else:
     from jaxtyping import PyTree
+
+    Mask = DemoUpdates = MLPForm = FeatureMap = DenseMethod = NormMethod = str
+    SpectrumMethod = Noise = MatrixNorm = Rule = Order = str
+    ConditionForm = GradientForm = SpecialExample = str
 
 Scalar = Float[Array, ""]
 PRNGKey = Key[Array, ""]
 
 _import_effects.one_at_a_time()
 _import_effects.warn_of_wrong_sums()
-
-__all__ = ["Array", "Bool", "Float", "Int", "Key", "PRNGKey", "PyTree", "Scalar"]

@@ -1,24 +1,19 @@
 """Maps a function over many prompts in batches of bounded memory, with progress.
 
-Functions that take long because they run many programs one after another have an
-argument ``progress``, a :data:`Progress`: a function ``progress(done, total, part)``.
-It is called on the host between two programs, first with ``done = 0`` and an empty
-``part``, and then after each part with its name, until ``done = total``; not at all
-where there is nothing to do. A function of several stages, such as
-``bridge.algorithm1``, counts each from 0. An error that it raises ends the computation,
-which is how to stop one. With a bar of rich::
+A function that runs many programs one after another has an argument ``progress``, a
+:data:`Progress`: a function ``progress(done, total, part)`` that is called on the host
+between two programs, first with ``done = 0`` and an empty ``part``, then after each
+part with its name, until ``done = total``; not at all where there is nothing to do. A
+function of several stages counts each from 0. An error that it raises ends the
+computation. :func:`print_progress` prints lines of text; with a bar of rich::
 
-    from rich.progress import Progress
-
-    with Progress() as bar:
+    with rich.progress.Progress() as bar:
         task = bar.add_task("sweep")
 
         def show(done, total, part):
             bar.update(task, completed=done, total=total, description=part or "sweep")
 
         scores = pruning.sweep_grid(..., progress=show)
-
-or as lines of text, with the time left: ``progress=print_progress()``.
 
 Stability: stable.
 """
@@ -53,21 +48,16 @@ def batched(
 
     .. math:: x_1, \dots, x_B \mapsto f(x_1), \dots, f(x_B) ,
 
-    ``batch_size`` of them side by side. The function is compiled once, for that size:
-    where the last batch is not full it takes up entries of the one before. Batches are
-    separate calls, one being launched while the other runs, and not a loop inside a
-    program, so that decompositions stay out of loops. Called inside ``jit`` they are
-    unrolled: then few batches should do.
-
-    Keep the mapped function, and call it again: a new one is compiled again.
+    ``batch_size`` of them side by side. The function, from one entry of each mapped
+    argument to a pytree of arrays, is compiled once, for that size: where the last
+    batch is not full it takes up entries of the one before. Batches are separate calls
+    and not a loop inside a program, so that decompositions stay out of loops; inside
+    ``jit`` they are unrolled. Keep the mapped function: a new one is compiled again.
 
     Args:
-        function: Maps one entry of each mapped argument; returns a pytree of arrays.
-        batch_size: Entries side by side; the memory grows with it.
         in_axes: 0 for arguments, any pytrees, that have a leading axis to map over;
             ``None`` for those that all entries share. One for all arguments, or a tuple
             with one for each.
-        progress: See :mod:`icltheory.batching`.
 
     Example:
         >>> import jax.numpy as jnp

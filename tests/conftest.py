@@ -1,8 +1,10 @@
 """Strict settings for every test: float64, no silent broadcasting of ranks."""
 
 import contextlib
+import functools
 import gc
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -128,6 +130,12 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path not in slow)
 
 
+# Models that several files look at are trained once where one worker has the files.
+TRAINED = re.compile(
+    r"^from (tests\.\w+)(\.trained import| import .*\btrained\b)", re.MULTILINE
+)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """Keeps a file on one worker: its fixtures and programs are made once."""
@@ -135,8 +143,17 @@ def pytest_xdist_make_scheduler(config, log):
         return None
     from xdist.scheduler import LoadFileScheduling
 
+    @functools.cache
+    def scope(file):
+        shared = TRAINED.search((config.rootpath / file).read_text())
+        return shared[1] if shared else file
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            return scope(super()._split_scope(nodeid))
+
     config.option.loadscopereorder = False
-    return LoadFileScheduling(config, log)
+    return Scheduling(config, log)
 
 
 @pytest.fixture

@@ -163,6 +163,13 @@ def relative(a, b):
     return np.linalg.norm(np.asarray(a) - np.asarray(b)) / np.linalg.norm(b)
 
 
+def z_score(draws, value):
+    """Standard errors between the mean of independent draws and a value."""
+    draws = np.asarray(draws)
+    error = draws.std(axis=0, ddof=1) / np.sqrt(len(draws))
+    return (draws.mean(axis=0) - np.asarray(value)) / error
+
+
 # ---------------------------------------------------------------------------
 # Random draws
 # ---------------------------------------------------------------------------

@@ -106,7 +106,7 @@ def test_the_readmes_numbers_are_the_stored_results():
     row = dict(zip(rows["columns"], rows["rows"][9], strict=True))
     assert row["d N b L"] == "5 1000 20 2"
     held_out, error = float(row["N/2"]), float(row["error (se)"].split()[0])
-    assert f"it is {held_out:.3f} where the gap is {error:.4f}" in words
+    assert f"it is {held_out:.3f}. The gap is {error:.4f}" in words
     setting = stored("ltb_gap")["settings"][3]
     lsa, ltb = (f"{setting[name]:.3f}" for name in ("lsa", "ltb"))
     assert f"falls from {lsa} to {ltb}" in words

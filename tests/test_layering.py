@@ -10,19 +10,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 # From the lowest layer up; a package may import those to its left and all lower layers.
 LAYERS = (
-    (
-        "_import_effects",
-        "_typing",
-        "_precision",
-        "_checks",
-        "_core",
-        "_names",
-        "_files",
-        "_conditions",
-        "_descent",
-        "_safetensors",
-    )
-    + ("batching", "frames", "linalg", "statistics", "strict_json", "runs"),
+    ("_import_effects", "_typing", "_checks", "_core", "runs", "batching"),
+    ("linalg", "statistics"),
     ("attention", "trajectory", "noise", "constructions", "layered", "kernels"),
     ("bounds", "pruning", "regression", "patterns", "induction", "chain_of_thought"),
     ("models", "training"),
@@ -113,9 +102,9 @@ def test_plotting_loads_no_jax():
     assert not {"jax", "matplotlib"} & loaded
 
 
-def test_importing_the_package_is_light():
-    loaded = modules_after("import icltheory")
-    heavy = {"flax", "matplotlib", "orbax", "optax", "transformers", "torch"}
+def test_importing_the_package_and_its_command_is_light():
+    loaded = modules_after("import icltheory.__main__")
+    heavy = {"jax", "flax", "matplotlib", "orbax", "optax", "transformers", "torch"}
     assert not heavy & loaded
 
 

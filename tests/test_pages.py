@@ -163,6 +163,28 @@ def test_a_name_that_two_columns_or_keys_have_is_refused(monkeypatch):
         lookup("x/a/b")
 
 
+AUTHORS = r"((?:(?:Ver )?[A-Z][\w'-]+(?:, | and )?)+)"
+CITATION = re.compile(rf"{AUTHORS}(?: et al\.)?,? \(?((?:18|19|20)\d\d)\b")
+
+
+def test_every_source_is_in_the_bibliography():
+    def key(authors, year):
+        return re.split(", | and | ", authors)[0], year
+
+    text = (DOCS / "reference" / "bibliography.md").read_text()
+    works = {
+        key(*w)
+        for w in re.findall(rf"^- (?:von )?{AUTHORS}.*?\((\d{{4}})\)", text, re.M)
+    }
+    quoted = {("Cavo", "2012")}  # in the example of another source
+    for path in sorted((ROOT / "icltheory").rglob("*.py")):
+        for source in re.findall(
+            r"Source: (.*?)(?:\n\n|\"\"\")", path.read_text(), re.S
+        ):
+            cited = {key(*one) for one in CITATION.findall(" ".join(source.split()))}
+            assert cited <= works | quoted, path
+
+
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_every_test_that_a_page_cites_exists(page):
     text = page.read_text()

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from icltheory import linalg, noise, pruning, trajectory
-from icltheory._precision import exact_products
+from icltheory._core import exact_products
 from icltheory.attention import LinearAttentionStack
 from icltheory.regression import predictors
 from tests import products, theory_cases

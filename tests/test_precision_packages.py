@@ -106,12 +106,6 @@ def cases():
             lambda P: patterns.out_of_domain_patterns(P, 3, 1.1, key=KEY),
             (2 * basis[:6],),
         ),
-        "shift_coefficients": (
-            lambda S: patterns.shift.shift_coefficients(
-                6, 3, S, key=KEY, dtype=S.dtype
-            ),
-            (np.array(1.1),),
-        ),
         "copying_ratio": (
             lambda A, C: induction.copying_ratio(A, C, tokens),
             (attention, normal((4, 4))),

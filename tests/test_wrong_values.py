@@ -145,7 +145,7 @@ def test_values_of_another_type_or_shape_are_named():
         best_risk(shifts.Shift("skewed", 3))
     with refused("scale: expected shape (), got (2,)"):
         linear_attention(*3 * [WIDE[0]], *INPUTS, scale=np.array([1.0, 9]))
-    with refused("stack: expected LinearAttentionStack, got an array of float"):
+    with refused("stack: expected a LinearAttentionStack, got an array of float"):
         bounds.noisy_steps((WIDE, WIDE, WIDE), jnp.ones((4, 2)), 2)
     with refused("loss: expected one of None, 'squared'"):
         step(loss="mse")

@@ -153,7 +153,7 @@ def _pruning() -> dict[str, TheoryCase]:
     small, h = stack_and_tokens(L, N, n), np.ones(n)
     one_layer = tuple(W[0] for W in small[0])
     rng = np.random.default_rng(3)
-    W, thin = rng.standard_normal((32, 24)), rng.standard_normal((2, 64, 8))
+    W = rng.standard_normal((32, 24))
 
     def swept(weights, H, h):
         stack = LinearAttentionStack(*weights)
@@ -190,7 +190,6 @@ def _pruning() -> dict[str, TheoryCase]:
         "clip": TheoryCase(lambda W: pruning.prune(W, pruning.Rank(10)), (W,)),
         "frobenius_split": TheoryCase(lambda W: pruning.frobenius_split(W, 10), (W,)),
         "SVD.truncate": TheoryCase(lambda W: linalg.svd(W).truncate(10), (W,)),
-        "thin_frobenius_norm": TheoryCase(linalg.thin_frobenius_norm, tuple(thin)),
         "condition_number": TheoryCase(linalg.condition_number, (W,)),
         "sweep": TheoryCase(swept, (*small, h)),
         "linear stack": applied(LinearAttentionStack),

@@ -4,6 +4,7 @@ There are no floors: a call of a tenth of a millisecond is mostly the call itsel
 """
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,11 +14,10 @@ from benchmarks.suite import (
     EXACT,
     Pair,
     case,
-    compiled,
-    disagreement,
     largest_error,
     named,
     once,
+    simulated,
 )
 from icltheory import regression as reg
 from icltheory.regression import LinearPopulation
@@ -40,12 +40,7 @@ def problem(dim: int, seed: int = 0) -> LinearPopulation:
     EXACT,
 )
 def bench_risk(dim: int, M: int) -> Pair:
-    """Compares the exact risk with a simulation to a relative accuracy of 1 %.
-
-    That takes (standard deviation / mean / 0.01)^2 prompts, of which a batch is timed.
-    Its own mean is too coarse to judge the exact risk, whose difference is that from
-    float64.
-    """
+    """Compares the exact risk with a simulation; the truth is that in float64."""
     task = problem(dim)
     model = reg.optimum(reg.LTB, task, M).model
     exact = jax.jit(lambda model, task: reg.risk(model, task, M))
@@ -62,16 +57,10 @@ def bench_risk(dim: int, M: int) -> Pair:
         truth = float(reg.risk(widen(model), widen(task), M))
     mean, spread = (float(x) for x in simulate(jax.random.key(3)))
     z = (mean - truth) / (spread / PROMPTS**0.5)
-    return Pair(
-        lambda: exact(model, task),
-        lambda: simulate(jax.random.key(2)),
-        "simulation to 1 %, compiled",
-        (PROMPTS, (spread / truth / 0.01) ** 2, "prompts"),
-        error=lambda got, _: disagreement(got, truth),
-        # The tolerance allows for float32 moments of d coordinates.
-        tolerance=1e-4,
-        note=f"z = {z:.2f}; difference from float64",
-    )
+    sizes = truth, spread, PROMPTS
+    # The tolerance allows for float32 moments of d coordinates.
+    look: Any = {"tolerance": 1e-4, "note": f"z = {z:.2f}; difference from float64"}
+    return simulated(lambda: exact(model, task), simulate, *sizes, **look)
 
 
 @case(
@@ -80,7 +69,7 @@ def bench_risk(dim: int, M: int) -> Pair:
     EXACT,
 )
 def bench_pretraining(dim: int, N: int) -> Pair:
-    """Compares tr(A^-1 B) with its mean over prompts, to a relative accuracy of 1 %."""
+    """Compares tr(A^-1 B) with its mean over prompts."""
     task = problem(dim)
     exact = jax.jit(lambda task: leading_excess(reg.LTB, task, N).constant)
     model = reg.optimum(reg.LTB, task, N).model.effective()
@@ -101,16 +90,10 @@ def bench_pretraining(dim: int, N: int) -> Pair:
         wide = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), task)
         truth = float(leading_excess(reg.LTB, wide, N).constant)
     spread = float(simulate(jax.random.key(3))[1])
-    return Pair(
-        lambda: exact(task),
-        lambda: simulate(jax.random.key(2)),
-        "simulation to 1 %, compiled",
-        (PROMPTS // 10, (spread / truth / 0.01) ** 2, "prompts"),
-        error=lambda got, _: disagreement(got, truth),
-        # The tolerance allows for float32 moments of d coordinates.
-        tolerance=1e-3,
-        note="difference from float64",
-    )
+    sizes = truth, spread, PROMPTS // 10
+    # The tolerance allows for float32 moments of d coordinates.
+    look: Any = {"tolerance": 1e-3, "note": "difference from float64"}
+    return simulated(lambda: exact(task), simulate, *sizes, **look)
 
 
 def _block_risk(task, M):
@@ -149,19 +132,3 @@ def bench_many(function) -> Pair:
         error=error,
         tolerance=1e-4,
     )
-
-
-@case(
-    "Search for the best LSA, 16 starts, M = 40",
-    named("d {}", ((2,), (20,), (50,))),
-    EXACT,
-)
-def bench_search(dim: int) -> Pair:
-    """Times the search for the best LSA, which has no alternative to compare with."""
-    task, M = problem(dim), jnp.asarray(40)
-
-    def least_risk(M):
-        return reg.optimum(reg.LSA, task, M, key=jax.random.key(0)).risk
-
-    program, facts = compiled(least_risk, M)
-    return Pair(lambda: program(M), facts=facts)

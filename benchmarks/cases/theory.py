@@ -1,9 +1,6 @@
-"""Calculators on thousands of prompts, and their errors in float32.
+"""Calculators on 1,000 and 4,000 prompts (64,000 on an accelerator), and NumPy.
 
-First the calculators on 1,000 and 4,000 prompts (64,000 on an accelerator), a batch at
-a time in one compiled program; the alternative is a NumPy loop over the prompts. Then
-calculators of the library (with ``-m long`` all of them): the error in float32, and
-what it would be if products were shortened as an accelerator does by default.
+Ours takes a batch at a time in one compiled program, the alternative is a loop.
 """
 
 from collections.abc import Callable
@@ -12,41 +9,25 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from benchmarks.cases.bounds import bound_of, numpy_bound
 from benchmarks.cases.trajectory import numpy_norms
 from benchmarks.suite import (
-    FLOAT32,
     FLOAT64,
     Pair,
     case,
     compiled,
     disagreement,
-    largest_error,
     on_gpu,
 )
 from icltheory import noise, pruning, trajectory
 from icltheory.attention import LinearAttentionStack
 from icltheory.batching import batched
-from tests import products, theory_cases
+from tests import theory_cases
 
 L, N, n = 4, 40, 6
 BATCH, COMPARE, RANK = 500, 20, 3
 GROUP = f"Theory on many prompts, n {n}, N {N}, L {L}"
-PRECISION_GROUP = "Error of float32, and of shortened products"
-EVERY = theory_cases.cases()
-FEW = (
-    "implicit_gd_norms, dense",
-    "isotropic_bound",
-    "update_split",
-    "LeastSquares, prefixes",
-)
-# Tolerance for rounding errors; the case below exceeds it for the given reason.
-TOLERANCE = 1e-5
-COARSE = {
-    "noise_spectrum, gram": "rank: float32 keeps fewer eigenvalues, as documented",
-}
 
 
 def problem(prompts: int, dtype: Any) -> tuple[LinearAttentionStack, jax.Array]:
@@ -141,53 +122,3 @@ def many(name: str, prompts: int, dtype: str = "float32") -> Pair:
 bench_many = case(GROUP, SIZES)(many)
 doubled = {"Theorem 2, 1,000 prompts, float64": ("Theorem 2", 1000, "float64")}
 bench_many_doubled = case(GROUP, doubled, FLOAT64)(many)
-
-
-def precision(name: str) -> Pair:
-    """Measures errors against float64, as written and with shortened products.
-
-    On an accelerator those are the device's own; elsewhere their operands are rounded.
-    """
-    function, arrays64 = EVERY[name]
-    with jax.enable_x64(True):
-        wide, plain = _cast(arrays64, jnp.float64), jax.jit(function)
-    arrays = _cast(arrays64, jnp.float32)
-    short = {"TF32": products.TF32, "bfloat16": products.BF16}
-    every = {
-        kind: products.rounded(function, bits=bits, all_of_them=True)
-        for kind, bits in short.items()
-    }
-    asked = jax.jit(function)
-    if jax.default_backend() == "cpu":
-        asked = jax.jit(products.rounded(function, bits=products.TF32))
-    else:
-        every["this device"] = products.loosened(function)
-
-    def exact():
-        with jax.enable_x64(True):
-            return plain(*wide)
-
-    truth = exact()
-    why = COARSE.get(name, "")
-    return Pair(
-        lambda: asked(*arrays),
-        exact,
-        "the same in float64",
-        error=largest_error,
-        tolerance=None if why else TOLERANCE,
-        note=why,
-        facts={
-            f"products in {kind}:": largest_error(jax.jit(one)(*arrays), truth)
-            for kind, one in every.items()
-        },
-    )
-
-
-def _cast(tree: Any, dtype: Any) -> Any:
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), tree)
-
-
-few = {name: (name,) for name in FEW}
-bench_precision = case(PRECISION_GROUP, few, FLOAT32)(precision)
-rest = {name: (name,) for name in EVERY if name not in FEW}
-bench_rest = pytest.mark.long(case(PRECISION_GROUP, rest, FLOAT32)(precision))

@@ -1,4 +1,4 @@
-"""Norms of Theorem 1 by the chosen method and by NumPy, and float32 errors by depth."""
+"""Norms of Theorem 1 by the chosen method and by NumPy."""
 
 import functools
 
@@ -9,21 +9,18 @@ import numpy as np
 from benchmarks.machine import floor
 from benchmarks.suite import (
     EXACT,
-    FLOAT64,
     Pair,
     case,
     disagreement,
     named,
     nbytes,
-    once,
     seconds,
 )
-from icltheory._names import NormMethod
+from icltheory._typing import NormMethod
 from icltheory.attention import LinearAttentionStack
-from icltheory.trajectory import depth_errors, implicit_gd, implicit_gd_norms
+from icltheory.trajectory import implicit_gd_norms
 
 SIZES = ((24, 16, 256), (12, 256, 512), (8, 1000, 64), (8, 16, 2048))
-DEPTH_SIZES = ((8, 16, 16), (24, 16, 16), (24, 64, 64))
 METHODS: tuple[NormMethod, ...] = ("factors", "dense", "gram", "auto")
 
 
@@ -82,27 +79,4 @@ def bench_norms(L: int, N: int, n: int) -> Pair:
         # The tolerance allows for products of n float32 numbers through all layers.
         tolerance=1e-4,
         facts={f"{m} ms": 1e3 * seconds(calls[m], 2) for m in METHODS[:3]},
-    )
-
-
-@case(
-    "Float32 trajectory beside the float64 forward pass",
-    named("L {}, N {}, n {}", DEPTH_SIZES),
-    FLOAT64,
-)
-def bench_depth(L: int, N: int, n: int) -> Pair:
-    stack, H = problem(L, N, n, jnp.float64)
-    low = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), (stack, H))
-    errors = np.asarray(depth_errors(stack, H, jnp.ones(n)))
-    once(lambda: implicit_gd(stack, H))
-    found = ", ".join(f"{errors[t - 1]:.2g} at {t}" for t in (1, L // 4, L // 2, L))
-    return Pair(
-        lambda: implicit_gd(*low),
-        lambda: implicit_gd(stack, H),
-        "the same in float64",
-        error=float(errors.max()),
-        # The tolerance is sixteen roundings of float32, since the update is small
-        # compared with the state.
-        tolerance=1e-6,
-        note=f"difference from the float64 forward pass by depth {found}",
     )

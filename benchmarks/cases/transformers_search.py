@@ -20,8 +20,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks.cases.prune_search import RATES, Words, task_of
+from benchmarks.cases.prune_search import Words, task_of
 from benchmarks.suite import Pair, case, disagreement, once
+from benchmarks.torch_search import BATCH, RATES, Torch
 from icltheory.bridge import (
     Decoder,
     Evaluator,
@@ -32,9 +33,8 @@ from icltheory.bridge import (
 )
 from icltheory.bridge.evaluation import tokenize
 from icltheory.bridge.families import read_architecture
-from icltheory.pruning import rank_for_rate
+from icltheory.bridge.tasks import LanguageTask
 
-BATCH = 32
 SMALL = {
     "model_type": "llama",
     "architectures": ["LlamaForCausalLM"],
@@ -74,58 +74,11 @@ def model_of(config: dict[str, Any]) -> LanguageModel:
     return LanguageModel(decoder, params, words, source="random", config=config)
 
 
-class Torch:
-    """A transformers model that scores labels in batches sorted by length."""
-
-    def __init__(self, folder: str):
-        pytest.importorskip("transformers")
-        import torch
-        from transformers import AutoModelForCausalLM
-        from transformers.utils import logging
-
-        logging.disable_progress_bar()
-        self.torch = torch
-        self.device = "cuda" if torch.cuda.is_available() else "cpu"
-        load: Any = AutoModelForCausalLM.from_pretrained
-        self.model = load(folder, dtype="auto").to(self.device).eval()
-
-    def searched(self, rows, labels, layer: int | None) -> np.ndarray:
-        """Returns the scores of all rows, at all clipping rates of a layer's MLP."""
-        with self.torch.inference_mode():
-            if layer is None:
-                return np.array([self.scores(rows, labels)])
-            mlp = self.model.model.layers[layer].mlp
-            weights = [mlp.gate_proj.weight, mlp.up_proj.weight, mlp.down_proj.weight]
-            kept = [W.clone() for W in weights]
-            svd = functools.partial(self.torch.linalg.svd, full_matrices=False)
-            parts = [svd(W.float()) for W in kept]
-            found = []
-            for rate in RATES:
-                for W, old, (U, s, Vt) in zip(weights, kept, parts, strict=True):
-                    rank = rank_for_rate(tuple(W.shape), rate)
-                    cut = (U[:, :rank] * s[:rank]) @ Vt[:rank]
-                    W.copy_(cut if rate else old)
-                found.append(self.scores(rows, labels))
-        return np.array(found)
-
-    def scores(self, rows: Sequence[Sequence[int]], labels: Sequence[int]) -> list[Any]:
-        """Returns the logits of the labels after each row of tokens."""
-        order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
-        found: dict[int, list[float]] = {}
-        for start in range(0, len(order), BATCH):
-            numbers = order[start : start + BATCH]
-            longest = len(rows[numbers[-1]])
-            gaps = [longest - len(rows[i]) for i in numbers]
-            pairs = list(zip(gaps, [rows[i] for i in numbers], strict=True))
-            ids = [[0] * gap + list(row) for gap, row in pairs]
-            mask = [[0] * gap + [1] * len(row) for gap, row in pairs]
-            given = {"input_ids": ids, "attention_mask": mask}
-            tensor = functools.partial(self.torch.tensor, device=self.device)
-            tensors = {name: tensor(values) for name, values in given.items()}
-            logits = self.model(**tensors, logits_to_keep=1, use_cache=False).logits
-            chosen = logits[:, -1, list(labels)].float().tolist()
-            found.update(zip(numbers, chosen, strict=True))
-        return [found[i] for i in range(len(rows))]
+def questions_of(config: dict[str, Any], questions: int, shots: int) -> LanguageTask:
+    """Builds a task whose questions are as long as those of SST-2."""
+    rng = np.random.default_rng(0)
+    lengths = np.clip(rng.lognormal(2.9, 0.5, questions).astype(int), 3, 60)
+    return task_of(rng, lengths, [15] * shots, config["vocab_size"])
 
 
 @pytest.mark.long
@@ -157,9 +110,7 @@ def bench_transformers(
     config: dict[str, Any], questions: int, shots: int, layer: int | None
 ) -> Pair:
     """Compares one evaluation, or the search over all rates of a layer's MLP."""
-    rng = np.random.default_rng(0)
-    lengths = np.clip(rng.lognormal(2.9, 0.5, questions).astype(int), 3, 60)
-    task = task_of(rng, lengths, [15] * shots, config["vocab_size"])
+    task = questions_of(config, questions, shots)
     ours = model_of(config)
     prompts = tokenize(ours, task)
     rows = [(*prompts.prefix, *row) for row in prompts.rows]

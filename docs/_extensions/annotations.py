@@ -1,7 +1,7 @@
 """Annotations as the source has them, for the signatures of the site.
 
 Annotations of arrays are unions of jaxtyping classes, whose names fill a page. Aliases
-of ``icltheory/_names.py`` are shown as the list of names that they stand for.
+of ``icltheory/_typing.py`` are shown as the list of names that they stand for.
 """
 
 import ast
@@ -81,12 +81,13 @@ class _Readable(ast.NodeTransformer):
 
 @functools.cache
 def _choices() -> dict[str, ast.expr]:
-    """Returns the choices declared in ``_names.py`` for type checkers."""
-    tree = ast.parse(Path(icltheory.__file__).with_name("_names.py").read_text())
+    """Returns the choices declared in ``_typing.py`` for type checkers."""
+    tree = ast.parse(Path(icltheory.__file__).with_name("_typing.py").read_text())
     found = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript):
-            names = node.value.slice
+        value = node.value if isinstance(node, ast.Assign) else None
+        if isinstance(value, ast.Subscript) and ast.unparse(value.value) == "Literal":
+            names = value.slice
             given = names.elts if isinstance(names, ast.Tuple) else [names]
             listed = " | ".join(map(ast.unparse, given))
             found[ast.unparse(node.targets[0])] = ast.parse(listed, mode="eval").body

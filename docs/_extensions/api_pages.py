@@ -50,7 +50,7 @@ def _documented() -> dict[str, tuple[str, str]]:
     found, places = {}, {}
     modules = public_modules().values()
     for module in sorted(modules, key=lambda m: (m.__name__.count("."), m.__name__)):
-        for symbol in module.__all__:
+        for symbol in getattr(module, "__all__", ()):
             value = getattr(module, symbol)
             if inspect.ismodule(value):
                 continue
@@ -166,7 +166,8 @@ def _index(names: list[str], modules: dict[str, types.ModuleType]) -> str:
         package = importlib.import_module(".".join(name.split(".")[:2]))
         stable = "Stability: stable." in (package.__doc__ or "")
         promise = "stable" if stable else "provisional"
-        rows.append(f"| [`{name}`]({name}.rst) | {text.splitlines()[0]} | {promise} |")
+        about = text.splitlines()[0]
+        rows.append(f"| [`{_short(name)}`]({name}.rst) | {about} | {promise} |")
     return "\n".join(
         [
             "# API",
@@ -175,7 +176,7 @@ def _index(names: list[str], modules: dict[str, types.ModuleType]) -> str:
             "*stable* package is removed or changed only after one minor version in",
             "which it warns; a *provisional* package may change in any minor version.",
             "",
-            "| module | contents | |",
+            "| module of `icltheory` | contents | |",
             "|---|---|---|",
             *rows,
             "",

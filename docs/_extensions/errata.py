@@ -6,7 +6,10 @@ from typing import Any
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
+from experiments.ledger.formulas import markdown
 from experiments.ledger.statements import STATEMENTS, claimed
+
+_LEADS = {"false as written": "Correction: ", "conditional": "Condition: "}
 
 
 class Errata(SphinxDirective):
@@ -27,13 +30,17 @@ class Errata(SphinxDirective):
             items = nodes.definition_list()
             for one in (one for one in found if one.paper == paper):
                 items += self._item(one)
+            items["classes"].append("errata")
             made.append(items)
         return made
 
     def _item(self, one) -> nodes.definition_list_item:
-        term = nodes.term(text=f"{one.label}: {one.says}")
-        body = nodes.definition()
-        body += nodes.paragraph(text=f"{one.corrected}.")
+        said, _ = self.parse_inline(markdown(f": {one.says}"))
+        said.insert(0, nodes.strong(text=one.label))
+        lead = _LEADS.get(one.status, "")
+        holds, _ = self.parse_inline(markdown(f"{lead}{one.corrected}."))
+        term = nodes.term("", "", *said)
+        body = nodes.definition("", nodes.paragraph("", "", *holds))
         where = nodes.paragraph()
         links = [f"{{py:obj}}`{f} <icltheory.{f}>`" for f in one.functions]
         if one.proof:

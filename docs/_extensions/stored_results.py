@@ -7,8 +7,8 @@ the cell ``10``, and the next step its column. A format may follow:
 ``{result-table}`` shows a table of a run, with a choice of its rows and columns;
 ``{result-claims}`` shows the papers' claims beside what was measured, and
 ``{result-findings}`` the sentences that sum up a run; ``{result-run}`` says how to
-reproduce a run and what its checks found. Lists that are too long to be taken in at a
-glance are closed, and a click opens them.
+reproduce a run and what its checks found. Lists and tables that are too long to be
+taken in at a glance are closed, and a click opens them.
 """
 
 import html
@@ -20,10 +20,15 @@ from docutils.parsers.rst import directives
 from lookup import RESULTS, column, lookup, read
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
-from icltheory.strict_json import number
+from experiments.ledger import formulas
+from icltheory.runs import number
 
-# Entries of a list that a reader takes in at a glance.
+# Entries of a list, and rows of a table, that a reader takes in at a glance.
 _GLANCE = 8
+_ROWS = 15
+# Columns that fit beside each other in ordinary type.
+_COLUMNS = 7
+_INTERVAL = re.compile(r"\[[^\]]*\]|\([-+\d][^)]*\)|\+- \S+")
 
 
 class Result(SphinxRole):
@@ -93,10 +98,11 @@ class ResultTable(_Stored):
         head = [words.get(c, c) for c in (_plain(heads[i]) for i in at)]
         body = [[words.get(c, c) for c in (_plain(row[i]) for i in at)] for row in rows]
         title = self.options.get("title", table["title"])
-        found = [_table(head, body, title)]
+        long = len(body) > _ROWS
+        found: list[nodes.Node] = [_table(head, body, "" if long else title)]
         if table["caption"]:
             found.append(nodes.paragraph(text=table["caption"]))
-        return found
+        return _closed(f"{_words(title)}: {len(body)} rows", *found) if long else found
 
     def words(self) -> dict[str, str]:
         """Words for a reader, by what the run wrote."""
@@ -108,11 +114,18 @@ def _plain(cell: Any) -> str:
     return " ".join(str(cell).split())
 
 
+def _words(title: str) -> str:
+    """A title where no formula can be shown."""
+    return formulas.plain(html.unescape(title))
+
+
 def _table(
     head: list[str], body: list[list[str]], title: str, kind: str = "numbers"
 ) -> nodes.table:
-    table = nodes.table(classes=["stored-result", kind])
-    table += nodes.title("", "", *_text(title))
+    wide = ["wide"] if len(head) > _COLUMNS else []
+    table = nodes.table(classes=["stored-result", kind, *wide])
+    if title:
+        table += nodes.title("", "", *_text(title))
     group = nodes.tgroup(cols=len(head))
     group += [nodes.colspec(colwidth=1) for _ in head]
     group += nodes.thead("", _cells(head))
@@ -122,6 +135,8 @@ def _table(
 
 
 def _cells(texts: list[str]) -> nodes.row:
+    # A line may end before an interval, not within it.
+    texts = [_INTERVAL.sub(lambda one: one[0].replace(" ", "\xa0"), t) for t in texts]
     return nodes.row(
         "", *(nodes.entry("", nodes.paragraph("", "", *_text(t))) for t in texts)
     )

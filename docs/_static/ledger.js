@@ -10,12 +10,14 @@ document.addEventListener("DOMContentLoaded", () => {
   };
   const inner = (cell) => {
     const part = element("span", "");
-    part.append(...[...cell.childNodes].map((node) => node.cloneNode(true)));
+    // MathJax keeps these nodes to fill them later: copies would stay empty.
+    part.append(...cell.childNodes);
     return part;
   };
   const card = (row) => {
     const [label, says, status, evidence, right, functions, tests, measured] = row.cells;
     const word = status.textContent.trim();
+    const kind = evidence.textContent.trim().split(":")[0];
     const badge = element("span", "ledger-status", word);
     badge.dataset.status = word;
     const head = element("div", "ledger-head", element("strong", "", inner(label)), badge);
@@ -28,8 +30,7 @@ document.addEventListener("DOMContentLoaded", () => {
       if (!cell.textContent.trim()) continue;
       list.append(element("dt", "", name), element("dd", "", inner(cell)));
     }
-    const summary = element("summary", "", evidence.textContent.trim().split(":")[0]);
-    made.append(element("details", "", summary, list));
+    made.append(element("details", "", element("summary", "", kind), list));
     return made;
   };
   const sections = [...anchor.querySelectorAll("section")];
@@ -37,16 +38,16 @@ document.addEventListener("DOMContentLoaded", () => {
   for (const section of sections) {
     const grid = element("div", "ledger-grid");
     for (const row of section.querySelectorAll("tbody tr")) {
-      const made = card(row);
-      grid.append(made);
-      rows.push({
-        row: made,
+      const found = {
         section,
         text: row.textContent.toLowerCase(),
         status: row.cells[2].textContent.trim(),
         evidence: row.cells[3].textContent.trim().split(":")[0],
         paper: section.querySelector("h2").firstChild.textContent.trim(),
-      });
+      };
+      found.row = card(row); // takes the cells' content
+      grid.append(found.row);
+      rows.push(found);
     }
     for (const table of section.querySelectorAll("table")) {
       const wrapper = table.closest(".table-wrapper") || table;

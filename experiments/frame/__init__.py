@@ -8,7 +8,7 @@ returns a :class:`Report`. The last line is ``program(__name__, main)``.
 
 import functools
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -16,7 +16,9 @@ from rich.table import Table
 from experiments.frame import slurm
 from experiments.frame.command_line import Flags, Processes, parse, read_line, swept
 from experiments.frame.config import (
+    check_ascending,
     check_at_least,
+    check_each,
     check_seeds,
     depends_on_all_steps,
     expect,
@@ -27,12 +29,9 @@ from experiments.frame.figures import (
     WIDTH,
     figure,
     key,
-    layer_colours,
     layer_marker,
-    matrix_look,
     panels,
     plain_words,
-    rates_axis,
 )
 from experiments.frame.progress import Activity, Display
 from experiments.frame.report import Check, Claim, Report, largest
@@ -40,11 +39,12 @@ from experiments.frame.run import Run
 from icltheory.plotting.panels import name_ends
 
 __all__ = ["Check", "Claim", "Flags", "Report", "Run", "experiment", "program"]
-__all__ += ["check_at_least", "check_seeds", "expect", "largest", "table"]
+__all__ += ["check_ascending", "check_at_least", "check_each", "check_seeds"]
+__all__ += ["expect", "largest", "table"]
 __all__ += ["Activity", "Display", "Interrupt", "Processes", "continue_with"]
 __all__ += ["deferred", "depends_on_all_steps", "read_config", "read_line"]
-__all__ += ["WIDTH", "figure", "key", "layer_colours", "layer_marker", "matrix_look"]
-__all__ += ["name_ends", "panels", "plain_words", "rates_axis"]
+__all__ += ["WIDTH", "figure", "key", "layer_marker"]
+__all__ += ["name_ends", "panels", "plain_words"]
 
 
 def experiment(
@@ -66,15 +66,18 @@ def experiment(
             if others:  # every line is read before the first one runs
                 for line in (first, *others):
                     parse(presets, list(slurm.without_options(line)), flags=flags)
-            found = one(parse(presets, first, flags=flags, others=others))
-            for line in others:
-                later = one(parse(presets, line, flags=flags))
+            found = one(parse(presets, first, flags=flags, others=others), others)
+            for place, line in enumerate(others, 1):
+                later = one(parse(presets, line, flags=flags), others[place:])
                 found = later if later["verdict"] == "failed" else found
             return found
 
-        def one(launch: Any) -> dict:
+        def one(launch: Any, rest: Sequence[list[str]]) -> dict:
             check(launch.config, launch.flags)
-            run = Run.begin(launch, _first_line(body))
+            run = Run.begin(launch)
+            if rest:
+                lines = (launch.line(*words) for words in rest)
+                continue_with("; then ".join((launch.continuing(run.folder), *lines)))
             more = () if flags is None else (launch.flags,)
             return run.finish(body(launch.config, run, *more))
 
@@ -112,7 +115,3 @@ def table(
             cells = (cell.format_map(row) for cell in columns.values())
         made.add_row(*map(str, cells))
     return made
-
-
-def _first_line(body: Callable) -> str:
-    return (body.__globals__["__doc__"] or "").partition("\n")[0].rstrip(".")

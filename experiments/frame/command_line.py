@@ -100,14 +100,15 @@ class Launch(Generic[Config]):
     def command(self) -> str:
         """The command that began the run, with its preset."""
         named = {"--preset", "--resume"} & {w.partition("=")[0] for w in self.words}
-        return self._line(*() if named else ("--preset", self.preset), *self.words)
+        return self.line(*() if named else ("--preset", self.preset), *self.words)
 
     def continuing(self, folder: Path) -> str:
         """Returns the command that continues the run in a folder."""
         quiet = ["--quiet"] * self.options.quiet
-        return self._line("--resume", str(folder), *self.flags.words(), *quiet)
+        return self.line("--resume", str(folder), *self.flags.words(), *quiet)
 
-    def _line(self, *words: str) -> str:
+    def line(self, *words: str) -> str:
+        """The command of the same experiment with these words."""
         return shlex.join(("python", "-m", f"experiments.{self.name}", *words))
 
 

@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,12 +17,42 @@ Config = TypeVar("Config")
 STEPS = "steps"
 
 
+RULES: dict[str, Callable[[Any], bool]] = {
+    "above 0": lambda x: x > 0,
+    "in (0, 1)": lambda x: 0 < x < 1,
+    "in (0, 1]": lambda x: 0 < x <= 1,
+    "in [0, 1)": lambda x: 0 <= x < 1,
+    "in [0, 1]": lambda x: 0 <= x <= 1,
+}
+
+
+def check_each(config: Any, rule: str, *names: str) -> None:
+    """Raises unless every named field, or each of its values, fulfils one of RULES."""
+    _check(config, names, RULES[rule], rule, "a number ")
+
+
 def check_at_least(config: Any, least: float, *names: str) -> None:
-    """Raises unless every named field of a config is at least ``least``."""
+    """Raises unless every named field, or each of its values, is at least ``least``."""
+    _check(config, names, lambda value: value >= least, f"at least {least}")
+
+
+def _check(
+    config: Any, names: Sequence[str], fits: Callable, rule: str, one=""
+) -> None:
     for name in names:
-        value = getattr(config, name)
-        if value < least:
-            raise ValueError(f"{name}: expected at least {least}, got {value}")
+        given = getattr(config, name)
+        several = isinstance(given, Sequence)
+        right = len(given) > 0 and all(map(fits, given)) if several else fits(given)
+        start = "at least one value, each " if several else one
+        expect(right, name, start + rule, given)
+
+
+def check_ascending(config: Any, *names: str) -> None:
+    """Raises unless every named field has ascending whole numbers from 1 on."""
+    for name in names:
+        given = getattr(config, name)
+        right = [*given] == sorted({*given}) and min(given, default=0) >= 1
+        expect(right, name, "ascending whole numbers >= 1", given)
 
 
 def expect(is_right: bool, name: str, expected: str, value: Any) -> None:

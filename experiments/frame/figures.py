@@ -1,24 +1,13 @@
 """Figures of experiments: panels in the common style, and what is drawn alike."""
 
 import contextlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
-import numpy as np
-
 from icltheory.plotting import STYLE, panel_grid
-from icltheory.plotting.style import COLOURS
+from icltheory.plotting.panels import SMALL
 
 WIDTH = 8.4  # of a figure in inches at most: text is shown at its nominal size
-_MATRICES = {
-    "W_Q": ("$W_Q$", COLOURS[0], "o"),
-    "W_K": ("$W_K$", COLOURS[1], "s"),
-    "W_V": ("$W_V$", COLOURS[2], "D"),
-    "W_O": ("$W_O$", COLOURS[3], "^"),
-    "W_in": (r"$W_\mathrm{in}$", COLOURS[4], "v"),
-    "W_out": (r"$W_\mathrm{out}$", COLOURS[5], "P"),
-    "W_gate": (r"$W_\mathrm{gate}$", COLOURS[6], "X"),
-}
 _WORDS = {
     "attn": "attention",
     "mlp": "MLP",
@@ -35,36 +24,19 @@ def plain_words(name: str) -> str:
     return _WORDS.get(name, name.replace("_", " "))
 
 
-def matrix_look(name: str) -> tuple[str, str, str]:
-    """Returns label, colour and marker of a weight matrix, the same in every figure."""
-    unit, _, own = name.rpartition(".")
-    written, colour, marker = _MATRICES.get(own, (own, "grey", "o"))
-    return (f"{plain_words(unit)} {written}" if unit else written, colour, marker)
-
-
-def layer_colours(layers: Iterable[str]) -> dict[str, Any]:
-    """Assigns a colour to each layer; many layers go from light to dark with depth."""
-    names = list(layers)
-    if len(names) < len(COLOURS):
-        return dict(zip(names, COLOURS[1:], strict=False))
-    import matplotlib.pyplot as plt
-
-    colours = plt.get_cmap("viridis_r")(np.linspace(0.1, 1, len(names)))
-    return dict(zip(names, colours, strict=True))
-
-
 @contextlib.contextmanager
 def panels(
-    rows: int = 1, columns: int = 1, title: str = "", **subplots: Any
+    rows: int = 1, columns: int = 1, title: str = "", small: bool = False, **look: Any
 ) -> Iterator[tuple[Any, Any]]:
     """A figure in the common style and its axes, with a title once they are drawn.
 
-    ``subplots`` are further options of ``matplotlib.pyplot.subplots``.
+    With ``small`` text and lines are those of figures of many panels; further options
+    are those of ``matplotlib.pyplot.subplots``.
     """
     import matplotlib.pyplot as plt
 
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(rows, columns, **subplots)
+    with plt.rc_context(SMALL if small else STYLE):
+        figure, axes = plt.subplots(rows, columns, **look)
         yield figure, axes
         if title:
             figure.suptitle(title, fontsize=10)
@@ -99,10 +71,3 @@ def key(color: Any = "0.35", **look: Any) -> Any:
 def layer_marker(place: int) -> str:
     """The marker of a curve by its position in the figure."""
     return "osD^vPX"[place % 7]
-
-
-def rates_axis(axes: Any) -> None:
-    """Sets up an axis of clipping rates from 0 to 1."""
-    axes.set_xlim(-0.02, 1.02)
-    axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", ".25", ".5", ".75", "1"])
-    axes.set_xlabel("clipping rate")

@@ -25,7 +25,7 @@ from experiments.frame.config import expect, experiment_of
 from experiments.frame.exits import continue_with
 from experiments.frame.progress import Activity, Display
 from experiments.frame.report import Report, page
-from icltheory.strict_json import plain
+from icltheory.runs import plain
 
 # Version of ``result.json``, which increases when a value changes its name or meaning.
 SCHEMA_VERSION = 1
@@ -52,17 +52,17 @@ class Run:
         self._started = time.perf_counter()
 
     @classmethod
-    def begin(cls, launch: Launch, summary: str) -> "Run":
-        """Begins a run as the command line says, new or continued; prints a summary."""
+    def begin(cls, launch: Launch) -> "Run":
+        """Begins a run as the command line says, new or continued, and says what."""
         run, options = cls(launch.options.resume or Path(), launch), launch.options
+        about = experiment_of(launch.config)[1]
         if options.resume is None:
-            about = experiment_of(launch.config)[1]
             where = (options.output, launch.name, launch.preset, launch.config)
             run.folder = cls.create(*where, about=about, command=launch.command).folder
         continue_with(launch.continuing(run.folder))
         count = f"{jax.device_count()} x " if jax.device_count() > 1 else ""
         run.console.print(
-            f"{launch.name}, preset {launch.preset}: {summary}, on {count}"
+            f"{launch.name}, preset {launch.preset}: {about.rstrip('.')}, on {count}"
             f"{jax.devices()[0].device_kind}\nwriting to {run.folder}"
         )
         return run

@@ -8,7 +8,6 @@ import ast
 import dataclasses
 import fnmatch
 import functools
-import importlib
 import tomllib
 from pathlib import Path
 
@@ -44,7 +43,7 @@ class Statement:
     paper: str  # authors and year
     author: str
     label: str  # its number in the paper
-    says: str  # what it claims, in a few words
+    says: str  # what it claims, in a few words, with formulas between dollars
     status: str  # one of STATUSES
     corrected: str = ""  # form or condition under which it holds, or what was found
     evidence: str = "none"  # the strongest kind there is for what the row says
@@ -89,22 +88,6 @@ def read(folder: Path) -> tuple[Statement, ...]:
 STATEMENTS = read(Path(__file__).parent)
 
 
-def missing_functions(statement: Statement) -> list[str]:
-    """Lists the functions of a statement that cannot be imported."""
-    return [name for name in statement.functions if not _imports(name)]
-
-
-def _imports(name: str) -> bool:
-    module, _, symbol = f"icltheory.{name}".rpartition(".")
-    outer, _, owner = module.rpartition(".")
-    try:
-        if owner[:1].isupper():  # a method or a property of a class
-            return hasattr(getattr(importlib.import_module(outer), owner), symbol)
-        return hasattr(importlib.import_module(module), symbol)
-    except (ImportError, AttributeError):
-        return False
-
-
 # --- tests and their marks, read from the source
 
 
@@ -122,17 +105,13 @@ def _marks(path: Path, root: Path) -> dict[str, list[tuple[str, str]]]:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"
         for mark in getattr(node.value, "elts", [node.value])
     ]
-    tests = [("", node) for node in body]
-    for node in body:
-        if isinstance(node, ast.ClassDef) and node.name.startswith("Test"):
-            tests += [(f"{node.name}::", inner) for inner in node.body]
     return {
-        f"{path.relative_to(root).as_posix()}::{owner}{node.name}": [
+        f"{path.relative_to(root).as_posix()}::{node.name}": [
             named
             for mark in [*shared, *node.decorator_list]
             for named in _statements(mark)
         ]
-        for owner, node in tests
+        for node in body
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test")
     }
 

@@ -47,8 +47,8 @@ from icltheory.bridge.tasks import (
     task_spec,
 )
 from icltheory.pruning import Intervention, LowRank, Rank
+from icltheory.runs import plain
 from icltheory.statistics import compare, majority_baseline, proportion_interval
-from icltheory.strict_json import plain
 
 ROOT = Path(__file__).parents[2]
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]

@@ -11,7 +11,7 @@ from experiments.real_model.commands import COMMANDS
 from experiments.real_model.config import PRESETS
 from experiments.real_model.published import model_name
 from experiments.real_model.report import report
-from icltheory.strict_json import plain
+from icltheory.runs import plain
 
 
 @dataclasses.dataclass(frozen=True)

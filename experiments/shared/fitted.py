@@ -11,7 +11,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float
 
-from experiments.frame import check_at_least, expect
+from experiments.frame import check_at_least, check_each
 
 TOGETHER = 16  # prompts whose networks are trained together, to bound the memory
 
@@ -26,8 +26,7 @@ class NetworkRecipe:
 
     def __post_init__(self):
         check_at_least(self, 1, "width", "steps")
-        rate = self.learning_rate
-        expect(rate > 0, "learning_rate", "a number above 0", rate)
+        check_each(self, "above 0", "learning_rate")
 
 
 @functools.partial(jax.jit, static_argnames="recipe")

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments.frame import check_at_least, expect
+from experiments.frame import check_at_least, check_each, expect
 from icltheory.bridge import Decoder, LanguageModel, Tokens, load_checkpoint
 
 LIST_LENGTH = 20
@@ -112,9 +112,8 @@ class Language:
     def __post_init__(self):
         check_at_least(self, 1, "fewest_words")
         check_at_least(self, max(2, self.fewest_words), "most_words")
-        for name in ("focus", "noise", "meant", "two_topics", "label_noise"):
-            value = getattr(self, name)
-            expect(0 <= value < 1, name, "a value in [0, 1)", value)
+        shares = ("focus", "noise", "meant", "two_topics", "label_noise")
+        check_each(self, "in [0, 1)", *shares)
 
     def demo_length(self) -> int:
         """Largest number of tokens of a demonstration with label and end of line."""
@@ -334,3 +333,14 @@ def logits(decoder: Decoder, params: Any, ids: Array, mask: Array) -> Array:
     for layer in range(decoder.num_layers):
         stream = decoder.block(layer, params, stream)
     return decoder.read_out(params, stream)
+
+
+def answer_logits(
+    decoder: Decoder, length: int, params: Any, words: Any, count: Any, label: Any
+) -> Array:
+    """Logits after the last colon of each document of up to ``length`` tokens."""
+    document = compose(words, count, label, length)
+    every = logits(decoder, params, document.ids, document.mask)
+    # The label and the end of the line follow the last colon.
+    colon = document.mask.sum(axis=1) - 3
+    return jnp.take_along_axis(every, colon[:, None, None], axis=1)[:, 0]

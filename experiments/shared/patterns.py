@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from experiments.frame import check_at_least, expect
+from experiments.frame import check_at_least, check_each, expect
 from icltheory.patterns import (
     PatternPrompt,
     PatternTask,
@@ -53,10 +53,10 @@ class PatternEnsemble:
     def __post_init__(self):
         counts = ("steps", "batch_size", "num_examples", "record_every")
         check_at_least(self, 1, *counts)
-        steps, every, alpha = self.steps, self.record_every, self.relevant_fraction
+        check_each(self, "above 0", "step_size")
+        check_each(self, "in (0, 1]", "relevant_fraction")
+        steps, every = self.steps, self.record_every
         expect(not steps % every, "record_every", f"a divisor of steps {steps}", every)
-        expect(self.step_size > 0, "step_size", "a number > 0", self.step_size)
-        expect(0 < alpha <= 1, "relevant_fraction", "a number in (0, 1]", alpha)
         expect(len(self.seeds) > 0, "seeds", "at least one", "none")
         circulant_tasks(self.num_relevant, self.shifts)
         self.model()
@@ -99,6 +99,13 @@ class PatternEnsemble:
         scales = {x: getattr(self, x) for x in ("attention_scale", "neuron_scale")}
         return self.model().init(task, key=key, **scales)
 
+    def train(self, task: PatternTask, start: Any, key: Any, **rule: Any) -> Training:
+        """Training of one seed, by descent unless another ``rule`` is given."""
+        names = ("batch_size", "num_examples", "record_every")
+        options = {name: getattr(self, name) for name in names}
+        options |= rule or {"step_size": self.step_size}
+        return train(self.model(), task, start, self.steps, key=key, **options)
+
 
 @dataclasses.dataclass(frozen=True)
 class TrainedEnsemble:
@@ -140,14 +147,9 @@ def train_ensemble(ensemble: PatternEnsemble) -> TrainedEnsemble:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _trained(ensemble: PatternEnsemble) -> tuple[PatternTask, Training]:
-    names = ("step_size", "batch_size", "num_examples", "record_every")
-    sizes = {name: getattr(ensemble, name) for name in names}
-
-    def one(task, params, key):
-        return train(ensemble.model(), task, params, ensemble.steps, key=key, **sizes)
-
     tasks = ensemble.tasks()
-    return tasks, jax.vmap(one)(tasks, ensemble.start(tasks), ensemble.keys(2))
+    given = tasks, ensemble.start(tasks), ensemble.keys(2)
+    return tasks, jax.vmap(ensemble.train)(*given)
 
 
 def over_seeds(

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from experiments import frame
 from experiments.frame import check_at_least, expect
@@ -127,6 +128,33 @@ def fit(
             activity.shown = f"loss {loss:.3f}, {timing.steps_per_second:.0f} steps/s"
     steps = {int(name): params for name, params in kept.items()}
     return Fitted(state, steps, records, timing)
+
+
+def clipped_adam(rate: float, steps: int) -> optax.GradientTransformation:
+    """Adam with a warm-up of a twentieth of the steps and a cosine to 0, clipped."""
+    schedule = optax.warmup_cosine_decay_schedule(0.0, rate, steps // 20, steps)
+    return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(schedule))
+
+
+def drawn_states(draw: Callable, optimizer: Any, seeds: Sequence[int]) -> Any:
+    """States at step 0, one a seed, with the parameters ``draw(key)``."""
+
+    def one(seed):
+        params = draw(training.stream_key(seed, "init"))
+        step = jnp.zeros((), jnp.int32)
+        return training.TrainState(step, seed, params, optimizer.init(params))
+
+    return jax.jit(jax.vmap(one))(jnp.asarray(seeds, jnp.int32))
+
+
+def descended(loss: Callable, optimizer: Any, state: Any, *data: Any) -> tuple:
+    """The state after a step on ``loss(params, key, *data)``, and the loss."""
+    key = jax.random.fold_in(training.stream_key(state.seed, "data"), state.step)
+    value, grads = jax.value_and_grad(loss)(state.params, key, *data)
+    updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
+    params = optax.apply_updates(state.params, updates)
+    new = training.TrainState(state.step + 1, state.seed, params, opt_state)
+    return new, {"loss": value}
 
 
 def mean_metrics(metrics: dict[str, Any]) -> dict[str, list[float]]:
@@ -251,17 +279,17 @@ class Recipe:
         """Returns the optimiser."""
         return training.make_optimizer(self.optimizer, self.steps)
 
-    def step(self, source: Any = None) -> training.Step:
-        """Returns the training step of all seeds, on the task or another source."""
-        one = training.make_step(
-            self.module(),
-            source or self.task(),
-            self.transformation(),
-            Curriculum.none(self.dim, self.num_points),
-            batch_size=self.batch_size,
-            num_points=self.num_points,
-            loss_points=self.loss_points,
-        )
+    def step_on(self, task: Any) -> training.Step:
+        """Returns the training step of one seed on prompts of a task."""
+        plan = Curriculum.none(self.dim, self.num_points)
+        names = ("batch_size", "num_points", "loss_points")
+        sizes: Any = {name: getattr(self, name) for name in names}
+        given = self.module(), task, self.transformation(), plan
+        return training.make_step(*given, **sizes)
+
+    def step(self) -> training.Step:
+        """Returns the training step of all seeds."""
+        one = self.step_on(self.task())
         return jax.vmap(one) if len(self.seeds) > 1 else one
 
     def start(self) -> training.TrainState:

@@ -15,7 +15,6 @@ from icltheory.attention.kernel import (
     softmax_kernel_view,
     taylor_features,
 )
-from icltheory.attention.kernel_stack import KernelAttentionStack
 from icltheory.attention.linear import MLP_FORMS, linear_attention, mlp_attention
 from icltheory.attention.masks import MASKS, attended_keys, normalized_keys
 from icltheory.attention.nonlinear import (
@@ -27,6 +26,7 @@ from icltheory.attention.nonlinear import (
 from icltheory.attention.softmax import softmax_attention, softmax_weights
 from icltheory.attention.stacks import (
     AttentionStack,
+    KernelAttentionStack,
     LinearAttentionStack,
     MLPAttentionStack,
     SoftmaxAttentionStack,

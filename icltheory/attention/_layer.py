@@ -4,8 +4,9 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from icltheory._checks import check_shape
+from icltheory._checks import check_choice, check_shape
 from icltheory._typing import Array, Float
+from icltheory.attention.masks import MASKS
 
 
 class LayerOutput(NamedTuple):
@@ -34,6 +35,15 @@ def as_projections(W_V, W_K, W_Q) -> tuple[Array, Array, Array]:
     check_shape("W_K", W_K, jnp.shape(W_V))
     check_shape("W_Q", W_Q, jnp.shape(W_V))
     return jnp.asarray(W_V), jnp.asarray(W_K), jnp.asarray(W_Q)
+
+
+def as_queries(W_K, W_Q, H, h_query, mask: str) -> tuple[Array, Array, Array, Array]:
+    """Checks the arguments of attention weights, and converts them."""
+    check_shape("W_K", W_K, ("d", "n"))
+    check_shape("W_Q", W_Q, jnp.shape(W_K))
+    check_choice("mask", mask, MASKS)
+    H, h_query = as_tokens(H, h_query, jnp.shape(W_K)[1])
+    return jnp.asarray(W_K), jnp.asarray(W_Q), H, stacked(H, h_query)
 
 
 def as_mlp(W_V, W_K, W_Q, W_in, W_out) -> tuple[Array, Array, Array, Array, Array]:

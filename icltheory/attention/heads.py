@@ -9,15 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory._checks import check_choice, check_shape
-from icltheory._names import MLPForm
-from icltheory._precision import exact_products
-from icltheory._typing import Array, Float
+from icltheory._core import exact_products
+from icltheory._typing import Array, Float, MLPForm
 from icltheory.attention._layer import LayerOutput, add_residual, as_tokens
 from icltheory.attention.linear import MLP_FORMS, _activate, _linear_sums
 from icltheory.attention.masks import MASKS
 from icltheory.attention.stacks import AttentionStack, LinearAttentionStack, Weights
-
-__all__ = ["LinearTransformerStack", "MultiHeadStack"]
 
 Heads = Float[Array | np.ndarray, "_L _heads _out _in"]
 

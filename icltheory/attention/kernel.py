@@ -20,21 +20,8 @@ from icltheory._checks import (
     scalar,
 )
 from icltheory._core import Record, calculator
-from icltheory._names import FeatureMap
-from icltheory._typing import Array, Float, PRNGKey, Scalar
-from icltheory.attention._layer import (
-    as_projections,
-    as_tokens,
-    stacked,
-)
-
-__all__ = [
-    "FEATURE_MAPS",
-    "KernelView",
-    "positive_features",
-    "softmax_kernel_view",
-    "taylor_features",
-]
+from icltheory._typing import Array, FeatureMap, Float, PRNGKey, Scalar
+from icltheory.attention._layer import as_projections, as_tokens, stacked
 
 FEATURE_MAPS = ("exact", "taylor", "positive")
 
@@ -103,11 +90,7 @@ def softmax_kernel_view(
         d_scale: The number under the root of equation (2).
         features: ``"exact"``, ``"taylor"`` or ``"positive"``.
         degree: Highest degree K of the Taylor features, F = 1 + n + ... + n^K.
-        num_features: Number F of positive random features.
-        key: Key of the positive random features; required there.
-
-    Returns:
-        The operator, the features of the query, the normaliser D' and the new token.
+        num_features: Number F of positive random features, which need a ``key``.
 
     Example:
         >>> import jax.numpy as jnp
@@ -155,10 +138,7 @@ def taylor_features(x: Float[ArrayLike, " n"], degree: int) -> Float[Array, " F"
         \varphi(x)^\top \varphi(y) = \sum_{k \le K} (x^\top y)^k / k! .
 
     The remainder is at most :math:`e^{|z|} |z|^{K+1} / (K+1)!` with
-    :math:`z = x^\top y`.
-
-    Returns:
-        Features of length 1 + n + ... + n^K.
+    :math:`z = x^\top y`. There are 1 + n + ... + n^K features.
 
     Example:
         >>> import jax.numpy as jnp

@@ -7,8 +7,7 @@ from jaxtyping import Real
 
 from icltheory._checks import check_choice, scalar
 from icltheory._core import calculator
-from icltheory._names import Mask, MLPForm
-from icltheory._typing import Float
+from icltheory._typing import Float, Mask, MLPForm
 from icltheory.attention._layer import (
     LayerOutput,
     add_residual,
@@ -18,8 +17,6 @@ from icltheory.attention._layer import (
     stacked,
 )
 from icltheory.attention.masks import MASKS, attended_keys
-
-__all__ = ["MLP_FORMS", "linear_attention", "mlp_attention"]
 
 MLP_FORMS = ("gated", "linear", "half")
 

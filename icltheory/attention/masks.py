@@ -16,20 +16,14 @@ import jax.numpy as jnp
 
 from icltheory._checks import check_choice, check_nonnegative_int
 from icltheory._core import calculator
-from icltheory._names import Mask
-from icltheory._typing import Array, Bool
-
-__all__ = ["MASKS", "attended_keys", "normalized_keys"]
+from icltheory._typing import Array, Bool, Mask
 
 MASKS = ("demos", "causal", "none")
 
 
 @calculator(compiled=False, static=("mask", "num_demos"))
 def attended_keys(mask: Mask, num_demos: int) -> Bool[Array, "P P"]:
-    """Keys that each token attends to, as a boolean mask.
-
-    Returns:
-        Boolean matrix of shape (N + 1, N + 1); rows are queries, columns are keys.
+    """Keys that each token attends to: rows are queries, columns are keys.
 
     Example:
         >>> attended_keys("causal", 2).astype(int).tolist()
@@ -48,10 +42,8 @@ def normalized_keys(mask: Mask, num_demos: int) -> Bool[Array, "P P"]:
     The papers' M stands outside the softmax. With ``"demos"`` every token normalises
     over all N + 1 keys and the weight on the query key is then lost: the weights on the
     demonstrations sum to less than 1. With ``"causal"`` a demonstration normalises over
-    the keys j <= i only, as in a decoder, and the query as with ``"demos"``.
-
-    Returns:
-        Boolean matrix of shape (N + 1, N + 1); rows are queries, columns are keys.
+    the keys j <= i only, as in a decoder, and the query as with ``"demos"``. Rows are
+    queries, columns are keys.
 
     Example:
         >>> normalized_keys("demos", 1).astype(int).tolist()

@@ -10,10 +10,15 @@ from jaxtyping import Real
 
 from icltheory._checks import check_choice, check_shape, scalar
 from icltheory._core import calculator
-from icltheory._names import Mask
-from icltheory._typing import Array, Float
-from icltheory.attention._layer import LayerOutput, add_residual, as_tokens, stacked
-from icltheory.attention.masks import MASKS, attended_keys
+from icltheory._typing import Array, Float, Mask
+from icltheory.attention._layer import (
+    LayerOutput,
+    add_residual,
+    as_queries,
+    as_tokens,
+    stacked,
+)
+from icltheory.attention.masks import attended_keys
 
 __all__ = [
     "KERNELS",
@@ -76,13 +81,10 @@ def kernel_weights(
 ) -> Float[Array, "P P"]:
     r"""Weights :math:`k(W_Q h_i, W_K h_j)` of every token on every key, masked.
 
-    With ``"linear"`` they are those of linear attention. They are not normalised.
+    With ``"linear"`` they are those of linear attention. They are not normalised. The
+    kernel is as in :func:`kernel_matrix`.
 
-    Args:
-        kernel: A name in ``KERNELS``, or a function of two vectors.
-
-    Returns:
-        Weights ``(N + 1, N + 1)``; rows are queries, the last is the query token's.
+    Rows are queries, the last is the query token's.
 
     Example:
         >>> import jax.numpy as jnp
@@ -92,12 +94,7 @@ def kernel_weights(
 
     Source: Cheng et al. (2024); Yao et al. (2024), equation (3).
     """
-    check_shape("W_K", W_K, ("d", "n"))
-    check_shape("W_Q", W_Q, jnp.shape(W_K))
-    check_choice("mask", mask, MASKS)
-    W_K, W_Q = jnp.asarray(W_K), jnp.asarray(W_Q)
-    H, h_query = as_tokens(H, h_query, W_K.shape[1])
-    tokens = stacked(H, h_query)
+    W_K, W_Q, H, tokens = as_queries(W_K, W_Q, H, h_query, mask)
     # A masked query key is left out, since an overflow of its kernel would make
     # derivatives NaN.
     keys = tokens if mask == "none" else H
@@ -123,10 +120,7 @@ def kernel_attention(
     .. math::
         \hat h_i = h_i + c \sum_{j \in A(i)} k(W_Q h_i, W_K h_j)\, W_V h_j .
 
-    Cost O(N n^2 + N^2 n).
-
-    Args:
-        kernel: A name in ``KERNELS``, or a function of two vectors.
+    Cost O(N n^2 + N^2 n). The kernel is as in :func:`kernel_matrix`.
 
     Example:
         >>> import jax.numpy as jnp

@@ -5,20 +5,18 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
-from icltheory._checks import check_choice, check_shape, positive, scalar
+from icltheory._checks import positive, scalar
 from icltheory._core import calculator
-from icltheory._names import Mask
-from icltheory._typing import Array, Float
+from icltheory._typing import Array, Float, Mask
 from icltheory.attention._layer import (
     LayerOutput,
     add_residual,
     as_projections,
+    as_queries,
     as_tokens,
     stacked,
 )
-from icltheory.attention.masks import MASKS, attended_keys, normalized_keys
-
-__all__ = ["softmax_attention", "softmax_weights"]
+from icltheory.attention.masks import attended_keys, normalized_keys
 
 
 @calculator(static=("mask",), d_scale=scalar & positive, scale=scalar)
@@ -88,9 +86,6 @@ def softmax_weights(
     (\mathbf 1^\top A_u)^{-1}`, over N + 1 keys; equation (9) as printed sums over the
     other axis and gives different weights.
 
-    Returns:
-        Weights of shape (N + 1, N + 1); the last row and column are the query's.
-
     Example:
         >>> import jax.numpy as jnp
         >>> O = jnp.zeros((1, 1))
@@ -99,12 +94,7 @@ def softmax_weights(
 
     Source: Yao et al. (2024), equations (1), (2) and (9), corrected.
     """
-    check_shape("W_K", W_K, ("d", "n"))
-    check_shape("W_Q", W_Q, jnp.shape(W_K))
-    check_choice("mask", mask, MASKS)
-    W_K, W_Q = jnp.asarray(W_K), jnp.asarray(W_Q)
-    H, h_query = as_tokens(H, h_query, W_K.shape[1])
-    tokens = stacked(H, h_query)
+    W_K, W_Q, H, tokens = as_queries(W_K, W_Q, H, h_query, mask)
     logits = (tokens @ W_Q.T) @ (tokens @ W_K.T).T / jnp.sqrt(d_scale).astype(H.dtype)
     normalized = normalized_keys(mask, H.shape[0])
     weights = jax.nn.softmax(jnp.where(normalized, logits, -jnp.inf), axis=-1)

@@ -1,4 +1,4 @@
-"""Stacks of attention layers: three kinds of layer, one scan."""
+"""Stacks of attention layers: four kinds of layer, one scan."""
 
 import abc
 import functools
@@ -13,21 +13,17 @@ from jaxtyping import Real
 
 from icltheory._checks import check_choice, check_shape, checked, positive, within
 from icltheory._core import Record, where_valid
-from icltheory._names import Mask, MLPForm
-from icltheory._typing import Array, Float, Int
+from icltheory._typing import Array, Float, Int, Mask, MLPForm
 from icltheory.attention._layer import LayerOutput, as_tokens
 from icltheory.attention.linear import MLP_FORMS, linear_attention, mlp_attention
 from icltheory.attention.masks import MASKS
-from icltheory.attention.nonlinear import kernel_weights
+from icltheory.attention.nonlinear import (
+    Kernel,
+    check_kernel,
+    kernel_attention,
+    kernel_weights,
+)
 from icltheory.attention.softmax import softmax_attention, softmax_weights
-
-__all__ = [
-    "AttentionStack",
-    "LinearAttentionStack",
-    "MLPAttentionStack",
-    "SoftmaxAttentionStack",
-    "StackOutput",
-]
 
 Weights = Float[Array | np.ndarray, "_L _out _in"]
 
@@ -77,13 +73,9 @@ class AttentionStack(Record):
         *,
         scale: Real[ArrayLike, ""] = 1.0,
     ) -> LayerOutput:
-        """Applies layer ``index``, counted from 0.
+        """Applies layer ``index``, from 0 to L - 1; it may be traced.
 
-        Args:
-            index: Layer, from 0 to L - 1; may be traced.
-            scale: Factor on the attention sum, the papers' 1/N.
-
-        Source: Yao et al. (2024), equations (1) to (3).
+        ``scale`` is a factor on the attention sum, the papers' 1/N.
         """
         return self._one(index)._act(H, h_query, mask, scale)
 
@@ -96,16 +88,9 @@ class AttentionStack(Record):
     ) -> Float[Array, "*heads P P"]:
         """Attention weights of all tokens in one layer, without the scale.
 
-        Args:
-            index: Layer, from 0 to L - 1; may be traced.
-            h_query: Query token that enters it, ``(n,)``.
-
-        Returns:
-            Weights ``(N + 1, N + 1)``, with an axis of heads in front if there are
-            several; rows are queries, zero where the mask forbids;
-            they sum to 1 or less in a softmax layer and to anything elsewhere.
-
-        Source: Yao et al. (2024), equation (1).
+        They are ``(N + 1, N + 1)``, with an axis of heads in front if there are
+        several. Rows are queries, zero where the mask forbids; they sum to 1 or less in
+        a softmax layer and to anything elsewhere.
         """
         return self._one(index)._weights(H, h_query, mask)
 
@@ -119,13 +104,7 @@ class AttentionStack(Record):
     ) -> StackOutput:
         """Runs all layers and keeps the tokens of every depth.
 
-        Args:
-            scale: Factor on the attention sum of every layer, the papers' 1/N.
-
-        Returns:
-            Demonstrations and query at the depths 0, ..., L.
-
-        Source: Yao et al. (2024), section 3.1.
+        ``scale`` is a factor on every attention sum, the papers' 1/N.
         """
         check_choice("mask", mask, MASKS)
         stack, start = self._prepare(H, h_query)
@@ -275,10 +254,7 @@ class MLPAttentionStack(AttentionStack):
     W_out: Weights
     mlp: MLPForm = eqx.field(static=True, default="gated")
 
-    groups: ClassVar[dict[str, str]] = {
-        "W_V": "attn",
-        "W_K": "attn",
-        "W_Q": "attn",
+    groups: ClassVar[dict[str, str]] = LinearAttentionStack.groups | {
         "W_in": "mlp",
         "W_out": "mlp",
     }
@@ -304,3 +280,47 @@ class MLPAttentionStack(AttentionStack):
             scale=scale,
             mlp=self.mlp,
         )
+
+
+class KernelAttentionStack(AttentionStack):
+    r"""A stack of L nonlinear attention layers with residual.
+
+    .. math::
+        h_i^t = h_i^{t-1} + c \sum_{j \in A(i)}
+                k\big(W_Q^t h_i^{t-1}, W_K^t h_j^{t-1}\big)\, W_V^t h_j^{t-1} .
+
+    Args:
+        kernel: A name in ``KERNELS`` or a function of two vectors; part of the tree
+            structure, so that one function object is one program.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> I = jnp.eye(1)[None]
+        >>> stack = KernelAttentionStack(I, I, I, "rbf")
+        >>> stack.apply(jnp.ones((2, 1)), jnp.ones(1)).h_query.tolist()
+        [[1.0], [3.0]]
+
+    Source: Cheng et al. (2024).
+    """
+
+    W_V: Weights
+    W_K: Weights
+    W_Q: Weights
+    kernel: Kernel = eqx.field(static=True, default="linear")
+
+    groups: ClassVar[dict[str, str]] = {"W_V": "attn", "W_K": "attn", "W_Q": "attn"}
+
+    def __post_init__(self):
+        check_kernel(self.kernel)
+        self._store(W_V=("L", "n", "n"))
+        layers, n, _ = self.W_V.shape
+        self._store(W_K=(layers, "d", n))
+        self._store(W_Q=self.W_K.shape)
+
+    def _act(self, H, h_query, mask, scale):
+        weights = self.W_V, self.W_K, self.W_Q, H, h_query
+        return kernel_attention(*weights, kernel=self.kernel, mask=mask, scale=scale)
+
+    def _weights(self, H, h_query, mask):
+        weights = self.W_K, self.W_Q, H, h_query
+        return kernel_weights(*weights, kernel=self.kernel, mask=mask)

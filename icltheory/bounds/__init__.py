@@ -1,15 +1,15 @@
 """Generalisation bounds of in-context learning by mutual information.
 
-The calculators of :mod:`~icltheory.bounds.information` take plain numbers and matrices,
+The functions of :mod:`~icltheory.bounds.information` take plain numbers and matrices,
 from any learner. For Theorem 2 of Yao et al. :func:`noisy_steps` computes the steps of
 a stack of linear attention on its demonstrations, and each form of the theorem is a
 function of them: :func:`isotropic_bound`, with a prior :func:`anisotropic_bound` and
 :func:`held_out_bound`, and :func:`printed_bound`. Infinity is a value with a reason,
-and what is not a bound says so.
+and a result that is not a bound says so.
 
 :mod:`icltheory.bounds.supersample` bounds any in-context learner with losses in [0, 1],
 trained transformers among them: :func:`supersample_losses` evaluates it, and
-:func:`supersample_bounds` needs the losses alone.
+:func:`supersample_bounds` needs only the losses.
 
 Stability: stable.
 """

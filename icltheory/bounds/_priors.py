@@ -9,7 +9,7 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from icltheory._precision import exact_products
+from icltheory._core import exact_products
 from icltheory._typing import Array
 from icltheory.batching import batches_of, in_batches
 from icltheory.bounds.gaussian import centred_rows, factored_term, held_out_divergence

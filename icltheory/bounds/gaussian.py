@@ -2,31 +2,20 @@
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._checks import (
-    Check,
-    CheckLike,
     check_positive_int,
     check_shape,
     covariance,
     is_tracer,
 )
-from icltheory._core import calculator
-from icltheory._precision import widened
+from icltheory._core import calculator, widened
 from icltheory._typing import Array, Float, Scalar
 from icltheory.noise import without_replacement_factor
 from icltheory.noise._routes import singular_values
-
-__all__ = [
-    "anisotropic_term",
-    "gaussian_kl",
-    "held_out_term",
-    "isotropic_term",
-    "ledoit_wolf_intensity",
-]
+from icltheory.noise.gradients import up_to
 
 
 def _definite(name, value, given):
@@ -42,18 +31,9 @@ def _definite(name, value, given):
     return semi
 
 
-def shots_of(pool: str) -> CheckLike:
-    """Returns the check of a whole number b of the N rows of another argument."""
-
-    def check(name, value, given):
-        N = np.shape(given[pool])[-2] if np.ndim(given[pool]) > 1 else np.inf
-        expected = f"an integer from 1 to N = {N}"
-        whole = np.issubdtype(np.result_type(value), np.integer)
-        if np.shape(value) or not whole:
-            raise ValueError(f"{name}: expected {expected}, got {value}")
-        return Check(lambda b: (b >= 1) & (b <= N), expected)(name, value)
-
-    return check
+def _num_rows(given):
+    check_shape("z", given["z"], ("N", "d"))
+    return len(given["z"])
 
 
 @calculator(cov=covariance, prior_cov=_definite)
@@ -175,7 +155,7 @@ def _term(values: Array, floor: Array, step: Array) -> Array:
     return jnp.sum(values) - len(values) - jnp.sum(logs) + jnp.sum(step**2)
 
 
-@calculator(static=("held_out",), integers=("shots",), shots=shots_of("z"))
+@calculator(static=("held_out",), integers=("shots",), shots=up_to(_num_rows))
 def held_out_term(
     z: Float[ArrayLike, "_N _d"], shots: Real[ArrayLike, ""], held_out: int
 ) -> Scalar:
@@ -200,7 +180,6 @@ def held_out_term(
     al. (2024).
     """
     z = widened(z)
-    check_shape("z", z, ("N", "d"))
     check_held_out(held_out, z.shape[0])
     if held_out <= z.shape[1]:
         raise ValueError(

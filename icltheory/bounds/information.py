@@ -5,20 +5,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._checks import Check, check_shape, count, finite, positive
-from icltheory._core import Record, calculator
-from icltheory._precision import finite_or_nan, widened
+from icltheory._core import Record, calculator, finite_or_nan, widened
 from icltheory._typing import Array, Float, Scalar
-
-__all__ = [
-    "SmoothingBound",
-    "bound_from_expectations",
-    "optimal_prior_variance",
-    "planned_bound",
-    "required_samples",
-    "smoothing_bound",
-    "trajectory_information",
-    "xu_raginsky",
-]
 
 _at_least_0 = Check(lambda x: x >= 0, "a value >= 0")  # infinity is one
 _number = Check(lambda x: x == x, "numbers")  # noqa: PLR0124

@@ -10,8 +10,6 @@ from icltheory._checks import concrete
 from icltheory._core import Record
 from icltheory._typing import Array, Bool, Float, Int, Scalar
 
-__all__ = ["REASONS", "Assumption", "Bound"]
-
 # Reasons for an infinite term, by ``Bound.reason_code``; the first stands for a finite
 # one.
 REASONS = (

@@ -16,8 +16,6 @@ from icltheory.attention.stacks import AttentionStack
 from icltheory.batching import wait
 from icltheory.constructions import join_tokens, read_prediction
 
-__all__ = ["ClippedSquaredError", "sign_error", "supersample_losses"]
-
 CHUNK = 256  # prompts that are evaluated together
 KINDS = (
     "a function of (X, y, x_query), an attention stack or a pair of a model with "

@@ -12,35 +12,36 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._checks import (
-    Check,
     check_choice,
     check_positive_int,
     check_shape,
     checked,
-    concrete,
     finite,
     nonnegative,
-    one_line,
     scalar,
 )
-from icltheory._core import Record, calculator, where_valid
-from icltheory._names import DemoUpdates, MatrixNorm
-from icltheory._precision import exact_products
-from icltheory._typing import Array, Float, Int, PRNGKey, Scalar
+from icltheory._core import Record, calculator, exact_products, where_valid
+from icltheory._typing import (
+    Array,
+    DemoUpdates,
+    Float,
+    Int,
+    MatrixNorm,
+    PRNGKey,
+    Scalar,
+)
 from icltheory.attention import LinearAttentionStack
 from icltheory.batching import in_batches
-from icltheory.bounds.gaussian import ledoit_wolf_intensity, shots_of
+from icltheory.bounds.gaussian import ledoit_wolf_intensity
 from icltheory.noise import (
     NoiseSpectrum,
     noisy_trajectory,
     without_replacement_factor,
 )
-from icltheory.noise.gradients import path_gradients
-from icltheory.noise.spectrum import spectrum_on_path
-from icltheory.noise.support import _WIDE, dims_of
+from icltheory.noise.gradients import path_gradients, up_to
+from icltheory.noise.spectrum import reaches_ranks, spectrum_on_path
+from icltheory.noise.support import _WIDE, dims_of, finite_stack
 from icltheory.trajectory._recursion import Learner, prepare
-
-__all__ = ["GaussianSteps", "NoisySteps", "noisy_steps"]
 
 Center = str | Float[ArrayLike, "_L _n _n"] | Callable[[int, Any], Any] | None
 
@@ -181,23 +182,20 @@ class NoisySteps(GaussianSteps):
         return self._with(squared_distance=squares)
 
 
-def _finite_weights(name, stack, given):
-    """Checks a stack of linear attention with finite weights."""
-    if not isinstance(stack, LinearAttentionStack):
-        expected = "LinearAttentionStack"
-        raise ValueError(f"{name}: expected {expected}, got {one_line(stack)}")
-    flags = [finite(part, getattr(stack, part)) for part in ("W_V", "W_K", "W_Q")]
-    traced = [flag for flag in flags if flag is not True]
-    return functools.reduce(jnp.logical_and, traced) if traced else True
+def _pool(given):
+    shape = jnp.shape(given["H"])
+    if len(shape) not in (2, 3) or not shape[0]:
+        raise ValueError(f"H: expected shape (N, n) or (B, N, n), B > 0, got {shape}")
+    return shape[-2]
 
 
 @calculator(
     compiled=False,
     static=("demo_updates", "batch_size"),
     integers=("shots", "support_dims"),
-    stack=_finite_weights,
+    stack=finite_stack,
     H=finite,
-    shots=shots_of("H"),
+    shots=up_to(_pool),
     scale=scalar,
 )
 def noisy_steps(
@@ -247,10 +245,6 @@ def noisy_steps(
     Source: Yao et al. (2024), section 3.3 and equation (4).
     """
     prompts = jnp.asarray(H)
-    if prompts.ndim not in (2, 3) or not len(prompts):
-        raise ValueError(
-            f"H: expected shape (N, n) or (B, N, n), B > 0, got {prompts.shape}"
-        )
     if batch_size is not None:
         check_positive_int("batch_size", batch_size)
     prompts = prompts[None] if prompts.ndim == 2 else prompts
@@ -258,7 +252,8 @@ def noisy_steps(
     steps = _noisy_steps(*arrays, demo_updates, batch_size)
     if support_dims is None:
         return steps
-    return where_valid(steps, _at_least_the_rank(support_dims, steps.spectrum))
+    enough = reaches_ranks(steps.spectrum)("support_dims", support_dims)
+    return where_valid(steps, enough)
 
 
 @functools.partial(jax.jit, static_argnames=("demo_updates", "batch_size"))
@@ -312,18 +307,6 @@ def _noisy_path(learner, shots, key, H):
 
 def _log_det(spectrum, dim):
     return jnp.where(spectrum.rank == dim[None], spectrum.log_pdet, -jnp.inf)
-
-
-def _at_least_the_rank(given, spectrum):
-    """Checks that given dimensions m_t are not below the rank of some C_t."""
-    values = spectrum.eigenvalues
-    # Far above the rounding of every route.
-    floor = 1000 * values.shape[-1] * jnp.finfo(values.dtype).eps
-    ranks = jnp.max(jnp.sum(values > floor * values[..., :1], axis=-1), axis=0)
-    known = concrete(ranks)
-    said = "" if known is None else f", {known.tolist()}"
-    expected = f"at least the rank of C_t in every layer{said}"
-    return Check(lambda m: m >= ranks, expected)("support_dims", given)
 
 
 @jax.jit

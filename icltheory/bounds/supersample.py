@@ -22,8 +22,7 @@ from icltheory._checks import (
     is_tracer,
     unit,
 )
-from icltheory._core import Record, calculator, where_valid
-from icltheory._precision import widened
+from icltheory._core import Record, calculator, where_valid, widened
 from icltheory._typing import Array, Bool, Float, Scalar
 from icltheory.bounds._pairs import (
     MOST_VALUES,
@@ -39,13 +38,6 @@ from icltheory.bounds._pairs import (
     swapped,
     tail_weight,
 )
-
-__all__ = [
-    "SupersampleBound",
-    "SupersampleBounds",
-    "prediction_bound",
-    "supersample_bounds",
-]
 
 # Weights c and C(c) of the weighted bound: c is close to 0 for small information, and
 # close to log 2 for small losses.

@@ -14,8 +14,8 @@ from icltheory._checks import (
     check_choice,
     check_open_unit,
     concrete,
-    one_line,
     positive,
+    wrong,
 )
 from icltheory._core import calculator, where_valid
 from icltheory._typing import Array
@@ -31,14 +31,6 @@ from icltheory.bounds.steps import (
     is_word,
 )
 
-__all__ = [
-    "anisotropic_bound",
-    "held_out_bound",
-    "isotropic_bound",
-    "log_inside_bound",
-    "printed_bound",
-]
-
 _DENSE_WIDTH = 40  # of a basis of the support, n^2 x n (n + 1) / 2 by prompt and layer
 _BIAS = "biased low: the logarithm of a mean"
 _FITTED_BIAS = "biased low, with no limit: the prior is fitted to the prompts"
@@ -46,8 +38,7 @@ _FITTED_BIAS = "biased low, with no limit: the prior is fitted to the prompts"
 
 def _steps_of(kind, name, steps, given):
     if not isinstance(steps, kind):
-        expected = f"{kind.__name__}, as noisy_steps returns"
-        raise ValueError(f"{name}: expected {expected}, got {one_line(steps)}")
+        raise wrong(name, f"{kind.__name__}, as noisy_steps returns", steps)
     return True
 
 
@@ -249,7 +240,7 @@ def anisotropic_bound(
     Source: Yao et al. (2024), Lemma 5, with the prior left free.
     """
     if prior is not None and not callable(prior):
-        raise ValueError(f"prior: expected a function or None, got {one_line(prior)}")
+        raise wrong("prior", "a function or None", prior)
     G, W, _ = dense_steps(steps)
     flat = (G - centers(center, G, W)).reshape(*G.shape[:2], -1)
     given = prior is not None

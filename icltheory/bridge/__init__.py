@@ -18,7 +18,7 @@ disk to the choice::
 The layered protocol (:mod:`icltheory.layered`) and pruning (:mod:`icltheory.pruning`)
 know nothing of language models and can be read without this package. Further names are
 in ``bridge.tasks``, ``bridge.evaluation``, ``bridge.spectra``, ``bridge.methods``,
-``bridge.inputs`` and ``bridge.export``; comparisons of two models are in
+``bridge.inputs`` and ``bridge.cost``; comparisons of two models are in
 ``icltheory.statistics``.
 
 Stability: provisional.
@@ -27,10 +27,11 @@ Stability: provisional.
 from icltheory.bridge.answers import AnswerFile
 from icltheory.bridge.architecture import Architecture, Experts, Rotary
 from icltheory.bridge.checkpoint import load_checkpoint
+from icltheory.bridge.cost import size_report
 from icltheory.bridge.decoder import KV, Decoder, Stream, Tokens
 from icltheory.bridge.evaluation import Evaluation, evaluate_naive
 from icltheory.bridge.evaluator import Evaluator, evaluate
-from icltheory.bridge.export import save_checkpoint, size_report
+from icltheory.bridge.export import save_checkpoint
 from icltheory.bridge.model import LanguageModel
 from icltheory.bridge.pruning import prune_model
 from icltheory.bridge.search import (

@@ -7,11 +7,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from icltheory._files import refuse_pointer
-from icltheory._safetensors import Tensor
 from icltheory.bridge.families import entries_of, read_architecture
-from icltheory.bridge.families.config import is_number
+from icltheory.bridge.families.declare import is_number
 from icltheory.bridge.tokenizer import Tokenizer
+from icltheory.models._files import refuse_pointer
+from icltheory.models._safetensors import Tensor
 
 # Architectures of GGUF, and what Hugging Face calls them.
 _MODELS = {n: n for n in ("llama", "qwen2", "qwen3")} | {"gemma3": "gemma3_text"}

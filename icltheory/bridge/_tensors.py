@@ -8,26 +8,19 @@ serves both kinds of files.
 
 import functools
 import json
-import math
 import mmap
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
-import msgpack
 import numpy as np
-from flax import traverse_util
+from flax import serialization, traverse_util
 
-from icltheory._files import refuse_pointer
-from icltheory._safetensors import Tensor, open_safetensors
-from icltheory.bridge._arrays import cast
+from icltheory.models._files import refuse_pointer
+from icltheory.models._safetensors import Tensor, open_safetensors
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 FLAX_SINGLE, FLAX_INDEX = "flax_model.msgpack", "flax_model.msgpack.index.json"
 _LEAVES = {"kernel": "weight", "embedding": "weight", "scale": "weight"}
-_ARRAY = 1  # Flax's code for an array: shape, dtype and bytes
-_FRONT = 1024
-_CHUNKED = "__msgpack_chunked_array__"  # Flax's key for an array in chunks
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -99,41 +92,34 @@ def safetensors_of(folder: Path) -> Tensors:
     return Tensors(folder / INDEX, found)
 
 
-def flax_of(folder: Path, dtype: np.dtype | None) -> Tensors:
+def flax_of(folder: Path) -> Tensors:
     """Returns the tensors of a Flax checkpoint in one or several files.
 
-    Files are parsed at once, and every array is cast to ``dtype`` while its file is
-    parsed. A tensor that is released is removed from memory, so that the tree shrinks
-    as the model grows.
+    Files are parsed at once. A tensor that is released is removed from memory, so that
+    the tree shrinks as the model grows.
     """
     if not _sharded(folder, FLAX_SINGLE, FLAX_INDEX):
         where = folder / FLAX_SINGLE
-        return Tensors(where, _flax_file(where, dtype))
+        return Tensors(where, _flax_file(where))
     table, found = _shard_files(folder / FLAX_INDEX), {}
     for file in dict.fromkeys(table.values()):
-        found |= _flax_file(file, dtype)
+        found |= _flax_file(file)
     for path, file in table.items():
         if (name := _renamed(path)) not in found:
             raise ValueError(f"{file}: expected tensor {name}, found none")
     return Tensors(folder / FLAX_INDEX, found)
 
 
-def _flax_file(file: Path, dtype: np.dtype | None) -> dict[str, Tensor]:
-    tree = _restore(file, dtype)
+def _flax_file(file: Path) -> dict[str, Tensor]:
+    tree, arrays = _restore(file), {}
     # The tree is nested once more if a train state was saved.
     tree = tree["params"] if set(tree) == {"params"} else tree
-    arrays = {}
-    leaves = traverse_util.flatten_dict(
-        tree, is_leaf=lambda _, value: _CHUNKED in value
-    )
-    for keys, leaf in leaves.items():
-        path = "/".join(map(str, keys))
-        array = _joined(leaf) if isinstance(leaf, dict) else leaf
-        if not isinstance(array, np.ndarray):
+    for path, leaf in traverse_util.flatten_dict(tree, sep="/").items():
+        if not isinstance(leaf, np.ndarray):
             raise ValueError(
                 f"{file}: expected an array at {path}, got {type(leaf).__name__}"
             )
-        arrays[_renamed(path)] = array.T if path.endswith("kernel") else array
+        arrays[_renamed(path)] = leaf.T if path.endswith("kernel") else leaf
     return {
         name: Tensor(
             array.shape,
@@ -152,48 +138,20 @@ def _renamed(path: str) -> str:
     return ".".join([*modules, _LEAVES.get(last, last)])
 
 
-def _restore(path: Path, dtype: np.dtype | None) -> dict[str, Any]:
-    """Returns the tree in a mapped file, each array in ``dtype`` once it is parsed.
-
-    ``flax.serialization.msgpack_restore`` would hold the file, its arrays and the model
-    at once.
-    """
-
-    def array_of(code, data):
-        if code != _ARRAY:
-            return msgpack.ExtType(code, data)
-        # Shape and dtype come first, and only they are copied for unpacking.
-        front = msgpack.Unpacker(raw=True)
-        front.feed(data[:_FRONT])
-        front.read_array_header()
-        shape, kind = tuple(front.unpack()), jnp.dtype(front.unpack().decode())
-        start = len(data) - math.prod(shape) * kind.itemsize
-        array = np.frombuffer(data, kind, offset=start).reshape(shape)
-        floating = jnp.issubdtype(kind, jnp.floating)
-        return cast(array, dtype or kind) if floating else array
-
+def _restore(path: Path) -> dict[str, Any]:
     if not path.stat().st_size:
         raise ValueError(f"{path}: expected a tree of arrays, got an empty file")
     refuse_pointer(path)
-    with path.open("rb") as file:
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     try:
-        tree = msgpack.unpackb(mapped, ext_hook=array_of, raw=False)
+        with (
+            path.open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+        ):
+            tree = serialization.msgpack_restore(mapped)  # pyrefly: ignore
     except Exception as error:  # the parser raises many kinds for damaged files
         raise ValueError(f"{path}: expected a tree of arrays, got {error!r}") from error
-    finally:
-        mapped.close()
     if not isinstance(tree, dict):
         raise ValueError(
             f"{path}: expected a tree of arrays, got {type(tree).__name__}"
         )
     return tree
-
-
-def _joined(value):
-    """Joins the numbered chunks of an array."""
-    chunks, shape = value.get("chunks"), value.get("shape")
-    if not chunks or not shape:
-        return None
-    flat = np.concatenate([chunks[str(i)] for i in range(len(chunks))])
-    return flat.reshape([int(shape[str(i)]) for i in range(len(shape))])

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from icltheory.strict_json import plain
+from icltheory.runs import plain
 
 __all__ = ["Answer", "AnswerFile"]
 

@@ -259,6 +259,11 @@ class Architecture:
         return math.sqrt(self.query_scalar or self.head_dim)
 
     @property
+    def switch(self) -> int | None:
+        """Length beyond which all rotary frequencies change; ``None`` if never."""
+        return None if self.rotary is None else self.rotary.switch
+
+    @property
     def context_length(self) -> int:
         """Longest sequence: ``max_positions``, times the factor of dynamic scaling."""
         if self.rotary is None or self.rotary.ntk is None:

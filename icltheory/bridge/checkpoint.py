@@ -3,7 +3,7 @@
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,7 @@ from flax import traverse_util
 from numpy.typing import NDArray
 
 from icltheory._checks import check_choice
-from icltheory._safetensors import unwrapped
 from icltheory._typing import PyTree
-from icltheory.bridge._arrays import check_finite_leaf, to_device
 from icltheory.bridge._gguf import GGUFFile, GGUFTokenizer, find_gguf
 from icltheory.bridge._tensors import (
     FLAX_INDEX,
@@ -33,8 +31,9 @@ from icltheory.bridge.decoder import Decoder
 from icltheory.bridge.factors import join_factors, take_factors
 from icltheory.bridge.families import FAMILIES, Entry, entries_of, read_architecture
 from icltheory.bridge.model import LanguageModel, trust_weights
-from icltheory.bridge.sharding import Placement
+from icltheory.bridge.sharding import Placement, check_finite_leaf, to_device
 from icltheory.bridge.tokenizer import Tokenizer
+from icltheory.models._safetensors import unwrapped
 
 __all__ = ["load_checkpoint"]
 
@@ -104,7 +103,7 @@ def load_checkpoint(
         path = folder / "config.json"
         config, ranks = take_factors(read_json(path), path)
         arch = read_architecture(config, path)
-        tensors = _open(folder, kind)
+        tensors = _open(folder)
         tensors = join_factors(tensors, arch, ranks) if ranks else tensors
         known = (folder / "tokenizer.json").is_file()
         tokenizer = Tokenizer(folder, config) if known else None
@@ -148,11 +147,11 @@ def _locate(path_or_name: str | os.PathLike, revision: str | None) -> tuple[Path
     return folder, f"{name}@{folder.name}"
 
 
-def _open(folder: Path, dtype: np.dtype | None) -> Tensors:
+def _open(folder: Path) -> Tensors:
     if any((folder / f).is_file() for f in (SINGLE, INDEX)):
         return safetensors_of(folder)
     if any((folder / f).is_file() for f in (FLAX_SINGLE, FLAX_INDEX)):
-        return flax_of(folder, dtype)
+        return flax_of(folder)
     wanted = f"{SINGLE}, {INDEX} or {FLAX_SINGLE}"
     for pattern in _PICKLED:
         for path in sorted(folder.glob(pattern)):
@@ -161,19 +160,6 @@ def _open(folder: Path, dtype: np.dtype | None) -> Tensors:
                 "program; convert it to safetensors"
             )
     raise FileNotFoundError(f"{folder}: expected {wanted}, found none")
-
-
-def _putter(devices, dtype) -> Callable[[Any, np.ndarray], jax.Array]:
-    """Returns a function that puts a leaf of the parameters on its devices."""
-    if devices is not None:
-        placement = Placement(devices)
-        return lambda path, leaf: placement.put(path, leaf, dtype)
-
-    def put(path, leaf):
-        check_finite_leaf(leaf)
-        return to_device(leaf, dtype)
-
-    return put
 
 
 def own_dtype(config: Mapping[str, Any], stored: Iterable[np.dtype]) -> np.dtype:
@@ -193,7 +179,14 @@ def _read_params(
         _check_same(names, tensors)
     stored = (tensors.found[names[0]].dtype for _, names in found)
     kind, kinds = dtype or own_dtype(config, stored), set()
-    put, leaves = _putter(devices, kind), {}
+    placement, leaves = None if devices is None else Placement(devices), {}
+
+    def put(path, leaf):
+        if placement is not None:
+            return placement.put(path, leaf, kind)
+        check_finite_leaf(leaf)
+        return to_device(leaf, kind)
+
     for entry, (name, *others) in found:
         tensor = tensors.found[name]
         array = tensor.read()

@@ -1,12 +1,14 @@
-"""Cost of a model without reading its weights: parameters, bytes and operations."""
+"""Cost of a model, also without reading its weights, and what pruning saves."""
 
 import math
 import os
+from fractions import Fraction
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from icltheory._checks import check_choice, check_nonnegative_int, check_positive_int
 from icltheory.bridge._tensors import INDEX, SINGLE, read_json, safetensors_of
@@ -14,9 +16,22 @@ from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.checkpoint import DTYPES, matched, own_dtype
 from icltheory.bridge.factors import join_factors, take_factors
 from icltheory.bridge.families import entries_of, read_architecture
+from icltheory.bridge.model import LanguageModel
 from icltheory.bridge.sharding import split_axis
+from icltheory.layered import get_matrix
+from icltheory.pruning import LowRank, Method, kept_parameters, module_matrices
+from icltheory.pruning.methods import kept_table
+from icltheory.pruning.modules import tied_to
 
-__all__ = ["ModelCost", "fits", "free_memory", "model_cost"]
+__all__ = [
+    "MatrixSize",
+    "ModelCost",
+    "SizeReport",
+    "fits",
+    "free_memory",
+    "model_cost",
+    "size_report",
+]
 
 
 class ModelCost(NamedTuple):
@@ -161,3 +176,138 @@ def _stored(folder: Path) -> tuple[Architecture, str]:
     tensors = join_factors(tensors, arch, ranks) if ranks else tensors
     stored = {tensors.found[name].dtype for _, (name, *_) in matched(arch, tensors)}
     return arch, own_dtype(config, stored).name
+
+
+class MatrixSize(NamedTuple):
+    """Size of a matrix (m, n), stored whole or as two factors of rank r."""
+
+    matrix: str
+    shape: tuple[int, ...]
+    rank: int
+
+    @property
+    def dense(self) -> int:
+        """Numbers stored whole, m n."""
+        return math.prod(self.shape)
+
+    @property
+    def factors(self) -> int:
+        """Numbers stored as two factors, r (m + n)."""
+        return self.rank * sum(self.shape)
+
+    @property
+    def stored(self) -> int:
+        """The smaller of the two."""
+        return kept_parameters(self.shape, self.rank)
+
+    @property
+    def break_even_rate(self) -> float:
+        """The rate above which factors are smaller, min(m, n) / (m + n)."""
+        return min(self.shape) / sum(self.shape)
+
+
+class SizeReport(NamedTuple):
+    """Savings by clipping one module, relative to the whole model.
+
+    Attributes:
+        matrices: Its matrices.
+        dense: Numbers of the module stored whole.
+        stored: Numbers stored, with factors where they are fewer.
+        dense_bytes: Bytes of the first.
+        stored_bytes: Bytes of the second.
+        dense_flops: Floating-point operations of its products for one token: none of a
+            table that is looked up, and of experts the share that a token uses.
+        stored_flops: The same with factors where they are fewer.
+        model_parameters: Numbers of the whole model, a tied head once.
+        model_saved: Share of those that is saved. Clipping one end of tied embeddings
+            and head unties them: the clipped matrix is stored beside the original one,
+            and the share is negative.
+    """
+
+    matrices: tuple[MatrixSize, ...]
+    dense: int
+    stored: int
+    dense_bytes: int
+    stored_bytes: int
+    dense_flops: int
+    stored_flops: int
+    model_parameters: int
+    model_saved: float
+
+
+def size_report(
+    model: LanguageModel,
+    layer: int | None,
+    module: str,
+    strength: Any,
+    *,
+    method: Method = LowRank(),
+) -> SizeReport:
+    r"""Counts parameters, bytes and operations of a module, dense and clipped.
+
+    .. math:: r (m + n) < m n \iff r < \frac{m n}{m + n} \iff
+              \xi > \frac{\min(m, n)}{m + n} ,
+
+    up to the rounding of the rank: a square matrix becomes smaller only at rates above
+    one half. A product takes 2 operations for each number stored. Clipping alone saves
+    nothing: the product of the factors is as large as the matrix was.
+
+    Args:
+        layer: Number of the layer; ``None`` for embeddings and head.
+        module: Matrix or module.
+        strength: Clipping rate, or a :class:`~icltheory.pruning.Rank`.
+        method: How a rate becomes a rank.
+
+    Example:
+        >>> from icltheory.bridge import Decoder
+        >>> arch = Architecture(family="gptj", vocab_size=9, width=8, num_layers=1,
+        ...     num_heads=2, num_kv_heads=2, head_dim=4, mlp_width=32, max_positions=16)
+        >>> decoder = Decoder(arch)
+        >>> model = LanguageModel(decoder, decoder.init(jax.random.key(0)))
+        >>> report = size_report(model, 0, "mlp", 0.5)
+        >>> report.dense, report.stored, report.matrices[0].break_even_rate
+        (512, 320, 0.2)
+
+    Source: Yao et al. (2024), section 2.
+    """
+    specs = module_matrices(model, layer, module)
+    weights = [get_matrix(model.params, spec) for spec in specs]
+    kept = kept_table(method, model.params, specs, [strength])[0]
+    sizes = tuple(
+        MatrixSize(spec.name, W.shape, left)
+        for spec, W, left in zip(specs, weights, kept, strict=True)
+    )
+    dense, stored = (sum(getattr(s, n) for s in sizes) for n in ("dense", "stored"))
+    shares = [_share_of_tokens(model, layer, module, spec) for spec in specs]
+
+    def flops(name):
+        # A product takes 2 operations for each number.
+        numbers = [getattr(size, name) for size in sizes]
+        return int(2 * sum(p * n for p, n in zip(shares, numbers, strict=True)))
+
+    width = np.dtype(weights[0].dtype).itemsize
+    total = sum(int(leaf.size) for leaf in jax.tree.leaves(model.params))
+    # The original matrix stays as the other end of what was tied.
+    beside = dense if tied_to(model, layer, module) else 0
+    return SizeReport(
+        matrices=sizes,
+        dense=dense,
+        stored=stored,
+        dense_bytes=dense * width,
+        stored_bytes=stored * width,
+        dense_flops=flops("dense"),
+        stored_flops=flops("stored"),
+        model_parameters=total,
+        model_saved=(dense - stored - beside) / total,
+    )
+
+
+def _share_of_tokens(model, layer, module, spec) -> Fraction:
+    """Share of the tokens that a matrix is multiplied with."""
+    experts = model.arch.experts
+    if layer is not None and spec.name.startswith("expert_"):
+        return Fraction(experts.per_token, experts.num)
+    if layer is None and "head" not in module.split(","):
+        return Fraction(0)  # the rows of the embeddings are looked up
+    heads = {one.path for one in model.end_matrices() if one.name == "head"}
+    return Fraction(layer is not None or spec.path in heads)

@@ -68,11 +68,7 @@ class Decoder:
         return self.arch.num_layers
 
     def of_layer(self, layer: int) -> "Decoder":
-        """Returns the decoder that runs the block of one layer.
-
-        It is the decoder itself where all layers are of one kind; else layers of the
-        same kind share one.
-        """
+        """Returns the decoder that runs the block of one layer, one for each kind."""
         return self if self.arch.uniform else self._of_layers[layer]
 
     @functools.cached_property
@@ -84,24 +80,14 @@ class Decoder:
         return tuple(kinds.setdefault(arch, Decoder(arch)) for arch in archs)
 
     def embed(self, params: PyTree, inputs: Any) -> Stream:
-        """Returns the residual stream that enters block 0.
-
-        ``inputs`` are :class:`Tokens`, or the numbers of the tokens alone, ``(B, T)``.
-        """
+        """The stream of :class:`Tokens`, or of the numbers of tokens ``(B, T)``."""
         return self.embed_after(params, as_tokens(inputs), 0)
 
     def embed_after(
         self, params: PyTree, inputs: Tokens, prefix_length: int | Int[ArrayLike, "..."]
     ) -> Stream:
-        """Returns the stream of tokens that continue a prefix.
-
-        ``prefix_length`` is one number or one for each row.
-        """
-        ids, mask = jnp.asarray(inputs.ids), jnp.asarray(inputs.mask)
-        ends, stems = (
-            None if places is None else jnp.asarray(places)
-            for places in (inputs.ends, inputs.stems)
-        )
+        """The stream of tokens behind a prefix, with one length or one for each row."""
+        ids, mask, ends, stems = jax.tree.map(jnp.asarray, inputs)
         if ends is None:
             self._check_length(mask, prefix_length)
         start = jnp.asarray(prefix_length, jnp.int32).reshape(-1, 1)
@@ -131,6 +117,8 @@ class Decoder:
     ) -> tuple[Stream, KV]:
         """Applies a block with given parameters; equal layers share a compiled program.
 
+        Returned are the stream and the block's own keys and values.
+
         Args:
             layer_params: One entry of ``params["layers"]``.
             stream: The stream that enters the block.
@@ -138,10 +126,6 @@ class Decoder:
                 one row for all.
             last_only: Whether only the last token of each sequence is computed; it
                 still attends to all of them.
-
-        Returns:
-            The stream that leaves the block, and the block's own keys and values,
-            without the prefix.
         """
         block = DecoderBlock(self.arch)
         return block.apply({"params": layer_params}, stream, prefix, last_only)  # pyrefly: ignore
@@ -149,10 +133,7 @@ class Decoder:
     def run_block_inputs(
         self, layer_params: PyTree, stream: Stream
     ) -> tuple[Stream, dict[tuple[str, ...], Float[Array, "B T in"]]]:
-        """Applies a block and returns the inputs of each of its matrices.
-
-        The inputs are named by the path of the matrix, such as ``("attn", "W_Q")``.
-        """
+        """Applies a block; also returns the inputs of ``("attn", "W_Q")`` and so on."""
         kept: Any
         (after, _), kept = DecoderBlock(self.arch).apply(  # pyrefly: ignore
             {"params": layer_params}, stream, mutable=["inputs"]
@@ -168,10 +149,7 @@ class Decoder:
     def label_logits(
         self, params: PyTree, stream: Stream, rows: Int[ArrayLike, "K"]
     ) -> Float[Array, "B T K"]:
-        """Logits of the vocabulary entries ``rows``, from float32 products.
-
-        They are the columns ``rows`` of what :meth:`read_out` returns.
-        """
+        """Columns ``rows`` of the logits of :meth:`read_out`, from float32 products."""
         rows = jnp.asarray(rows)
         weight, bias = self._head(params)
         weight = weight[rows]
@@ -325,3 +303,15 @@ def _init_block(arch, dtype, key):
     )
     params = DecoderBlock(arch).init(key, stream)["params"]
     return jax.tree.map(lambda leaf: leaf.astype(dtype), params)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def embed(decoder, table, tokens, start):
+    """Embeds tokens that follow ``start`` other tokens."""
+    return decoder.embed_after({"embed": table}, tokens, start)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def block(decoder, last_only, layer, stream, prefix):
+    """Applies one block to the stream; also returns its keys and values."""
+    return decoder.run_block(layer, stream, prefix, last_only=last_only)

@@ -28,12 +28,8 @@ class SingularSystem(NamedTuple):
 
     .. math:: W \approx U \operatorname{diag}(s) V^\top
 
-    ``icltheory.linalg.SVD(*system)`` truncates it to any rank.
-
-    Attributes:
-        U: Left vectors in columns, (m, k).
-        s: Singular values, descending, (k,).
-        Vt: Right vectors in rows, (k, n).
+    with U (m, k), s (k,) descending and Vt (k, n). ``icltheory.linalg.SVD(*system)``
+    truncates it to any rank.
     """
 
     U: np.ndarray

@@ -25,6 +25,7 @@ from icltheory.bridge.model import LanguageModel, weights_digest
 from icltheory.bridge.pruning import prepared, prune_model, pruned_stacks
 from icltheory.bridge.spectra import Exact
 from icltheory.bridge.tasks import LanguageTask
+from icltheory.bridge.tasks.scorings import SCORINGS, reference_task
 from icltheory.layered import get_matrix
 from icltheory.pruning import Intervention, LowRank, Method, module_matrices
 from icltheory.pruning.methods import check_method, kept_table
@@ -57,8 +58,6 @@ class Evaluator:
     differ by rounding.
 
     Args:
-        model: The model.
-        task: The task.
         shots: Demonstrations in front; all if ``None``.
         method: How matrices are pruned, a :class:`~icltheory.pruning.Method`.
         systems: Keeps singular systems: ``systems.of(W)`` is ``(U, s, Vt)``. A
@@ -105,16 +104,14 @@ class Evaluator:
         self._prompts: dict[str, Prompts] = {}
         self._read: dict[Any, Composition] = {}
         self._cutters: dict[Any, Any] = {}
+        self._combined: dict[str, tuple[Evaluator, Evaluator, np.ndarray]] = {}
 
     def scores(
         self, split: str, models: Sequence[Candidate] = ((),), examples: Any = None
     ) -> np.ndarray:
         """Score of every option, ``(models, examples, options)``.
 
-        Args:
-            split: ``"validation"`` or ``"test"``.
-            models: What is pruned in each model; ``()`` for nothing.
-            examples: Numbers of the examples; all if ``None``.
+        A model is what is pruned in it, ``()`` for nothing; all examples by default.
         """
         check_sequence("models", models)
         wanted = [self.read(one) for one in models]
@@ -122,6 +119,11 @@ class Evaluator:
         if not total:
             raise ValueError(f"{self.task.name} {split}: expected examples, got none")
         chosen = np.arange(total) if examples is None else np.asarray(examples, int)
+        combine = SCORINGS[self.task.scoring].combine
+        if combine is not None:
+            own, references, numbers = self._derived(split)
+            measures = references.scores("validation", wanted)[:, numbers[chosen]]
+            return combine(own.scores(split, wanted, chosen), measures)
         while todo := self._missing(split, dict.fromkeys(wanted), chosen):
             try:
                 self._compute(split, todo)
@@ -139,7 +141,7 @@ class Evaluator:
         The arguments are those of :meth:`scores`. In the profile ``"authors_code"`` a
         tie of label tokens is wrong, as in the authors' strict comparisons.
         """
-        rows = self._evaluations(split, models, examples)
+        rows = self.evaluate(split, models, examples)
         for one, row in zip(models, rows, strict=True):
             if not self.read(one) and row.num_nan == row.num_examples > 0:
                 raise ValueError(
@@ -150,10 +152,14 @@ class Evaluator:
         return np.stack([row.correct for row in rows])
 
     def evaluate(
-        self, split: str, models: Sequence[Candidate] = ((),)
+        self, split: str, models: Sequence[Candidate] = ((),), examples: Any = None
     ) -> list[Evaluation]:
-        """Evaluations of the whole split, one for each model; see :meth:`scores`."""
-        return self._evaluations(split, models, None)
+        """An evaluation for each model; the arguments are those of :meth:`scores`."""
+        rows = self.scores(split, models, examples)
+        labels = np.array([one.label for one in self.task.examples(split)])
+        labels = labels if examples is None else labels[np.asarray(examples, int)]
+        how = {"ties_are_wrong": ties_are_wrong(self.task)}
+        return [evaluation_of(s, labels, self.task.denominator, **how) for s in rows]
 
     def accuracy(self, correct: np.ndarray) -> float:
         """Accuracy with the denominator of the task, of which answers are right."""
@@ -171,14 +177,19 @@ class Evaluator:
             self._read[known] = tuple(one for one in read if one.strength != 0)
         return self._read[known]
 
-    def _evaluations(self, split, models, examples):
-        rows = self.scores(split, models, examples)
-        labels = np.array([one.label for one in self.task.examples(split)])
-        labels = labels if examples is None else labels[np.asarray(examples, int)]
-        how = {"ties_are_wrong": ties_are_wrong(self.task)}
-        return [evaluation_of(s, labels, self.task.denominator, **how) for s in rows]
-
-    # --- what is stored
+    def _derived(self, split: str) -> tuple["Evaluator", "Evaluator", np.ndarray]:
+        """Who measures the options, and the reference prompts with their numbers."""
+        if split not in self._combined:
+            task, numbers = reference_task(self.task, split, self.shots)
+            method = self.method.fresh if split == "test" else self.method
+            plain = dataclasses.replace(self.task, scoring=task.scoring)
+            how: dict[str, Any] = {"systems": self.systems, "answers": self.answers}
+            how |= {"batch_size": self.batch_size, "progress": self.progress}
+            own = Evaluator(self.model, plain, self.shots, method=self.method, **how)
+            other = Evaluator(self.model, task, method=method, **how)
+            own._cutters = other._cutters = self._cutters
+            self._combined[split] = own, other, numbers
+        return self._combined[split]
 
     def _stored(self, split: str, one: Composition) -> tuple[np.ndarray, np.ndarray]:
         """Scores of all examples, and which of them are stored."""
@@ -190,14 +201,8 @@ class Evaluator:
         return scores, known
 
     def _missing(self, split, wanted, chosen) -> dict[Composition, np.ndarray]:
-        found = {}
-        for one in wanted:
-            absent = chosen[~self._stored(split, one)[1][chosen]]
-            if len(absent):
-                found[one] = absent
-        return found
-
-    # --- what is computed
+        absent = {one: chosen[~self._stored(split, one)[1][chosen]] for one in wanted}
+        return {one: numbers for one, numbers in absent.items() if len(numbers)}
 
     def _compute(self, split: str, todo: dict[Composition, np.ndarray]) -> None:
         """Computes and stores answers; compositions that differ in the last share."""
@@ -222,7 +227,7 @@ class Evaluator:
                 self._add(run, part, base, method)
                 told = f"{split}, {text_of(base)}" if base else split
                 self._answer(run, split, told, part, todo, count)
-                run.clear()
+                run.branches.clear()
 
     def _answer(self, run, split, told, part, todo, count) -> None:
         """Stores the answers of a part, batch by batch for all of its models."""
@@ -246,12 +251,13 @@ class Evaluator:
         """Adds a branch for each layer and module of a part."""
         groups = [one for one in part if one[0] is not None]
         if len(groups) > 1:
-            self._cutters = {}
+            self._cutters.clear()
         for layer, module, ones in groups:
             key = (text_of(base), method.name, layer, module)
             # The decompositions of a single module are kept: a search tests its choice.
             if len(groups) == 1 and key not in self._cutters:
-                self._cutters = {key: {}}
+                self._cutters.clear()
+                self._cutters[key] = {}
             specs, stacks = pruned_stacks(
                 run.model,
                 (layer, module),

@@ -1,35 +1,30 @@
-"""Writes a language model as a Hugging Face folder, and counts what pruning saves."""
+"""Writes a language model as a folder in the Hugging Face layout."""
 
 import dataclasses
 import functools
 import json
-import math
 import os
 import shutil
 from collections.abc import Iterable, Mapping
-from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
 from icltheory._checks import check_positive_int
-from icltheory._files import named_file
-from icltheory._safetensors import Tensor, write_safetensors
-from icltheory.bridge._arrays import leaf_at, on_host, spans_processes
 from icltheory.bridge._gguf import GGUFTokenizer
 from icltheory.bridge._tensors import INDEX, SINGLE
 from icltheory.bridge.factors import factorise, mark_factors, part_names
 from icltheory.bridge.families import Entry, entries_of, read_architecture
 from icltheory.bridge.model import LanguageModel, check_weights
-from icltheory.layered import get_matrix
-from icltheory.pruning import LowRank, Method, kept_parameters, module_matrices
-from icltheory.pruning.methods import kept_table
-from icltheory.pruning.modules import tied_to
+from icltheory.bridge.sharding import leaf_at, on_host, spans_processes
+from icltheory.models._files import named_file
+from icltheory.models._safetensors import Tensor, write_safetensors
+from icltheory.pruning import module_matrices
 
-__all__ = ["MatrixSize", "SizeReport", "save_checkpoint", "size_report"]
+__all__ = ["save_checkpoint"]
 
 _COPIED = (
     *("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json"),
@@ -62,7 +57,6 @@ def save_checkpoint(
 
     Args:
         model: The model, with the config of the checkpoint that it came from.
-        folder: Where to write.
         factorised: Pairs of a layer and a module, such as ``(26, "mlp")``, or
             ``(None, "head")`` outside of the layers; none if left out.
         shard_bytes: Size above which the tensors go into several files.
@@ -177,7 +171,7 @@ def _tensors(params, entry: Entry, paths, ranks) -> dict[str, Tensor]:
     if not any(factors):
 
         def joined():
-            return entry.join([on_host(leaf) for leaf in leaves], np)
+            return entry.join([on_host(leaf) for leaf in leaves])
 
         return {entry.name: Tensor(entry.shape, np.dtype(leaves[0].dtype), joined)}
     ranks[entry.name] = [pair and pair[0].shape[1] for pair in factors]
@@ -240,144 +234,3 @@ def _put_in_place(aside: Path, folder: Path) -> None:
     folder.rename(old)
     aside.rename(folder)
     shutil.rmtree(old)
-
-
-class MatrixSize(NamedTuple):
-    """Size of a matrix (m, n), stored whole or as two factors of rank r."""
-
-    matrix: str
-    shape: tuple[int, ...]
-    rank: int
-
-    @property
-    def dense(self) -> int:
-        """Numbers stored whole, m n."""
-        return math.prod(self.shape)
-
-    @property
-    def factors(self) -> int:
-        """Numbers stored as two factors, r (m + n)."""
-        return self.rank * sum(self.shape)
-
-    @property
-    def stored(self) -> int:
-        """The smaller of the two."""
-        return kept_parameters(self.shape, self.rank)
-
-    @property
-    def break_even_rank(self) -> float:
-        """The rank m n / (m + n), below which factors are smaller."""
-        return self.dense / sum(self.shape)
-
-    @property
-    def break_even_rate(self) -> float:
-        """The rate of that rank, min(m, n) / (m + n)."""
-        return min(self.shape) / sum(self.shape)
-
-
-class SizeReport(NamedTuple):
-    """Savings by clipping one module, relative to the whole model.
-
-    Attributes:
-        matrices: Its matrices.
-        dense: Numbers of the module stored whole.
-        stored: Numbers stored, with factors where they are fewer.
-        dense_bytes: Bytes of the first.
-        stored_bytes: Bytes of the second.
-        dense_flops: Floating-point operations of its products for one token: none of a
-            table that is looked up, and of experts the share that a token uses.
-        stored_flops: The same with factors where they are fewer.
-        model_parameters: Numbers of the whole model, a tied head once.
-        model_saved: Share of those that is saved. Clipping one end of tied embeddings
-            and head unties them: the clipped matrix is stored beside the original one,
-            and the share is negative.
-    """
-
-    matrices: tuple[MatrixSize, ...]
-    dense: int
-    stored: int
-    dense_bytes: int
-    stored_bytes: int
-    dense_flops: int
-    stored_flops: int
-    model_parameters: int
-    model_saved: float
-
-
-def size_report(
-    model: LanguageModel,
-    layer: int | None,
-    module: str,
-    strength: Any,
-    *,
-    method: Method = LowRank(),
-) -> SizeReport:
-    r"""Counts parameters, bytes and operations of a module, dense and clipped.
-
-    .. math:: r (m + n) < m n \iff r < \frac{m n}{m + n} \iff
-              \xi > \frac{\min(m, n)}{m + n} ,
-
-    up to the rounding of the rank: a square matrix becomes smaller only at rates above
-    one half. A product takes 2 operations for each number stored. Clipping alone saves
-    nothing: the product of the factors is as large as the matrix was.
-
-    Args:
-        model: The model.
-        layer: Number of the layer; ``None`` for embeddings and head.
-        module: Matrix or module.
-        strength: Clipping rate, or a :class:`~icltheory.pruning.Rank`.
-        method: How a rate becomes a rank.
-
-    Example:
-        >>> import jax
-        >>> from icltheory.bridge import Architecture, Decoder
-        >>> arch = Architecture(family="gptj", vocab_size=9, width=8, num_layers=1,
-        ...     num_heads=2, num_kv_heads=2, head_dim=4, mlp_width=32, max_positions=16)
-        >>> decoder = Decoder(arch)
-        >>> model = LanguageModel(decoder, decoder.init(jax.random.key(0)))
-        >>> report = size_report(model, 0, "mlp", 0.5)
-        >>> report.dense, report.stored, report.matrices[0].break_even_rate
-        (512, 320, 0.2)
-
-    Source: Yao et al. (2024), section 2.
-    """
-    specs = module_matrices(model, layer, module)
-    weights = [get_matrix(model.params, spec) for spec in specs]
-    kept = kept_table(method, model.params, specs, [strength])[0]
-    sizes = tuple(
-        MatrixSize(spec.name, W.shape, left)
-        for spec, W, left in zip(specs, weights, kept, strict=True)
-    )
-    dense, stored = (sum(getattr(s, n) for s in sizes) for n in ("dense", "stored"))
-    shares = [_share_of_tokens(model, layer, module, spec) for spec in specs]
-    # A product takes 2 operations for each number.
-    flops = [
-        int(sum(2 * p * getattr(s, n) for p, s in zip(shares, sizes, strict=True)))
-        for n in ("dense", "stored")
-    ]
-    width = np.dtype(weights[0].dtype).itemsize
-    total = sum(int(leaf.size) for leaf in jax.tree.leaves(model.params))
-    # The original matrix stays as the other end of what was tied.
-    beside = dense if tied_to(model, layer, module) else 0
-    return SizeReport(
-        matrices=sizes,
-        dense=dense,
-        stored=stored,
-        dense_bytes=dense * width,
-        stored_bytes=stored * width,
-        dense_flops=flops[0],
-        stored_flops=flops[1],
-        model_parameters=total,
-        model_saved=(dense - stored - beside) / total,
-    )
-
-
-def _share_of_tokens(model, layer, module, spec) -> Fraction:
-    """Share of the tokens that a matrix is multiplied with."""
-    experts = model.arch.experts
-    if layer is not None and spec.name.startswith("expert_"):
-        return Fraction(experts.per_token, experts.num)
-    if layer is None and "head" not in module.split(","):
-        return Fraction(0)  # the rows of the embeddings are looked up
-    heads = {one.path for one in model.end_matrices() if one.name == "head"}
-    return Fraction(layer is not None or spec.path in heads)

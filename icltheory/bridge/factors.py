@@ -20,11 +20,11 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._safetensors import Tensor
 from icltheory.bridge._tensors import Tensors
 from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.families import Entry, entries_of
 from icltheory.bridge.spectra import Exact, rounding_noise
+from icltheory.models._safetensors import Tensor
 
 __all__ = ["join_factors", "take_factors"]
 
@@ -70,10 +70,6 @@ def take_factors(
 
     For a dense checkpoint these are its own config and no ranks.
 
-    Args:
-        config: The config as the file has it.
-        source: The file, for messages.
-
     Example:
         >>> table = {"model_type": "gptj", "factors": {"a.weight": [2]}}
         >>> take_factors({"model_type": "icltheory_factorised", "icltheory": table})
@@ -107,11 +103,6 @@ def join_factors(
     """Returns the tensors of the dense checkpoint of one with factors.
 
     Products are formed in float32 and rounded to the dtype of the factors.
-
-    Args:
-        tensors: The tensors of the checkpoint.
-        arch: Its architecture.
-        ranks: The ranks by tensor, of :func:`take_factors`.
     """
     entries = {entry.name: entry for entry in entries_of(arch)}
     found = dict(tensors.found)
@@ -146,7 +137,7 @@ def _joined(entry: Entry, matrices: list[list[Tensor]]) -> Tensor:
     pieces = [piece for matrix in matrices for piece in matrix]
 
     def read():
-        return entry.join([_product(*matrix) for matrix in matrices], np)
+        return entry.join([_product(*matrix) for matrix in matrices])
 
     def release():
         for piece in pieces:

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from icltheory._checks import check_positive_int
-from icltheory.bridge.evaluation import generate, log_likelihoods
-from icltheory.bridge.evaluation.generation import begun, cut_before, end_tokens
+from icltheory.bridge.evaluation.rows import begun, log_likelihoods, texts_behind
 from icltheory.bridge.model import LanguageModel
 
 __all__ = ["harness_model"]
@@ -173,18 +172,15 @@ class _Answers:
                 f"max_gen_toks: expected less than the context's {self.max_length} "
                 f"tokens, got {most}"
             )
-        tokenizer, stops = self.model.tokenizer, [stop for stop in until if stop]
+        tokenizer = self.model.tokenizer
         prompts = [begun(tokenizer, self.tok_encode(text)[-limit:]) for text in texts]
-        ends = end_tokens(tokenizer)
 
         # The new text is decoded without its prompt, as the harness does for
         # transformers.
-        def ended(number, tokens):
-            text = tokenizer.decode(tokens)
-            return tokens[-1] in ends or any(stop in text for stop in stops)
+        def decoded(number, tokens):
+            return tokenizer.decode(tokens)
 
-        found = generate(self.model, prompts, most, ended=ended)
-        return [cut_before(tokenizer.decode(tokens), stops) for tokens in found]
+        return texts_behind(self.model, prompts, most, until, decoded)
 
 
 def _wanted(options: dict[str, Any], most: int) -> tuple[tuple[str, ...], int]:

@@ -11,7 +11,8 @@ import numpy as np
 from icltheory._checks import check_positive_int, check_shape
 from icltheory._core import Record, calculator
 from icltheory._typing import Array, Float
-from icltheory.bridge._arrays import replicated
+from icltheory.bridge.decoder import block, embed
+from icltheory.bridge.sharding import replicated
 from icltheory.bridge.streams import padded_tokens
 from icltheory.bridge.tokenizer import read_rows
 from icltheory.layered import get_matrix
@@ -38,7 +39,6 @@ def input_moments(
     tokens.
 
     Args:
-        model: The model.
         rows: Tokens of each row, such as a text cut into pieces.
         layers: Numbers of the layers; all unless given.
         module: Which matrices, as ``"mlp"``, ``"attn"``, ``"all"`` or one name.
@@ -66,9 +66,9 @@ def input_moments(
     sums: dict[tuple[int, str], np.ndarray] = {}
     for _, stream, _ in _embedded(model, filled, "rows", batch_size):
         for layer in range(max(paths, default=-1) + 1):
-            block, weights = _block_of(model, layer)
+            decoder, weights = _block_of(model, layer)
             own = paths.get(layer, ())
-            stream, found = _with_moments(block, own, weights, stream)
+            stream, found = _with_moments(decoder, own, weights, stream)
             for path, moment in zip(own, found, strict=True):
                 # Matrices of experts are named expert_3.W_in, others by one word.
                 place = (layer, ".".join(map(str, path[1:])))
@@ -146,7 +146,6 @@ def implicit_updates(
     token of the prompt and of the query alone. See :func:`block_update`.
 
     Args:
-        model: The model.
         prompts: Tokens of each query with its demonstrations in front.
         queries: Tokens of each query without them.
         layers: Numbers of the layers, in the order of the result; all unless given.
@@ -198,7 +197,8 @@ def layer_streams(
     for some, stream, last in _embedded(model, rows, name, batch_size):
         for layer in range(model.num_layers if depth is None else depth):
             yield some, layer, stream, last
-            stream = _block(*_block_of(model, layer), stream)
+            own, weights = _block_of(model, layer)
+            stream, _ = block(own, False, weights, stream, None)
 
 
 def mlp_input(
@@ -206,8 +206,8 @@ def mlp_input(
 ) -> Float[np.ndarray, "B n"]:
     """Input of a layer's MLP at the last tokens, for these weights of the layer."""
     path = _reading(model, layer)[0].path[2:-1]
-    block = model.decoder.of_layer(layer)
-    return np.asarray(replicated(_input(block, path, weights, stream, last)))
+    decoder = model.decoder.of_layer(layer)
+    return np.asarray(replicated(_input(decoder, path, weights, stream, last)))
 
 
 def readers(model: Any, layer: int) -> list[Array]:
@@ -240,8 +240,7 @@ def _embedded(
             f"{name}: expected rows of 1 to {model.context_length} tokens, got "
             f"{lengths.min()} to {lengths.max()}"
         )
-    rotary = model.arch.rotary
-    switch = None if rotary is None else rotary.switch
+    switch = model.arch.switch
     if switch is not None and lengths.max() > switch:
         batch_size = 1  # the longest row of a batch decides its frequencies
     order = np.argsort(lengths, kind="stable")
@@ -251,7 +250,7 @@ def _embedded(
         longest = -(-int(lengths[some[-1]]) // 32) * 32
         longest = min(longest, model.context_length)
         tokens = padded_tokens([read[i] for i in some], longest)
-        stream = _embed(model.decoder, model.params["embed"], tokens)
+        stream = embed(model.decoder, model.params["embed"], tokens, np.int32(0))
         yield some, stream, lengths[some] - 1
 
 
@@ -262,16 +261,6 @@ def _block_of(model: Any, layer: int) -> tuple[Any, Any]:
 def _reading(model: Any, layer: int) -> list[Any]:
     specs = module_matrices(model, layer, "mlp")
     return [spec for spec in specs if not spec.name.endswith("W_out")]
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _embed(decoder, table, tokens):
-    return decoder.embed_after({"embed": table}, tokens, 0)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _block(decoder, weights, stream):
-    return decoder.run_block(weights, stream)[0]
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory._checks import check_nonnegative_int, covariance, nonnegative, scalar
-from icltheory._precision import widened
+from icltheory._core import widened
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.bridge.decompositions import content_key, randomised_svd
 from icltheory.linalg import SVD, svd

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import hashlib
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -15,9 +15,9 @@ from jaxtyping import Integer
 
 from icltheory._checks import check_shape, concrete
 from icltheory._typing import Array, Bool, Float, PyTree
-from icltheory.bridge._arrays import replicated
 from icltheory.bridge.architecture import Architecture
-from icltheory.bridge.decoder import Decoder, Stream, Tokens
+from icltheory.bridge.decoder import KV, Decoder, Stream, Tokens, block, embed
+from icltheory.bridge.sharding import replicated
 from icltheory.layered import MatrixSpec, OVFactors
 
 __all__ = ["LanguageModel"]
@@ -31,9 +31,6 @@ class LanguageModel:
     :attr:`decoder` as the static argument and :attr:`params` as the arrays.
 
     Args:
-        decoder: The program.
-        params: Its parameters.
-        tokenizer: What turns text into tokens, if there is one.
         config: The checkpoint's ``config.json``.
         source: Where it came from, for messages and records.
 
@@ -142,21 +139,28 @@ class LanguageModel:
     ) -> Float[Array, "B T vocab"]:
         """Logits of the next token at every position, in float32.
 
-        One compiled program per kind of block and shape, shared by its layers. What
-        stands at padding has no meaning. Where rotary frequencies follow the length
-        (``Rotary.switch``, as with dynamic scaling or LongRoPE), the longest row
-        decides those of all rows: give rows beyond the switch one at a time.
-
-        Args:
-            token_ids: Numbers of the tokens ``(B, T)``, padded on either side.
-            mask: Where there is a token, as booleans or 0 and 1; everywhere by default.
+        One compiled program per kind of block and shape, shared by its layers. The rows
+        ``(B, T)`` are padded on either side, and ``mask`` says where there is a token;
+        what stands at padding has no meaning. Where rotary frequencies follow the
+        length (``Rotary.switch``), the longest row decides those of all rows: give rows
+        beyond the switch one at a time.
         """
-        inputs = _tokens(self.arch, token_ids, mask)
-        stream = _embed(self.decoder, self.params["embed"], inputs)
-        for number, layer in enumerate(self.params["layers"]):
-            stream = _block(self.decoder.of_layer(number), layer, stream)
+        stream, _ = through(self, _tokens(self.arch, token_ids, mask))
         ends = {k: v for k, v in self.params.items() if k != "layers"}
         return _read_out(self.decoder, ends, stream)
+
+
+def through(
+    model: LanguageModel, tokens: Tokens, keep: Callable[[KV], Any] = lambda cache: None
+) -> tuple[Stream, list[Any]]:
+    """The stream behind all layers, and what is kept of their keys and values."""
+    stream = embed(model.decoder, model.params["embed"], tokens, np.int32(0))
+    kept = []
+    for number, layer in enumerate(model.params["layers"]):
+        own = model.decoder.of_layer(number)
+        stream, cache = block(own, False, layer, stream, None)
+        kept.append(keep(cache))
+    return stream, kept
 
 
 def weights_digest(model: LanguageModel) -> str:
@@ -203,16 +207,6 @@ def check_weights(model: LanguageModel, *, tokens: bool = True) -> None:
 @jax.jit
 def _count_wrong(params):
     return jax.tree.map(lambda leaf: jnp.sum(~jnp.isfinite(leaf)), params)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _embed(decoder, embed, inputs):
-    return decoder.embed({"embed": embed}, inputs)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _block(decoder, layer_params, stream):
-    return decoder.run_block(layer_params, stream)[0]
 
 
 @functools.partial(jax.jit, static_argnums=0)

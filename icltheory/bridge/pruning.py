@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 
 from icltheory._checks import checked, finite
-from icltheory.bridge._arrays import gathered, spread_like
 from icltheory.bridge.decoder import Decoder
 from icltheory.bridge.families import read_architecture
 from icltheory.bridge.model import LanguageModel
+from icltheory.bridge.sharding import gathered, spread_like
 from icltheory.layered import MatrixSpec, get_matrix, replace_matrix
 from icltheory.linalg import SVD
 from icltheory.pruning import Intervention, LowRank, Method, module_matrices
@@ -42,19 +42,15 @@ def prune_model(
     model stays tied; pruning one of them unties the model, whose other end keeps the
     original weights, and its config says so.
 
+    The pruned model shares every other weight with ``model``, which is left as it is.
+
     Args:
-        model: The model; left as it is.
         interventions: What is pruned, as records or as text such as ``"26:mlp:0.9"``,
             ``"3:W_Q,W_K:rank=8"`` or ``"embeddings:0.5"``.
-        method: A :class:`~icltheory.pruning.Method`.
         systems: Keeps singular systems: ``systems.of(W)`` is ``(U, s, Vt)``. A
             decomposition each if ``None``.
 
-    Returns:
-        The pruned model; it shares every other weight with ``model``.
-
     Example:
-        >>> import jax
         >>> import numpy as np
         >>> from icltheory.bridge import Architecture
         >>> arch = Architecture(family="gpt2", vocab_size=50, width=8, num_layers=2,

@@ -126,7 +126,6 @@ def algorithm1(
     evaluator.
 
     Args:
-        evaluator: The model, the task and how matrices are pruned.
         layer: Number of the layer, or how it was chosen.
         module: One matrix, such as ``"W_Q"``, or ``"attn"``, ``"mlp"``, ``"all"``.
         rates: Clipping rates, in [0, 1), or ranks. The unpruned model takes part in any
@@ -179,15 +178,9 @@ def choose_layer(
     .. math:: l^* = \max \operatorname{top}_k \big( \operatorname{agg}_m
         \kappa(W_{l,m}) \big)
 
-    Args:
-        conditions: Condition numbers of all layers.
-        module: The module that will be pruned; only its matrices count.
-        top_k: How many layers of largest condition number; the paper does not say.
-        aggregate: How those of a module's matrices become one; nor does it say that:
-            ``"max"``, ``"mean"``, ``"geometric_mean"`` or ``"min"``.
-
-    Returns:
-        The k layers and the deepest of them.
+    Only the matrices of the module count. Returned are the k layers and the deepest of
+    them. The paper says neither ``top_k`` nor how the condition numbers of a module's
+    matrices become one: ``"max"``, ``"mean"``, ``"geometric_mean"`` or ``"min"``.
 
     Source: Yao et al. (2024), Algorithm 1.
     """
@@ -220,7 +213,6 @@ def search_compositions(
     takes part in a choice.
 
     Args:
-        evaluator: The model, the task and how matrices are pruned.
         candidates: What may be pruned, as records or text such as ``"26:mlp:0.9"``.
         budget: Most models that answer the validation set, at least 2.
         beam: How many compositions of each size are extended; 1 is greedy.

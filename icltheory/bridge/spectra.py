@@ -19,10 +19,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from icltheory._checks import check_shape, finite
-from icltheory._files import named_file
 from icltheory._typing import Float
 from icltheory.batching import Progress, reported
-from icltheory.bridge._arrays import gathered
 from icltheory.bridge.decompositions import (
     Exact,
     Randomised,
@@ -30,7 +28,9 @@ from icltheory.bridge.decompositions import (
     randomised_svd,
 )
 from icltheory.bridge.model import LanguageModel
+from icltheory.bridge.sharding import gathered
 from icltheory.layered import get_matrix
+from icltheory.models._files import named_file
 from icltheory.pruning import module_matrices, random_condition_number
 
 __all__ = [
@@ -189,12 +189,10 @@ def condition_numbers(
     O(m n min(m, n)) for each matrix.
 
     Args:
-        model: The language model.
         cache: Where singular values are looked up and stored.
         layers: Numbers of the layers; all unless given.
         module: One matrix, such as ``"W_V"``, or ``"attn"``, ``"mlp"``, ``"all"``.
-        progress: Called as ``progress(done, total, part)`` after each matrix; see
-            :mod:`icltheory.batching`.
+        progress: Called after each matrix; see :mod:`icltheory.batching`.
 
     Example:
         >>> import jax

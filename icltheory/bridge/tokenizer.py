@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from icltheory._files import refuse_pointer
 from icltheory.bridge._tensors import read_json
+from icltheory.models._files import refuse_pointer
 
 __all__ = ["Tokenizer", "read_rows"]
 

@@ -1,10 +1,8 @@
 """The columns of a prompt as state numbers, in two forms for attention.
 
-A column is (x; y) + c_step with x and y from few patterns. Its score against a vector
-is a sum of three numbers, and the average of all columns has three weights to be summed
-for each pattern and code, so that columns of width 2d are never built. ``Columns``
-keeps every column: O(n M + M d) per query. ``Counts`` only says how often each kind of
-column occurs: O(M^2 K + M d), whatever the number of examples.
+A column is (x; y) + c_step with x and y from few patterns, so that columns of width 2d
+are never built. ``Columns`` keeps every column: O(n M + M d) per query. ``Counts`` only
+says how often each kind of column occurs: O(M^2 K + M d) for any number of examples.
 """
 
 from typing import NamedTuple
@@ -37,12 +35,8 @@ class Columns(NamedTuple):
         """Output of attention along a direction: the weighted mean of columns."""
         weights = self.weights(alphabet, direction)
         M, K = alphabet.num_states, alphabet.num_steps
-        return _combine(
-            alphabet,
-            _by_number(self.x, weights, M),
-            _by_number(self.y, weights, M),
-            _by_number(self.step, weights, K),
-        )
+        numbers = (self.x, M), (self.y, M), (self.step, K)
+        return _combine(alphabet, *(_by_number(n, weights, k) for n, k in numbers))
 
     def joined(self, x: Array, y: Array, step: Array) -> "Columns":
         """Adds the query's own column of one step."""

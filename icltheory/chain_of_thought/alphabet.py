@@ -7,8 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from icltheory._checks import check_key, check_positive_int, check_shape, real
-from icltheory._core import Record, calculator
-from icltheory._precision import exact_products, widened
+from icltheory._core import Record, calculator, exact_products, widened
 from icltheory._typing import Array, Float, Int, PRNGKey
 
 __all__ = ["Alphabet", "span_residual"]
@@ -20,8 +19,7 @@ class Alphabet(Record):
     .. math:: \tilde p = \begin{pmatrix} x \\ y \end{pmatrix} + c_{k},
 
     with x and y rows of ``patterns``, ``(M, d)``, or zero, and c of ``codes``, ``(K,
-    2d)``. Those live in the upper half, so that :math:`W_V = [0 \; I]` does not pass
-    them on.
+    2d)``, whose lower halves are 0.
 
     Example:
         >>> letters = Alphabet(jnp.eye(2, 3), jnp.eye(1, 6, 2))
@@ -112,17 +110,13 @@ class Alphabet(Record):
         check_key("key", key)
         check_positive_int("num_states", num_states)
         M, K, d = self.num_states, self.num_steps, self.dim
-        if num_states > M:
-            raise ValueError(
-                "num_states: expected M' <= M for orthonormal patterns in the span, "
-                f"got {num_states} > {M}"
-            )
         if not 0 <= residual <= 1:
             raise ValueError(f"residual: expected a value in [0, 1], got {residual}")
-        if residual and num_states > d - M - K:
+        most = min(M, d - M - K) if residual else M
+        if num_states > most:
+            expected = "M' <= d - M - K" if most < M else "M' <= M"
             raise ValueError(
-                "num_states: expected M' <= d - M - K directions outside the span, "
-                f"got {num_states} > {d} - {M} - {K}"
+                f"num_states: expected {expected} = {most}, got {num_states}"
             )
         inner, outer = jax.random.split(key)
         dtype = self.patterns.dtype

@@ -78,8 +78,7 @@ class ChainOfThought(_Reasoner):
               \rVert^2, \qquad P_{k+1} = \bigl( P_k,\, (v_{k-1}; v_k),\,
               (v_k; 0) \bigr), \quad v_0 = z_0 .
 
-    K answers to a prompt. Without a model it is attention that counts votes. Columns
-    are counted, not built: a step costs O(M'^2 K + M' d + d^2) then.
+    K answers to a prompt. Without a model it is attention that counts votes.
 
     Example:
         >>> from icltheory.chain_of_thought import faithful_transitions
@@ -168,9 +167,8 @@ class ReasoningError(Record):
 
     Args:
         estimate: Share of wrong answers over sampled prompts; ``None`` without a key.
-        votes: Exact error of attention that counts votes, for two states and one
-            answer; else ``None``.
-        bound: Bound on the probability of any wrong answer of such attention.
+        votes: Exact error of counted votes, for two states and one answer only.
+        bound: Bound on the probability of any wrong answer of counted votes.
     """
 
     estimate: Estimate | None
@@ -194,8 +192,7 @@ def error(
 
     .. math:: \frac1K \sum_{k=1}^K P[v_k \ne z_k] \quad\text{or}\quad P[v \ne z_K] .
 
-    With a key prompts are sampled; the exact error of the vote and the bound need none.
-    Several numbers of examples give a curve, all of it on the same prompts.
+    With a key prompts are sampled. Several numbers of examples give a curve.
 
     Example:
         >>> from icltheory.chain_of_thought import slide_transitions
@@ -214,9 +211,8 @@ def error(
     votes = _votes(predictor, task, lengths)
     estimate = None
     if key is not None:
-        wrong = wrong_answers(
-            predictor, task, lengths, key=key, num_prompts=num_prompts
-        )
+        drawn = {"key": key, "num_prompts": num_prompts}
+        wrong = wrong_answers(predictor, task, lengths, **drawn)
         shares = jnp.mean(wrong, axis=-1, dtype=jnp.result_type(float))
         estimate = Estimate.of(shares[0] if single else shares.T)
     if single:

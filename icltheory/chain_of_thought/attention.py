@@ -71,9 +71,8 @@ class ReasoningAttention(Record):
 
         .. math:: W_K = W_Q = \sqrt{g} \begin{pmatrix} I & 0 \\ 0 & 0 \end{pmatrix} .
 
-        Every column of the query's step and input has the same weight, all others at
-        most exp(-g) of it, for orthonormal patterns and codes; exp(-40) is below the
-        rounding of float64. The answer is that of the most votes.
+        For orthonormal patterns and codes all other columns have at most exp(-g) of the
+        weight; exp(-40) is below the rounding of float64.
 
         Example:
             >>> ReasoningAttention.matching(1, 4.0).W_Q.tolist()
@@ -129,9 +128,7 @@ def attention_masses(
 ) -> AttentionMasses:
     r"""Attention masses along the correct path of one prompt, averaged over steps.
 
-    Uniform attention has the masses :math:`\alpha'/K`, :math:`\alpha'(K-1)/K`,
-    :math:`(1-\alpha')/K` and :math:`(1-\alpha')(K-1)/K` where a task keeps different
-    starts apart. The query's own finished steps are left out.
+    The query's own finished steps are left out.
 
     Example:
         >>> from icltheory.chain_of_thought import PermutationTasks

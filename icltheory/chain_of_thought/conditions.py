@@ -5,9 +5,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._checks import check_choice, check_shape, checked, positive, scalar
-from icltheory._conditions import Condition, Conditions, at_least, at_most
-from icltheory._core import calculator
-from icltheory._names import ConditionForm
+from icltheory._core import Condition, Conditions, at_least, at_most, calculator
+from icltheory._typing import ConditionForm
 from icltheory.chain_of_thought.alphabet import Alphabet, span_residual
 from icltheory.chain_of_thought.tasks import PermutationTasks, ReasoningTask
 
@@ -102,8 +101,7 @@ def cot_conditions(
 
     They are ``patterns`` and ``test length``. The slides want each test pattern to be a
     linear combination of the training patterns, the published form a component in their
-    span that is not small. Without rho no constant C serves all tasks: see
-    :func:`~icltheory.chain_of_thought.sufficient_examples`.
+    span that is not small. Without rho no constant C serves all tasks.
 
     Args:
         training: Alphabet of training; the test patterns are in its span if ``None``.
@@ -145,8 +143,7 @@ def icl_conditions(
               l_{ts} \ge C (\alpha' \tau_o^f \rho_o^f)^{-2} \;\text{(published)} .
 
     They are ``condition 1``, with the share of inputs for which it holds, and ``test
-    length``. Where the first fails, the error stays above 0 at any length (part 1): its
-    limit is :attr:`ReasoningTask.icl_error_limit`.
+    length``. Where the first fails, the error stays above 0 at any length (part 1).
 
     Example:
         >>> from icltheory.chain_of_thought import slide_transitions

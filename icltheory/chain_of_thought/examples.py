@@ -19,8 +19,6 @@ __all__ = [
 def slide_transitions() -> Float[Array, "2 2 2"]:
     """The two steps of the slides; Condition 1 fails for the first of two inputs.
 
-    tau = .36, tau_o = .56, and the limit of the ICL error is 1/2.
-
     Example:
         >>> slide_transitions().shape
         (2, 2, 2)
@@ -57,7 +55,6 @@ def popular_answer_transitions() -> Float[Array, "2 6 6"]:
 
     The first step is right with .30 and wrong with .14 for each other state. In the
     second one all states lead to state 0 with .35, and to the right answer with .55.
-    tau = .165, rho = .364, and the limit of the ICL error is 1.
 
     Example:
         >>> popular_answer_transitions().shape

@@ -23,8 +23,7 @@ from icltheory._checks import (
     unit,
     within,
 )
-from icltheory._core import Record, where_valid
-from icltheory._precision import widened
+from icltheory._core import Record, where_valid, widened
 from icltheory._typing import Array, Bool, Float, Int, PRNGKey, Scalar
 from icltheory.chain_of_thought.alphabet import Alphabet
 
@@ -99,12 +98,8 @@ class PermutationTasks(_Source):
     r"""Training prompts: every prompt has a task of its own, without errors.
 
     The task is K random permutations of the states, so that examples from other starts
-    never meet the query's path.
-
-    Args:
-        alphabet: Patterns and codes of training.
-        relevant_fraction: Probability alpha that an example starts like the query; it
-            starts anywhere else otherwise.
+    never meet the query's path. An example starts like the query with probability
+    alpha, the ``relevant_fraction``, and else anywhere else.
 
     Example:
         >>> tasks = PermutationTasks(Alphabet.standard(4, 2), 0.4)
@@ -136,13 +131,9 @@ class PermutationTasks(_Source):
 class ReasoningTask(_Source):
     r"""A task of K steps, whose examples follow transition matrices, errors included.
 
-    Row i of :math:`A_k` is the distribution of what follows state i in step k. The
-    correct path takes the likeliest state in each step; ties go to the first state.
-
-    Args:
-        steps: Transition matrices :math:`A_1, \dots, A_K`, ``(K, M, M)``.
-        relevant_fraction: Probability alpha' that an example starts like the query.
-        alphabet: Patterns and codes; unit vectors if ``None``.
+    Row i of :math:`A_k`, ``steps[k - 1]``, is the distribution of what follows state i
+    in step k. The correct path takes the likeliest state in each step; ties go to the
+    first state. Without an alphabet patterns and codes are unit vectors.
 
     Example:
         >>> from icltheory.chain_of_thought import slide_transitions
@@ -215,9 +206,6 @@ class ReasoningTask(_Source):
 
         .. math:: (s_1, \dots, s_K) = \operatorname{argmax} \prod_k A_k[s_{k-1}, s_k] .
 
-        The slides call the correct path the most probable one. For their matrices it
-        is; in the example it is not.
-
         Example:
             >>> A = jnp.array([[[0.51, 0.49], [0.5, 0.5]], [[0.5, 0.5], [1.0, 0.0]]])
             >>> task = ReasoningTask(A)
@@ -269,9 +257,8 @@ class ReasoningTask(_Source):
         .. math:: \rho^f = \min_{k, i} \Bigl( 1 - \frac{p_{(2)}}{p_{(1)}} \Bigr), \qquad
                   p = A_k[i, \cdot],
 
-        with the two largest entries of a row; 0 at a tie, 1 for a single state. Rows
-        that no correct path meets count, too. The ratio is recalled from the paper; the
-        slides say only "gap".
+        with the two largest entries of a row, also of rows that no correct path meets;
+        0 at a tie, 1 for a single state. The ratio is recalled from the paper.
         """
         return jnp.min(_relative_gaps(self.steps))
 
@@ -286,8 +273,7 @@ class ReasoningTask(_Source):
 
         .. math:: \operatorname{argmax}_j B_{ij} = s_K(i) .
 
-        Where it fails, plain in-context learning votes for a wrong answer however long
-        the prompt is.
+        Where it fails, plain in-context learning votes for a wrong answer.
         """
         likeliest = jnp.argmax(self.composed_transition, axis=1)
         return likeliest == self.stepwise_paths[:, -1]

@@ -17,7 +17,6 @@ from icltheory._checks import (
     scalar,
 )
 from icltheory._core import Record, where_valid
-from icltheory._descent import PlainRule, check_steps, descend
 from icltheory._typing import Array, Float, Int, PRNGKey, Scalar
 from icltheory.chain_of_thought._memory import chain_columns, query_column
 from icltheory.chain_of_thought.attention import ReasoningAttention
@@ -26,6 +25,7 @@ from icltheory.chain_of_thought.tasks import (
     ReasoningPrompt,
     ReasoningTask,
 )
+from icltheory.trajectory._descent import PlainRule, check_steps, descend
 
 __all__ = ["ReasoningTraining", "prompt_loss", "train_attention"]
 
@@ -97,8 +97,6 @@ def train_attention(
 
     Args:
         model: The start, in Theorem 4 ``ReasoningAttention.initial(dim)``.
-        tasks: Source of the prompts; its patterns have the dtype of the training.
-        num_examples: Examples :math:`l_{tr}` per prompt.
         num_iterations: Steps of descent, a multiple of ``record_every``.
 
     Example:

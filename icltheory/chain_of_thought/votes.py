@@ -35,11 +35,9 @@ _length = scalar & nonnegative
 
 
 class VoteError(NamedTuple):
-    """Error probabilities of a majority vote between two candidates.
+    """Probabilities that the wrong one of two candidates has more votes, and of a tie.
 
-    Attributes:
-        wrong: Probability that the wrong one has more votes.
-        tied: Probability of a tie. An error lies between ``wrong`` and the sum of both.
+    The probability of an error lies between ``wrong`` and the sum of both.
     """
 
     wrong: Scalar
@@ -61,9 +59,8 @@ def vote_error(
 
     Each of l examples votes with probability alpha', and then for the right candidate
     with probability p. With two states this is the error of the first step of chain of
-    thought (p an entry of A_1), and of a direct answer (p an entry of B). A tie, which
-    needs alpha' < 1 or an even l, is decided by what attention leaks to other columns.
-    The relative rounding is l log(l) times the precision.
+    thought (p an entry of A_1), and of a direct answer (p an entry of B). A tie is
+    decided by what attention leaks to other columns.
 
     Example:
         >>> [round(float(x), 4) for x in vote_error(0.6, 1)]
@@ -106,8 +103,7 @@ def decay_bound(
               (\sqrt{p_{(1)}} - \sqrt{p_{(j)}})^2 \bigr)^l .
 
     The probabilities, ``(M,)``, may sum to less than 1; the bound may exceed 1. A tie
-    counts as an error. One term is the exact rate for a pair of candidates; with more
-    of them the term of the runner-up alone is no bound.
+    counts as an error.
 
     Example:
         >>> round(float(decay_bound(jnp.array([0.64, 0.36]), 1)), 4)
@@ -135,9 +131,8 @@ def cot_error_bound(task: ReasoningTask, num_examples: Real[ArrayLike, ""]) -> S
         \bigl( \sqrt{A_k[s_{k-1}, s_k]} - \sqrt{A_k[s_{k-1}, j]} \bigr)^2 \Bigr)^l,
 
     where :math:`\pi_k(i)` is the probability that an example is at the query's correct
-    state before step k. Chain of thought goes wrong only where a vote on the correct
-    path does, each bounded as in :func:`decay_bound`: Theorem 5 with constants, without
-    an assumption on B. A mean over uniform inputs, which may exceed 1.
+    state before step k: Theorem 5 with constants, without an assumption on B. A mean
+    over uniform inputs, which may exceed 1.
 
     Example:
         >>> from icltheory.chain_of_thought import slide_transitions
@@ -196,8 +191,7 @@ def sufficient_examples(task: ReasoningTask, failure: Real[ArrayLike, ""]) -> Sc
               {\alpha' \, \tau \, \rho^2} .
 
     Not rounded. It follows from :func:`cot_error_bound` by :math:`\pi_k A_k[s_{k-1},
-    s_k] \ge \alpha' \tau` and :math:`1 - \sqrt{1 - \rho} \ge \rho / 2`. Theorem 5 asks
-    for :math:`(\alpha' \tau \rho)^{-2}`, never less up to the logarithm. The same with
+    s_k] \ge \alpha' \tau` and :math:`1 - \sqrt{1 - \rho} \ge \rho / 2`. The same with
     :math:`\tau_o`, :math:`\rho_o`, K = 1 holds for direct answers under Condition 1.
 
     Example:

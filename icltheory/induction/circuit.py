@@ -7,13 +7,10 @@ from jax.typing import ArrayLike
 from jaxtyping import Integer, Real
 
 from icltheory._checks import check_positive_int, check_shape, scalar
-from icltheory._core import Record, calculator
-from icltheory._precision import exact_products
+from icltheory._core import Record, calculator, exact_products
 from icltheory._typing import Array, Float
 from icltheory.attention import LayerOutput, SoftmaxAttentionStack
 from icltheory.layered import LayeredStack
-
-__all__ = ["InductionCircuit", "induction_circuit"]
 
 
 class InductionCircuit(Record):

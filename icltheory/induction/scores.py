@@ -10,25 +10,10 @@ from jax.typing import ArrayLike
 from jaxtyping import Integer
 
 from icltheory._checks import Check, check_positive_int, check_shape, finite, within
-from icltheory._core import Record, calculator
-from icltheory._precision import widened
+from icltheory._core import Record, calculator, widened
 from icltheory._typing import Array, Bool, Float, PRNGKey, PyTree, Scalar
 from icltheory.layered import LayeredModel, attention_patterns
 from icltheory.layered.attention import check_readable
-
-__all__ = [
-    "Head",
-    "HeadScores",
-    "copying_ratio",
-    "copying_score",
-    "find_heads",
-    "head_copying",
-    "head_scores",
-    "in_context_score",
-    "prefix_matching_score",
-    "prefix_targets",
-    "previous_token_score",
-]
 
 _weights = Check(lambda w: (w >= -1e-3) & (w <= 1 + 1e-3), "weights between 0 and 1")
 _some = Check(lambda number: number > 0, "a token that occurs twice and counts")

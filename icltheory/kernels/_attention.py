@@ -26,15 +26,6 @@ import numpy as np
 
 from icltheory.kernels._pallas import Rows, dot, pl, power_of_two
 
-__all__ = [
-    "BACKWARD",
-    "FORWARD",
-    "LONGEST",
-    "Tile",
-    "backward_kernel",
-    "forward_kernel",
-]
-
 _LOG2E = math.log2(math.e)
 _Q, _K, _V, _OUT = 0, 1, 2, 0  # third of a packed row; outputs are laid out as queries
 

@@ -80,7 +80,7 @@ def launch(
 class Rows:
     """Rows ``start`` to ``start + size`` of an array; those beyond its end are 0.
 
-    Columns are an array of indices, or ``None`` for one number a row; ``real`` says
+    Columns are an array of indices, or ``None`` for one number per row; ``real`` says
     which of the columns exist where not all do.
     """
 

@@ -6,14 +6,11 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import jax.numpy as jnp
 
 from icltheory._checks import check_choice
-from icltheory._names import Mask
-from icltheory._typing import Array, Float
+from icltheory._typing import Array, Float, Mask
 from icltheory.attention import MASKS, AttentionStack, LayerOutput
 from icltheory.attention._layer import as_tokens
 from icltheory.layered.matrices import MatrixSpec, get_matrix
 from icltheory.layered.protocol import LayeredModel, all_hidden
-
-__all__ = ["AttentionReadable", "LayeredStack", "OVFactors", "attention_patterns"]
 
 
 class OVFactors(NamedTuple):

@@ -16,18 +16,6 @@ from icltheory._checks import check_positive_int, real
 from icltheory._typing import PyTree
 from icltheory.layered.matrices import MatrixSpec, get_matrix
 
-__all__ = [
-    "Batched",
-    "LayeredModel",
-    "all_hidden",
-    "check_layered",
-    "check_model",
-    "forward",
-    "forward_edited",
-    "forward_from",
-    "hidden_before",
-]
-
 
 @runtime_checkable
 class LayeredModel(Protocol):
@@ -66,9 +54,8 @@ class LayeredModel(Protocol):
 class Batched:
     """A layered model on a batch: inputs, states and outputs gain a leading axis.
 
-    Args:
-        model: A layered model that takes one prompt, such as
-            :class:`~icltheory.layered.LayeredStack`; its parameters stay as they are.
+    The ``model`` takes one prompt, as :class:`~icltheory.layered.LayeredStack` does;
+    its parameters stay as they are.
 
     Example:
         >>> import jax.numpy as jnp

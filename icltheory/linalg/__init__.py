@@ -8,11 +8,7 @@ Stability: stable.
 """
 
 from icltheory.linalg.decomposition import SVD, low_rank_approximation, svd
-from icltheory.linalg.products import (
-    safe_sqrt,
-    thin_frobenius_inner,
-    thin_frobenius_norm,
-)
+from icltheory.linalg.products import safe_sqrt, thin_frobenius_inner
 from icltheory.linalg.random_matrices import marchenko_pastur_density
 from icltheory.linalg.spectra import (
     condition_number,
@@ -34,7 +30,6 @@ __all__ = [
     "stable_rank",
     "svd",
     "thin_frobenius_inner",
-    "thin_frobenius_norm",
     "trace_bound",
     "wishart_moments",
 ]

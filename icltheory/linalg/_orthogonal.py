@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Recurrence", "recurrence_of_moments"]
-
 _SPARE_DIGITS = 40
 
 
@@ -36,13 +34,6 @@ def recurrence_of_moments(moments: Sequence[Fraction], count: int) -> Recurrence
 
     The map is ill-conditioned: about one digit and a half is lost for each coefficient.
     It is made with 40 digits to spare, and rounded at the end.
-
-    Args:
-        moments: The moments, exact, at least 2 K of them.
-        count: Number K of coefficients.
-
-    Returns:
-        The recurrence, to the last digit of float64.
 
     Source: Gautschi (2004), algorithm 2.1.
     """

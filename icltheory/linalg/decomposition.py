@@ -6,12 +6,25 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from icltheory._checks import check_shape, count
-from icltheory._core import Record, calculator, where_valid
-from icltheory._precision import exact_products, finite_or_nan
+from icltheory._core import (
+    Record,
+    calculator,
+    exact_products,
+    finite_or_nan,
+    where_valid,
+    widened,
+)
 from icltheory._typing import Array, Float, Int
-from icltheory.linalg._matrix import as_matrix
 
-__all__ = ["SVD", "low_rank_approximation", "svd"]
+
+def as_matrix(W: ArrayLike) -> Array:
+    """Checks for a non-empty matrix, and converts half precision to float32."""
+    matrix = widened(W)
+    if matrix.ndim < 2:
+        raise ValueError(f"W: expected shape (..., m, n), got {matrix.shape}")
+    if 0 in matrix.shape[-2:]:
+        raise ValueError(f"W: expected at least one entry, got shape {matrix.shape}")
+    return matrix
 
 
 class SVD(Record):
@@ -41,13 +54,7 @@ class SVD(Record):
     def truncate(self, rank: int | Int[Array, ""]) -> Float[Array, "*batch m n"]:
         """The best approximation of rank ``rank`` in every unitarily invariant norm.
 
-        Args:
-            rank: Number r of singular values kept, from 0 to k; may be traced.
-
-        Returns:
-            The matrix :math:`W_r`; NaN where a traced rank is out of range.
-
-        Source: Eckart and Young (1936).
+        The rank, from 0 to k, may be traced; out of range the matrix is NaN.
         """
         size = self.s.shape[-1]
         kept = jnp.where(_keep(rank, size), self.s, 0)
@@ -72,11 +79,13 @@ def svd(W: Float[ArrayLike, "*batch m n"]) -> SVD:
     return SVD(U, s, Vt)
 
 
-def _up_to_size(name, rank, given):
+def up_to_size(name, rank, given):
+    """Checks a rank from 0 to min(m, n) of the matrix W."""
+    check_shape("W", given["W"], ("m", "n"))
     return count(0, min(np.shape(given["W"])))(name, rank)
 
 
-@calculator(integers=("rank",), rank=_up_to_size)
+@calculator(integers=("rank",), rank=up_to_size)
 def low_rank_approximation(
     W: Float[ArrayLike, "m n"], rank: int | Int[Array, ""]
 ) -> Float[Array, "m n"]:
@@ -100,11 +109,7 @@ def low_rank_approximation(
     map has no derivative; the tied pairs are then left out of the sum. First
     derivatives only.
 
-    Args:
-        rank: Number r of singular values kept, from 0 to min(m, n); may be traced.
-
-    Returns:
-        The matrix :math:`W_r`, with the dtype of ``W``.
+    The rank r, from 0 to min(m, n), may be traced. The dtype is that of ``W``.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -117,7 +122,6 @@ def low_rank_approximation(
 
     Source: Eckart and Young (1936).
     """
-    check_shape("W", W, ("m", "n"))
     matrix = as_matrix(W)
     keep = _keep(rank, min(matrix.shape))
     return _truncate(matrix, keep).astype(jnp.result_type(W))

@@ -5,11 +5,8 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from icltheory._checks import check_shape
-from icltheory._core import calculator
-from icltheory._precision import widened
+from icltheory._core import calculator, widened
 from icltheory._typing import Array, Float, Scalar
-
-__all__ = ["safe_sqrt", "thin_frobenius_inner", "thin_frobenius_norm"]
 
 
 @calculator
@@ -43,34 +40,6 @@ def thin_frobenius_inner(
     return jnp.sum((A.T @ C) * (B.T @ D))
 
 
-@calculator
-def thin_frobenius_norm(
-    A: Float[ArrayLike, "_m _p"], B: Float[ArrayLike, "_n _p"]
-) -> Scalar:
-    r"""Frobenius norm of a product from its thin factors.
-
-    .. math::
-        \|A B^\top\|_F^2
-        = \mathbf 1^\top \left[(A^\top A) \circ (B^\top B)\right] \mathbf 1 .
-
-    Cost O((m + n) p^2). The terms of the sum may cancel: the absolute error is about
-    :math:`\sqrt{\epsilon}\, \|A\|_F \|B\|_F` at worst, where forming the product would
-    leave :math:`\epsilon\, \|A\|_F \|B\|_F`. The gradient at 0 is 0. Squares neither
-    overflow nor vanish where the norm does not.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> u, v = jnp.array([[3.0], [4.0]]), jnp.array([[0.0], [2.0], [0.0]])
-        >>> float(thin_frobenius_norm(u, v))
-        10.0
-
-    Source: Yao et al. (2024), Example 1.
-    """
-    A, B = widened(A), widened(B)
-    a, b = magnitude(A), magnitude(B)
-    return a * safe_sqrt(thin_frobenius_inner(A / a, B / b, A / a, B / b)) * b
-
-
 def frobenius_norm(W):
     """Frobenius norm whose squares stay in range, with the derivative 0 at 0."""
     w = magnitude(W)
@@ -94,11 +63,7 @@ def magnitude(x):
 def safe_sqrt(x: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
     """Square root whose value and derivative are 0 for non-positive arguments.
 
-    Args:
-        x: Squared lengths; rounding may have made them slightly negative.
-
-    Returns:
-        ``sqrt(max(x, 0))``; NaN stays NaN.
+    Rounding may make squared lengths slightly negative. NaN stays NaN.
 
     Example:
         >>> import jax, jax.numpy as jnp

@@ -10,8 +10,6 @@ from icltheory._checks import positive
 from icltheory._core import calculator
 from icltheory._typing import Array, Float
 
-__all__ = ["marchenko_pastur_density"]
-
 
 @calculator(static=("shape",), std=positive)
 def marchenko_pastur_density(
@@ -28,11 +26,6 @@ def marchenko_pastur_density(
     in proportion, for entries of mean 0 and standard deviation :math:`\sigma`. It
     integrates to 1, and is NaN where s is NaN. A value of a trained matrix above b is
     no effect of chance.
-
-    Args:
-        s: Where the density is asked for, of any shape.
-        shape: The matrix's m and n.
-        std: The entries' standard deviation :math:`\sigma`.
 
     Example:
         >>> import numpy as np

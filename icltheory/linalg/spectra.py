@@ -5,18 +5,9 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from icltheory._checks import check_shape
-from icltheory._core import calculator
-from icltheory._precision import finite_or_nan
+from icltheory._core import calculator, finite_or_nan
 from icltheory._typing import Array, Float
-from icltheory.linalg._matrix import as_matrix
-
-__all__ = [
-    "condition_number",
-    "effective_rank",
-    "singular_values",
-    "stable_rank",
-    "trace_bound",
-]
+from icltheory.linalg.decomposition import as_matrix
 
 
 @calculator
@@ -46,9 +37,6 @@ def condition_number(
     :math:`\max(m, n)\, \epsilon\, s_1`. In float32 no condition number above 1e7 can be
     told from infinity; pass float64 for one. After pruning to rank r ask for
     ``rank=r``. Ratios of eigenvalues are not used: they agree for normal matrices only.
-
-    Args:
-        rank: Index r of the smallest value to compare with, from 1 to min(m, n).
 
     Example:
         >>> import jax.numpy as jnp
@@ -96,9 +84,6 @@ def effective_rank(W: Float[ArrayLike, "*batch m n"]) -> Float[Array, "*batch"]:
 @calculator
 def stable_rank(W: Float[ArrayLike, "*batch m n"]) -> Float[Array, "*batch"]:
     r"""Stable rank :math:`\|W\|_F^2 / \|W\|_2^2`; 0 for the zero matrix.
-
-    Returns:
-        One number for each matrix, between 1 and the rank.
 
     Example:
         >>> import jax.numpy as jnp

@@ -10,8 +10,6 @@ from icltheory._checks import check_integer, check_positive_int
 from icltheory._core import calculator
 from icltheory._typing import Array, Float
 
-__all__ = ["wishart_moments"]
-
 
 @calculator(compiled=False, static=("dim", "num_examples", "order"))
 def wishart_moments(
@@ -29,15 +27,8 @@ def wishart_moments(
     :math:`h = 2\,\mathrm{arm} + \mathrm{leg} + 1`. It is the expansion of the power
     sum in zonal polynomials, whose mean is known. The box (3, 2) has c = 0, so that
     only the partitions (a, b, 1, ..., 1) count. Rational arithmetic throughout; about
-    :math:`k^2 / 4` terms for the moment of order k.
-
-    Args:
-        dim: Dimension d.
-        num_examples: Number N of vectors.
-        order: The largest k.
-
-    Returns:
-        :math:`m_0, \dots, m_K`, each rounded once.
+    :math:`k^2 / 4` terms for the moment of order k. Returns :math:`m_0, \dots, m_K` for
+    K = ``order``, each rounded once.
 
     Example:
         >>> [f"{moment:.4f}" for moment in wishart_moments(5, 20, 4)]

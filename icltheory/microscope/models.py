@@ -230,7 +230,7 @@ def after(prompt: PrefixPrompt, num_examples: int) -> Prompt:
 def _checked(found: np.ndarray, X: np.ndarray) -> np.ndarray:
     if found.shape != X.shape[:1]:
         raise ValueError(
-            f"what the model returns: expected one number a prompt, {X.shape[:1]}, got "
-            f"{found.shape}"
+            f"what the model returns: expected one number per prompt, {X.shape[:1]}, "
+            f"got {found.shape}"
         )
     return found

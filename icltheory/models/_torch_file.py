@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from icltheory._files import refuse_pointer
+from icltheory.models._files import refuse_pointer
 
 _STATE = "model_state_dict"  # key in a training state, which also holds the optimiser
 

@@ -17,12 +17,10 @@ import numpy as np
 
 from icltheory._checks import check_choice, check_positive_int
 from icltheory._core import Record
-from icltheory._safetensors import open_safetensors, unwrapped
 from icltheory._typing import PyTree
+from icltheory.models._safetensors import open_safetensors, unwrapped
 from icltheory.models._torch_file import read_state_dict
 from icltheory.models.gpt2 import GPT2
-
-__all__ = ["GargCheckpoint", "load_garg_checkpoint"]
 
 _BLOCK = re.compile(r"_backbone\.h\.(\d+)\.(.+)")
 # Masks of old versions, and the token table, which models with vector inputs do not

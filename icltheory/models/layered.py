@@ -10,8 +10,6 @@ from icltheory.layered import MatrixSpec, OVFactors, get_matrix
 from icltheory.models.gpt2 import GPT2
 from icltheory.models.tokens import TokenSequence
 
-__all__ = ["LayeredGPT2"]
-
 
 @dataclasses.dataclass(frozen=True)
 class LayeredGPT2:

@@ -10,8 +10,6 @@ from jaxtyping import Array, Float
 from icltheory._checks import check_positive_int
 from icltheory.attention import LinearAttentionStack
 
-__all__ = ["LinearStack"]
-
 
 class LinearStack(nn.Module):
     r"""Linear attention layers trained to predict y, the model of Theorem 1.

@@ -5,8 +5,6 @@ from typing import Any, get_args
 from icltheory._checks import check_choice, check_positive_int
 from icltheory.models.gpt2 import GPT2, Kind
 
-__all__ = ["transformer"]
-
 
 def transformer(
     dim: int,

@@ -21,11 +21,7 @@ from icltheory.noise.paths import (
     noisy_trajectory,
     path_moments,
 )
-from icltheory.noise.spectrum import (
-    NoiseSpectrum,
-    noise_spectrum,
-    spectrum_of_gradients,
-)
+from icltheory.noise.spectrum import NoiseSpectrum, noise_spectrum
 from icltheory.noise.support import support_dims, symmetric_image_dim
 
 __all__ = [
@@ -38,7 +34,6 @@ __all__ = [
     "noise_spectrum",
     "noisy_trajectory",
     "path_moments",
-    "spectrum_of_gradients",
     "support_dims",
     "symmetric_image_dim",
     "without_replacement_factor",

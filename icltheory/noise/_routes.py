@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._precision import exact_products, finite_or_nan
+from icltheory._core import exact_products, finite_or_nan
 
 _BATCHED = 32
 

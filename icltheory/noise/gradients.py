@@ -13,12 +13,11 @@ from icltheory._checks import (
     CheckLike,
     check_choice,
     check_shape,
-    one_line,
     scalar,
+    wrong,
 )
 from icltheory._core import calculator
-from icltheory._names import DemoUpdates
-from icltheory._typing import Array, Float, Scalar
+from icltheory._typing import Array, DemoUpdates, Float, Scalar
 from icltheory.attention import LinearAttentionStack
 from icltheory.trajectory._recursion import (
     Learner,
@@ -30,8 +29,6 @@ from icltheory.trajectory._recursion import (
 )
 from icltheory.trajectory.records import TrajectoryFactors
 
-__all__ = ["demonstration_gradients", "noise_covariance", "without_replacement_factor"]
-
 
 def up_to(pool: Callable[[Mapping[str, Any]], Any]) -> CheckLike:
     """Returns the check that shots are a whole number from 1 to the size of a pool."""
@@ -39,14 +36,11 @@ def up_to(pool: Callable[[Mapping[str, Any]], Any]) -> CheckLike:
     def check(name, shots, given):
         N = pool(given)
         if not isinstance(N, int | np.integer) or N < 2:
-            got = one_line(N)
-            raise ValueError(
-                f"num_demos: expected at least 2 demonstrations, got {got}"
-            )
+            raise wrong("num_demos", "at least 2 demonstrations", N)
         expected = f"an integer from 1 to N = {N}"
         kind = getattr(shots, "dtype", np.dtype(type(shots)))
         if np.shape(shots) or not jnp.issubdtype(kind, np.integer):
-            raise ValueError(f"{name}: expected {expected}, got {one_line(shots)}")
+            raise wrong(name, expected, shots)
         return Check(lambda b: (b >= 1) & (b <= float(N)), expected)(name, shots)
 
     return check

@@ -7,19 +7,10 @@ from jaxtyping import Real
 
 from icltheory._checks import check_choice, check_positive_int, scalar
 from icltheory._core import Record, calculator
-from icltheory._names import DemoUpdates, Noise
-from icltheory._typing import Array, Float, PRNGKey
+from icltheory._typing import Array, DemoUpdates, Float, Noise, PRNGKey
 from icltheory.attention import LinearAttentionStack
 from icltheory.noise.gradients import of_pool, without_replacement_factor
 from icltheory.trajectory._recursion import demo_factors, num_heads, prepare
-
-__all__ = [
-    "NOISES",
-    "NoisyTrajectory",
-    "PathMoments",
-    "noisy_trajectory",
-    "path_moments",
-]
 
 NOISES = ("gaussian", "shots", "fresh_shots")
 

@@ -1,24 +1,16 @@
 """The spectrum of the noise covariance, computed without n^2 x n^2 matrices."""
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
-from icltheory._checks import (
-    Check,
-    check_choice,
-    check_shape,
-    is_tracer,
-    one_line,
-    scalar,
-)
-from icltheory._core import Record, calculator, where_valid
-from icltheory._names import DemoUpdates, SpectrumMethod
-from icltheory._precision import widened
-from icltheory._typing import Array, Float, Int
+from icltheory._checks import Check, check_choice, is_tracer, scalar
+from icltheory._core import Record, calculator, where_valid, widened
+from icltheory._typing import Array, DemoUpdates, Float, Int, SpectrumMethod
 from icltheory.attention import LinearAttentionStack
 from icltheory.noise._routes import (
     centred_gram,
@@ -30,14 +22,11 @@ from icltheory.noise.gradients import (
     layer_parts,
     of_pool,
     path_gradients,
-    up_to,
     without_replacement_factor,
 )
-from icltheory.noise.support import as_dims, countable, dims_of
+from icltheory.noise.support import countable, dims_of
 from icltheory.trajectory import TrajectoryFactors
 from icltheory.trajectory._recursion import Learner, num_heads, prepare
-
-__all__ = ["NoiseSpectrum", "noise_spectrum", "spectrum_of_gradients"]
 
 # With more numbers per layer than this, the rows are too large to decompose.
 _ROWS_LIMIT = 2**25
@@ -154,50 +143,15 @@ def spectrum_on_path(learner: Learner, H, shots, W, m, method: SpectrumMethod = 
         gradients = TrajectoryFactors(V, U, C, num_heads(learner.stack))
         return _from_rows(rows, m, N, shots), gradients
     gradients = path_gradients(learner, H, W)
-    return spectrum_of_gradients(gradients, shots, m, method=method), gradients
+    return of_gradients(gradients, shots, m, method), gradients
 
 
-def _factors(name, gradients, given):
-    if not isinstance(gradients, TrajectoryFactors):
-        got = one_line(gradients)
-        raise ValueError(f"{name}: expected TrajectoryFactors, got {got}")
-    return True
-
-
-@calculator(
-    static=("method",),
-    integers=("shots", "support_dim"),
-    gradients=_factors,
-    shots=up_to(lambda given: given["gradients"].num_demos),
-)
-def spectrum_of_gradients(
-    gradients: TrajectoryFactors,
-    shots: Real[ArrayLike, ""],
-    support_dim: Int[ArrayLike, "_L"],
-    *,
-    method: SpectrumMethod = "auto",
+def of_gradients(
+    gradients: TrajectoryFactors, shots: Any, support_dim: Any, method: str = "auto"
 ) -> NoiseSpectrum:
-    """The spectrum of :func:`noise_spectrum`, from gradients that are outer products.
-
-    Args:
-        support_dim: Dimension m_t of the space in which each layer's gradients lie.
-        method: ``"auto"``, ``"rows"`` or ``"gram"``.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from icltheory.trajectory import TrajectoryFactors
-        >>> v, c = jnp.ones((1, 2, 1)), jnp.array([[[1.0], [4.0]]])
-        >>> g = TrajectoryFactors(v, c, c)
-        >>> spectrum_of_gradients(g, 1, jnp.array([1])).trace.tolist()
-        [9.0]
-
-    Source: Yao et al. (2024), section 3.3.
-    """
-    check_choice("method", method, ("auto", "rows", "gram"))
+    """Spectrum of gradients that are outer products, in a space of dimension m_t."""
     V, C = widened(gradients.left), widened(gradients.right_G)
-    check_shape("right_G", C, V.shape)
-    (L, rows, n), N, heads = V.shape, gradients.num_demos, gradients.num_heads
-    support_dim = as_dims("support_dim", support_dim, L)
+    (_, rows, n), N, heads = V.shape, gradients.num_demos, gradients.num_heads
     too_large = rows * min(rows, n) ** 2 > _ROWS_LIMIT
     if method == "gram" or (method == "auto" and too_large):
         K = jax.vmap(functools.partial(centred_gram, heads=heads))(V, C)

@@ -20,12 +20,7 @@ __all__ = ["Errors", "Scores", "error", "scores"]
 
 
 class Errors(Record):
-    """Errors of a learner on fresh prompts, with their standard errors.
-
-    Args:
-        hinge: Mean hinge loss, the generalisation error of the theorems.
-        zero_one: Share of prompts without z F > 0; NaN counts as an error.
-    """
+    """Mean hinge loss, that of the theorems, and share of prompts without z F > 0."""
 
     hinge: Estimate
     zero_one: Estimate
@@ -44,9 +39,7 @@ def error(
     .. math:: E\, [1 - z F]_+ , \qquad P(z F \le 0) .
 
     The learner is a predictor, such as :class:`PatternLearner`, or a function of one
-    prompt ``(X, y, x_query)``; the task may be ``task.held_out()`` or
-    ``task.out_of_domain(S, key=key)``. The same key gives two learners the same
-    prompts.
+    prompt ``(X, y, x_query)``. The same key gives two learners the same prompts.
 
     Example:
         >>> task, key = PatternTask(4, 4, 2.0, relevant_fraction=1.0), jax.random.key(0)

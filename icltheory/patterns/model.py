@@ -37,12 +37,9 @@ class PatternTransformer:
         F = a^\top \operatorname{ReLU}\Bigl( W_O \sum_{i=1}^{l} W_V p_i\,
         \operatorname{softmax}_i \bigl( (W_K p_i)^\top W_Q p_{query} \bigr) \Bigr) .
 
-    The sum is over the l contexts: the query is no key. (The slides print the letter I
-    for its upper end, which is a slip.) A layered model of one block; its parameters
-    are ``{"W_Q", "W_K", "W_V", "W_O", "a"}``, of which ``a`` is never trained.
-
-    Args:
-        num_neurons: Number m of neurons, even; 64 is read off the authors' figures.
+    The query is no key. A layered model of one block; its parameters are ``{"W_Q",
+    "W_K", "W_V", "W_O", "a"}``, of which ``a`` is never trained. The number m of
+    neurons is even; 64 is read off the authors' figures.
 
     Example:
         >>> task, model = PatternTask(6, 24, 2.0), PatternTransformer(64)
@@ -90,11 +87,8 @@ class PatternTransformer:
             a_i = \pm 1/m .
 
         Half of the a_i are positive, at random places; 1/m rather than the authors'
-        1/sqrt(m) is what gives label parts of the size of their figures.
-        Widths and dtype are those of the task, delta is ``attention_scale`` and xi
-        ``neuron_scale``.
-
-        Source: Li et al. (2024), model training.
+        1/sqrt(m) is what gives label parts of the size of their figures. delta is
+        ``attention_scale`` and xi ``neuron_scale``.
         """
         check_key("key", key)
         m, D, dtype = self.num_neurons, task.width, task.dtype

@@ -9,8 +9,7 @@ from jaxtyping import Real
 
 from icltheory._checks import check_key, nonnegative
 from icltheory._core import Record, calculator
-from icltheory._names import Order
-from icltheory._typing import Array, Bool, Float, Scalar
+from icltheory._typing import Array, Bool, Float, Order, Scalar
 from icltheory.patterns.model import check_width, query_weights
 from icltheory.patterns.prompts import PatternPrompt
 from icltheory.patterns.task import PatternTask
@@ -32,11 +31,7 @@ Number = float | int | Real[ArrayLike, ""]
 
 
 class Projections(Record):
-    r"""Norm of projected tokens, and of their component along the token's pattern.
-
-    Means of :math:`\|W_Q p_{query}\|`, of :math:`\|W_K p_i\|` over the contexts, and of
-    the components.
-    """
+    """Mean norms of projected tokens, and of components along the token's pattern."""
 
     query: Scalar
     query_component: Scalar
@@ -88,9 +83,6 @@ def pattern_logits(params: dict[str, Any], task: PatternTask) -> Float[Array, "M
 
     .. math:: \mu_i^\top W_K^\top W_Q \mu_j .
 
-    A cover by too few tasks leaves the entries off the diagonal unequal, and shifted
-    patterns, which mix the mu, then attend to one another.
-
     Example:
         >>> from icltheory.patterns import PatternTransformer
         >>> task = PatternTask(2, 2, 2.0)
@@ -117,8 +109,7 @@ def activation_shares(
         {\sum_n 1[z^n = \operatorname{sign} a_i]} ,
 
     NaN where no prompt has its sign. The slides call a neuron lucky if this indicator
-    is on at the start of training. Lucky neurons by where they point after training are
-    ``neuron_parts(...).lucky()``.
+    is on at the start of training.
 
     Example:
         >>> from icltheory.patterns import PatternTransformer
@@ -144,12 +135,10 @@ def activation_shares(
 class NeuronParts(Record):
     r"""Feature and label parts of the rows of W_O W_V, neuron by neuron.
 
-    Angles are in radians; multiples of pi are what the figures show. The feature angle
-    is to the mean of the relevant patterns, the label angle to q, whatever the sign of
-    a_i: near 0 for a positive neuron that has learned, near pi for a negative one.
-
-    ``size`` is the norm of the row of W_O, what pruning goes by, and ``large`` is at
-    least a share of the largest.
+    Angles are in radians. The feature angle is to the mean of the relevant patterns,
+    the label angle to q, whatever the sign of a_i: near 0 for a positive neuron that
+    has learned, near pi for a negative one. ``size`` is the norm of the row of W_O, and
+    ``large`` at least a share of the largest.
 
     Example:
         >>> from icltheory.patterns import PatternTransformer
@@ -176,12 +165,7 @@ class NeuronParts(Record):
         return jnp.sum(~self.large, axis=-1)
 
     def lucky(self, angle: float = jnp.pi / 4) -> Bool[Array, "*S m"]:
-        """Neurons whose two parts are within an angle of the mean pattern and of +-q.
-
-        The sign of q is that of a_i.
-
-        Source: Li et al. (2024), Proposition 2.
-        """
+        """Neurons with parts near the mean pattern and, by the sign of a_i, q or -q."""
         off = jnp.where(self.positive, self.label_angle, jnp.pi - self.label_angle)
         return (self.feature_angle <= angle) & (off <= angle)
 
@@ -227,14 +211,7 @@ def neuron_parts(
 
 
 class GainRatio(Record):
-    """Gain g and ratio c of a trained network, which the closed-form margin needs.
-
-    Example:
-        >>> from icltheory.patterns import margin
-        >>> found = GainRatio(jnp.array(0.5), jnp.array(1.0))
-        >>> float(margin(1.0, found.gain, found.ratio))
-        1.0
-    """
+    """Gain g and ratio c of a trained network, which the closed-form margin needs."""
 
     gain: Scalar
     ratio: Scalar
@@ -250,10 +227,9 @@ def gain_ratio(params: dict[str, Any], task: PatternTask) -> GainRatio:
         s_i = \operatorname{sign} a_i ,
 
     for the parts (f_i; b_i) of W_O W_V, over the lucky neurons; the others add little.
-    Attention that is not all on the query's pattern weakens the label side only,
-    because every pattern has the same coefficient sum: with the mean agreement A of the
-    labels attended to, the margin is ``margin(S_1, g A, c / A)``. No fit: it is within
-    .01 of that of trained networks.
+    Attention that is not all on the query's pattern weakens the label side only: with
+    the mean agreement A of the labels attended to, the margin is ``margin(S_1, g A, c /
+    A)``, within .01 of that of trained networks.
 
     Example:
         >>> task = PatternTask(2, 2, 2.0)

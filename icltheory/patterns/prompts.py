@@ -17,17 +17,9 @@ class PatternPrompt(Record):
 
     .. math:: p_i = (x_i;\, y_i q) , \qquad p_{query} = (x_{query};\, 0) .
 
-    Args:
-        P: Contexts p_i.
-        P_query: Query.
-        y: Labels of the contexts, +1 or -1.
-        z: Label of the query.
-        pattern: Relevant pattern of each context, by its number in the task that drew
-            them.
-        query_pattern: Relevant pattern of the query.
-        pair: The task (a, b): +1 on a, -1 on b.
-        feasible: Whether patterns of this coefficient sum exist; true in domain.
-        dim: Width d_X of the features.
+    ``pattern`` and ``query_pattern`` are numbers of relevant patterns, ``pair`` is the
+    task (a, b), ``z`` the label of the query, and ``feasible`` says whether patterns of
+    this coefficient sum exist.
 
     Example:
         >>> from icltheory.patterns import PatternTask

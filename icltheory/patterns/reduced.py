@@ -13,11 +13,11 @@ from jaxtyping import Real
 
 from icltheory._checks import Check, check_positive_int, is_tracer, positive, scalar
 from icltheory._core import Record, calculator
-from icltheory._descent import PlainRule, descend
 from icltheory._typing import Array, Float
 from icltheory.patterns.model import check_width
 from icltheory.patterns.probes import pattern_logits
 from icltheory.patterns.task import PatternTask
+from icltheory.trajectory._descent import PlainRule, descend
 
 __all__ = ["ReducedTraining", "reduced_training"]
 
@@ -118,10 +118,9 @@ def reduced_training(
     ignores irrelevant patterns. The number of steps is about :math:`A / \alpha + B`.
 
     Args:
-        params: Parameters of a one-layer model at the start, with W_Q = W_K a multiple
-            of the identity on the features.
+        params: The start of a one-layer model, with W_Q = W_K a multiple of the
+            identity on the features.
         task: The task, with its alpha; its tasks are taken to be all.
-        num_steps: Number of steps.
         step_size: eta.
         num_examples: Contexts l of a prompt, up to 64.
         substeps: Euler steps of eta over this number; many are gradient flow.
@@ -134,8 +133,7 @@ def reduced_training(
         >>> [round(float(mass), 2) for mass in path.masses[jnp.array([0, 249])]]
         [0.44, 0.99]
 
-    Source: Derivation: the reduced dynamics of pattern tasks. Li et al. (2024), Theorem
-    1 and Proposition 1, describe the same training.
+    Source: derived here; Li et al. (2024), Theorem 1 and Proposition 1, describe it.
     """
     check_positive_int("num_steps", num_steps)
     check_positive_int("num_examples", num_examples)
@@ -179,18 +177,14 @@ def _start(params, task) -> tuple[_State, _Fixed]:
 
 def _kinds(length: int) -> _Kinds:
     """Returns all kinds of prompts of a length."""
-    return _Kinds(
-        *np.array(
-            [
-                (same, opposite, others, 2 * up - others)
-                for same in range(length + 1)
-                for opposite in range(length + 1 - same)
-                for others in [length - same - opposite]
-                for up in range(others + 1)
-            ],
-            float,
-        ).T
-    )
+    kinds = [
+        (same, opposite, others, 2 * up - others)
+        for same in range(length + 1)
+        for opposite in range(length + 1 - same)
+        for others in [length - same - opposite]
+        for up in range(others + 1)
+    ]
+    return _Kinds(*np.array(kinds, float).T)
 
 
 def _probabilities(kinds: _Kinds, fraction) -> Array:
@@ -211,7 +205,7 @@ def _slope(num_relevant: int, kinds: _Kinds, weights, fixed: _Fixed, state: _Sta
     deviation = spread[:, None] * fixed.deviation[None]
     deviation = jnp.maximum(deviation, jnp.finfo(deviation.dtype).tiny)
     # The sum is over z = +1 and -1, which are equally likely.
-    change = jnp.zeros_like(fixed.a), jnp.zeros_like(fixed.a)
+    by_feature = by_label = jnp.zeros_like(fixed.a)
     drive = loss = 0.0
     for z in (1, -1):
         input_ = feature[None] + z * agreement[:, None] * label[None]
@@ -219,14 +213,12 @@ def _slope(num_relevant: int, kinds: _Kinds, weights, fixed: _Fixed, state: _Sta
         output = input_ * active + deviation * norm.pdf(input_ / deviation)
         margin = z * (output @ fixed.a)
         counted = weights / 2 * (margin < 1)
-        change = (
-            change[0] + z * counted @ active,
-            change[1] + (counted * agreement) @ active,
-        )
+        by_feature += z * counted @ active
+        by_label += (counted * agreement) @ active
         pull = active @ (fixed.a * label)
         drive += jnp.sum(counted * pull * mass * (1 - agreement))
         loss += jnp.sum(weights / 2 * jnp.maximum(1 - margin, 0))
-    by_feature, by_label = along * fixed.a * change[0], fixed.a * change[1]
+    by_feature, by_label = along * fixed.a * by_feature, fixed.a * by_label
     rate = fixed.scale**2 / (num_relevant - 1) * drive
     gradients = _State(
         -state.attention * rate,

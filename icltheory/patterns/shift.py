@@ -20,7 +20,7 @@ from icltheory._checks import (
 from icltheory._core import calculator
 from icltheory._typing import Array, Bool, Float, PRNGKey
 
-__all__ = ["is_feasible", "out_of_domain_patterns", "shift_coefficients"]
+__all__ = ["is_feasible", "out_of_domain_patterns"]
 
 GUARD = 1e-6  # relative tolerance for M1' S_1^2 <= M1
 _close = Check(
@@ -34,13 +34,9 @@ def _orthogonal(name, patterns, given):
     if is_tracer(patterns):
         gram = jnp.matmul(patterns, patterns.T, precision="highest")
     else:
-        patterns = np.asarray(patterns)
-        gram = patterns @ patterns.T
-    xp = jnp if is_tracer(patterns) else np
-    size = gram[0, 0]
-    return _close(
-        name, xp.abs(gram - size * np.eye(len(gram), dtype=gram.dtype)).max() / size
-    )
+        gram = np.asarray(patterns) @ np.asarray(patterns).T
+    off = gram / gram[0, 0] - np.eye(len(gram), dtype=gram.dtype)
+    return _close(name, abs(off).max())
 
 
 def _sum(name, value, given):
@@ -48,8 +44,7 @@ def _sum(name, value, given):
     flag = (scalar & finite)(name, value)
     num = given["num_shifted"]
     check_positive_int("num_shifted", num)
-    M = given["num_relevant"] if "num_relevant" in given else len(given["patterns"])
-    check_positive_int("num_relevant", M)
+    M = len(given["patterns"])
     if num > M:
         raise ValueError(f"num_shifted: expected M1' <= M1 = {M}, got {num}")
     if is_tracer(value):
@@ -77,7 +72,15 @@ def out_of_domain_patterns(
         \qquad \langle \mu'_j, \mu'_k \rangle = \beta^2 \delta_{jk} .
 
     The M1' new patterns, rows as the M1 orthogonal old ones of norm beta, are uniform
-    on all that there are.
+    on all that there are:
+
+    .. math:: k = \frac{1}{\sqrt n} \mathbf 1
+        \Bigl( \sqrt n\, c\, u + \sqrt{1 - n c^2}\, w_0 \Bigr)^\top + V W^\top , \qquad
+        c = \frac{S_1}{\sqrt{M_1}} , \quad u = \frac{\mathbf 1}{\sqrt{M_1}} ,
+
+    with n = M1', V an orthonormal basis of the vectors of n entries that sum to 0, and
+    (w_0, W) random orthonormal vectors orthogonal to u. If S_1 is traced and not
+    feasible, the rows keep their sum and are not orthonormal.
 
     Example:
         >>> new = out_of_domain_patterns(2 * jnp.eye(6), 3, 1.3, key=jax.random.key(0))
@@ -93,38 +96,6 @@ def out_of_domain_patterns(
     return _coefficients(key, *sizes) @ patterns
 
 
-@calculator(static=("num_relevant", "num_shifted", "dtype"), coefficient_sum=_sum)
-def shift_coefficients(
-    num_relevant: int,
-    num_shifted: int,
-    coefficient_sum: Real[ArrayLike, ""],
-    *,
-    key: PRNGKey,
-    dtype: Any = None,
-) -> Float[Array, "num M"]:
-    r"""Coefficients k of out-of-domain patterns, computed without a decomposition.
-
-    .. math:: k = \frac{1}{\sqrt n} \mathbf 1
-        \Bigl( \sqrt n\, c\, u + \sqrt{1 - n c^2}\, w_0 \Bigr)^\top + V W^\top , \qquad
-        c = \frac{S_1}{\sqrt{M_1}} , \quad u = \frac{\mathbf 1}{\sqrt{M_1}} ,
-
-    with n = M1', V an orthonormal basis of the vectors of n entries that sum to 0, and
-    (w_0, W) random orthonormal vectors orthogonal to u; so k k' = I and k 1 = S_1 1.
-    Any such k has this form, and the distribution is uniform on them. If S_1 is traced
-    and not feasible, the rows keep their sum and are not orthonormal.
-
-    Example:
-        >>> k = shift_coefficients(6, 3, -0.5, key=jax.random.key(0))
-        >>> k.sum(1).round(4).tolist()
-        [-0.5, -0.5, -0.5]
-
-    Source: Li et al. (2024), Theorem 2; the condition is derived from Bessel's
-    inequality for the vector of ones.
-    """
-    dtype = jnp.result_type(float if dtype is None else dtype)
-    return _coefficients(key, num_relevant, num_shifted, coefficient_sum, dtype)
-
-
 @calculator(static=("num_relevant", "num_shifted"))
 def is_feasible(
     num_relevant: int, num_shifted: int, coefficient_sum: Real[ArrayLike, "*B"]
@@ -133,9 +104,6 @@ def is_feasible(
 
     .. math:: M_1' S_1^2 \le M_1 , \qquad M_1' < M_1 ; \qquad
         S_1^2 = 1 \ \text{ if } M_1' = M_1 .
-
-    The projections of the vector of ones on M1' orthonormal rows have squares that sum
-    to M1' S_1^2, and to M1 exactly if the rows are a basis.
 
     Example:
         >>> [bool(is_feasible(6, n, 1.3)) for n in (3, 4)]

@@ -24,8 +24,7 @@ from icltheory._checks import (
     real,
     unit,
 )
-from icltheory._core import Record
-from icltheory._precision import exact_products
+from icltheory._core import Record, exact_products
 from icltheory._typing import Array, Bool, Float, PRNGKey, Scalar
 from icltheory.patterns.prompts import PatternPrompt, draw
 from icltheory.patterns.shift import (
@@ -52,27 +51,24 @@ class PatternTask(Record):
     A task (a, b) is +1 on the relevant pattern mu_a, -1 on mu_b, and a fair coin on the
     others. The query is of mu_a or mu_b, with equal odds. A context is of mu_a or mu_b
     with probability alpha / 2 each, of each other pattern with (1 - alpha) / (M1 - 2).
-    The norm beta and K <= 1/2 are recollections of the paper, not read off it. Stacks
-    of tasks, over seeds or shifts, come from ``jax.vmap``.
+    The norm beta and K <= 1/2 are recollections of the paper, not read off it.
 
     Args:
-        num_relevant: Number M1 >= 2 of relevant patterns.
-        num_irrelevant: Number M2 of irrelevant patterns.
-        scale: Their norm beta.
-        noise: The bound K on kappa.
-        relevant_fraction: alpha, or alpha' of a test; 0.8 if left out, and 1 where
-            there are two patterns only, as it has to be.
+        num_relevant: M1 >= 2.
+        num_irrelevant: M2.
+        scale: beta.
+        noise: K.
+        relevant_fraction: alpha; 0.8 if left out, and 1 where there are two patterns
+            only, as it has to be.
         tasks: Ordered pairs (a, b) that prompts are drawn from; all if left out.
         num_shifted: Number M1' >= 2 of out-of-domain patterns; M1 // 2 if left out.
         dim: Width d_X >= M1 + M2 of the features; M1 + M2 if left out.
         label_dim: Width d_Y of the label embedding; d_X if left out.
-        dtype: Type of the prompts; None is JAX's default float type.
         relevant: The patterns mu_j, used as they are; drawn if left out.
         irrelevant: The patterns nu_k, likewise.
         label_embedding: The unit vector q, likewise.
         feasible: Whether the patterns exist as asked for; see :meth:`out_of_domain`.
-        key: Typed key or seed of what is drawn: orthogonal patterns from the Haar
-            measure, q uniform on the sphere.
+        key: Key or seed of what is drawn: orthogonal patterns, q on the sphere.
 
     Example:
         >>> from icltheory.patterns import circulant_tasks
@@ -143,20 +139,18 @@ class PatternTask(Record):
         self.relevant_fraction = self._share(relevant_fraction)
         seeded = isinstance(key, int | np.integer)
         first, second = jax.random.split(jax.random.key(key) if seeded else key)
-        shapes = {"relevant": (M1, self.dim), "irrelevant": (M2, self.dim)}
-        given = {"relevant": relevant, "irrelevant": irrelevant}
+        given = {"relevant": (relevant, M1), "irrelevant": (irrelevant, M2)}
         known = {
-            name: self._array(name, value, finite, shapes[name])
-            for name, value in given.items()
+            name: self._array(name, value, finite, (number, self.dim))
+            for name, (value, number) in given.items()
             if value is not None
         }
         self.relevant, self.irrelevant = self._patterns(first, known)
-        if label_embedding is None:
-            q = jax.random.normal(second, (self.label_dim,), self.dtype)
-            label_embedding = q / jnp.linalg.norm(q)
-        shape = (self.label_dim,)
-        q = self._array("label_embedding", label_embedding, finite, shape)
-        self.label_embedding = q
+        q, shape = label_embedding, (self.label_dim,)
+        if q is None:
+            q = jax.random.normal(second, shape, self.dtype)
+            q = q / jnp.linalg.norm(q)
+        self.label_embedding = self._array("label_embedding", q, finite, shape)
         self.feasible = jnp.asarray(feasible)
 
     def _array(self, name, value, check, shape):
@@ -212,10 +206,7 @@ class PatternTask(Record):
         return made
 
     def held_out(self) -> "PatternTask":
-        r"""The same patterns with the unseen tasks, :math:`T \setminus T_{tr}`.
-
-        Source: Li et al. (2024), equation (9).
-        """
+        r"""The same patterns with the unseen tasks, :math:`T \setminus T_{tr}`."""
         return self.with_(tasks=held_out_tasks(self.tasks, self.num_relevant))
 
     @exact_products
@@ -228,8 +219,7 @@ class PatternTask(Record):
             \nu' = O \nu .
 
         ``tasks`` are pairs of the new patterns, all if left out. Where a traced S_1 is
-        not feasible, ``feasible`` says so, there and on each of the prompts. The share
-        of relevant contexts stays, if there are more than two new patterns.
+        not feasible, ``feasible`` says so, there and on each of the prompts.
 
         Source: Li et al. (2024), Theorem 2.
         """
@@ -257,10 +247,7 @@ class PatternTask(Record):
     def sample(
         self, key: PRNGKey, num_examples: int, num_prompts: int
     ) -> PatternPrompt:
-        r"""Draws prompts with ``num_examples`` contexts each, 0 or more.
-
-        Source: Li et al. (2024), equation (6).
-        """
+        """Draws prompts of equation (6) with ``num_examples`` contexts, 0 or more."""
         check_key("key", key)
         check_nonnegative_int("num_examples", num_examples)
         check_positive_int("num_prompts", num_prompts)

@@ -32,9 +32,8 @@ def circulant_tasks(num_relevant: int, shifts: Sequence[int]) -> Tasks:
 
     .. math:: \{ (i,\, i + s \bmod M_1) : 0 \le i < M_1,\ s \in \text{shifts} \} .
 
-    The shifts are distinct, from 1 to M1 - 1. One of them is a ring of M1 tasks, a
-    share 1 / (M1 - 1) of all, below the (M1 - 1)^{-1/2} of Theorem 1: enough for unseen
-    tasks, not for shifted patterns.
+    The shifts are distinct, from 1 to M1 - 1. One of them is a ring of M1 tasks, below
+    the share of Theorem 1: enough for unseen tasks, not for shifted patterns.
 
     Example:
         >>> circulant_tasks(4, [1])
@@ -89,8 +88,6 @@ def covers(tasks: Any, num_relevant: int) -> bool:
 def task_ratio(tasks: Any, num_relevant: int) -> float:
     r"""Share of tasks trained on, :math:`|T_{tr}| / |T|` with |T| = M1 (M1 - 1).
 
-    A task that is given twice counts once.
-
     Example:
         >>> task_ratio(circulant_tasks(6, [1, 2, 3]), 6)
         0.6
@@ -102,12 +99,7 @@ def task_ratio(tasks: Any, num_relevant: int) -> float:
 
 
 def read_tasks(tasks: Any, num_relevant: int) -> Tasks:
-    """Converts pairs, in any form that NumPy reads, to checked tuples of integers.
-
-    Example:
-        >>> read_tasks([[0, 2]], 3)
-        ((0, 2),)
-    """
+    """Converts pairs, in any form that NumPy reads, to checked tuples of integers."""
     check_integer("num_relevant", num_relevant, 2)
     known = np.asarray(tasks)
     pairs = known.ndim == 2 and known.shape[1:] == (2,) and known.shape[0] > 0

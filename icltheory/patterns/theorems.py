@@ -7,8 +7,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._checks import nonnegative, positive, unit
-from icltheory._conditions import Condition, Conditions, at_least, at_most
-from icltheory._core import Record, calculator
+from icltheory._core import Condition, Conditions, Record, at_least, at_most, calculator
 from icltheory._typing import Array, Float
 from icltheory.patterns.shift import is_feasible
 from icltheory.patterns.task import PatternTask
@@ -39,9 +38,8 @@ def margin(
 
     A lucky neuron is proportional to :math:`c \hat\mu + q` if its weight a is positive,
     and to :math:`c \hat\mu - q` if it is negative; attention is on the query's pattern.
-    The margin rises with S_1, is 2 g from S_1 = 1/c on, and 0 up to S_1 = -1/c. Gain g
-    and ratio c are those of :func:`gain_ratio`. Derived here, not a formula of the
-    paper.
+    Gain g and ratio c are those of :func:`gain_ratio`. Derived here, not a formula of
+    the paper.
 
     Example:
         >>> S = jnp.array([4.0, 1.0, 0.0, -2.0])
@@ -73,8 +71,7 @@ def pruned_hinge(margins: Numbers, pruned_fraction: Numbers) -> Float[Array, "*B
 
     .. math:: \bigl[ 1 - F (1 - g) \bigr]_+ ,
 
-    with the margin F before pruning: the mean over random choices of neurons. Pruning
-    by size adds a little, because it takes more of one sign than of the other. Derived
+    with the margin F before pruning: the mean over random choices of neurons. Derived
     here, not a formula of the paper.
 
     Example:
@@ -95,9 +92,6 @@ def miss_probability(
     r"""Chance that no context shares the query's pattern, for alpha' and l contexts.
 
     .. math:: \Bigl( 1 - \frac{\alpha'}{2} \Bigr)^l .
-
-    A network of concentrated attention errs on these prompts alone: on all of them
-    where alpha' = 1, so that its error is 2^{-l}, and on most where alpha' < 1.
 
     Example:
         >>> miss_probability(0.8, jnp.array([0, 1, 8])).round(6).tolist()
@@ -190,8 +184,7 @@ def out_of_domain_conditions(
         l_{ts}\, \alpha' \ge C' ,
 
     beside the conditions of Theorem 1 on training. The second is not in the paper:
-    without it there are no such patterns. A poster of the authors has S_1 no larger
-    than 1 instead of no smaller, which is a slip.
+    without it there are no such patterns.
 
     Example:
         >>> task = PatternTask(6, 24, 2.0, num_shifted=4)

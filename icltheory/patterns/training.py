@@ -20,15 +20,14 @@ from icltheory._checks import (
     scalar,
 )
 from icltheory._core import Record, calculator
-from icltheory._descent import PlainRule, check_steps, descend
-from icltheory._names import GradientForm
-from icltheory._typing import Array, Float, Int, PRNGKey, PyTree
+from icltheory._typing import Array, Float, GradientForm, Int, PRNGKey, PyTree
 from icltheory.layered import forward
 from icltheory.patterns.measures import check_pattern_model
 from icltheory.patterns.model import check_width
 from icltheory.patterns.prompts import PatternPrompt
 from icltheory.patterns.task import PatternTask
 from icltheory.patterns.theorems import hinge
+from icltheory.trajectory._descent import PlainRule, check_steps, descend
 
 __all__ = ["Training", "loss_gradients", "train"]
 
@@ -37,20 +36,7 @@ _finite = Check(lambda x: x - x == 0, "finite losses (a smaller step_size)")
 
 
 class Training(Record):
-    """Parameters at several steps of training.
-
-    Args:
-        steps: Steps taken at each record, from 0 on.
-        params: Parameters there, with a leading axis on every leaf.
-        losses: Hinge loss of each batch before its step.
-
-    Example:
-        >>> path = Training(jnp.arange(2), {"w": jnp.array([0.5, 1.0])}, jnp.ones(1))
-        >>> float(path.last["w"])
-        1.0
-
-    Source: Li et al. (2024), model training.
-    """
+    """Parameters at several steps of training, and the loss of each batch before it."""
 
     steps: Int[Array, "*S T"]
     params: Any
@@ -87,16 +73,11 @@ def train(
 
     Args:
         model: A layered model with ``fixed``, the names of parameters to leave alone.
-        task: Task to train on, with its set of training tasks.
-        params: The start.
         num_steps: Number T of steps; a multiple of ``record_every``.
-        key: Random key of the prompts.
         step_size: eta; this or ``rule``.
         rule: An update rule as optax has it, such as ``optax.adam(1e-3)``; pass the
             same object again to compile once.
-        batch_size: Prompts B of a step.
         num_examples: Contexts l_tr of a prompt.
-        record_every: Steps between two records.
 
     Example:
         >>> from icltheory.patterns import PatternTransformer

@@ -10,7 +10,6 @@ Stability: provisional.
 
 from icltheory.plotting.figures import (
     Curve,
-    attention_map,
     attention_maps,
     draw_curve,
     error_curves,
@@ -39,7 +38,6 @@ __all__ = [
     "Curve",
     "Line",
     "LinePanel",
-    "attention_map",
     "attention_maps",
     "draw_curve",
     "error_curves",

@@ -14,16 +14,6 @@ from icltheory.plotting.style import (
     plain_log_axis,
 )
 
-__all__ = [
-    "Curve",
-    "attention_map",
-    "attention_maps",
-    "draw_curve",
-    "error_curves",
-    "heat_map",
-    "spectrum",
-]
-
 
 class Curve(NamedTuple):
     """A curve over the number of examples or another quantity."""
@@ -105,13 +95,9 @@ def error_curves(
             such as that of ``estimate_risk``, which is drawn with its interval, or
             an array of means.
         x: Places of all curves that have none of their own; 0, 1, ... unless given.
-        ax: Axes of matplotlib; those of a new figure unless given.
-        xlabel: Name of the x axis.
-        ylabel: Name of the y axis.
         log: Whether the y axis is logarithmic. A curve leaves it at the lower edge
             where a value is not positive, and any axis at the upper one where a value
             is infinite.
-        log_x: Whether the x axis is logarithmic.
         ylim: Limits of the y axis; those of the means unless given.
         colours: Colours of some curves, in place of those of their methods.
 
@@ -170,14 +156,9 @@ def heat_map(
 
     Args:
         values: The numbers, ``(rows, columns)``. NaN and infinities are white.
-        ax: Axes of matplotlib; those of a new figure unless given.
-        rows: Names of the rows; their numbers from 0 unless given.
-        columns: Names of the columns, likewise.
-        xlabel: What the columns are.
-        ylabel: What the rows are.
+        rows: Names of the rows; their numbers from 0 unless given. So are ``columns``.
         limit: Absolute value of the darkest colours; the largest one unless given.
         write: Makes the text of a cell from its number, or ``None`` for no text.
-        title: Title of the axes.
 
     Source: Yao et al. (2024), Figure 1.
     """
@@ -254,46 +235,6 @@ def _limits(shown: np.ndarray, log: bool) -> tuple[float, float]:
     return tuple(np.exp((low, high)).tolist()) if log else (float(low), float(high))
 
 
-def attention_map(
-    weights: Any,
-    *,
-    ax: Any = None,
-    tokens: Sequence[str] | None = None,
-    title: str = "",
-    limit: float | int | None = None,
-) -> Any:
-    """Draws the attention of one head, ``(queries, keys)``; returns the image.
-
-    Softmax weights are drawn in blue from 0; where some are negative, as in linear
-    attention, red is above 0 and blue below. NaN is white.
-
-    Args:
-        weights: The attention weights.
-        ax: Axes of matplotlib; those of a new figure unless given.
-        tokens: Names of the keys; those of the queries are the last ones of them.
-        title: Title of the axes.
-        limit: Absolute value of the darkest colour; the largest one unless given.
-
-    Source: Olsson et al. (2022).
-    """
-    table, ax = np.asarray(weights, float), new_axes(ax)
-    queries, keys = table.shape
-    limit = limit or _largest(table)
-    signed = bool((table < 0).any())
-    scale = (
-        {"cmap": "RdBu_r", "vmin": -limit} if signed else {"cmap": "Blues", "vmin": 0}
-    )
-    image = ax.imshow(table, vmax=limit, aspect="equal", **scale)
-    if tokens is not None:
-        ax.set_xticks(np.arange(keys), labels=list(tokens), rotation=90, fontsize=8)
-        ax.set_yticks(np.arange(queries), labels=list(tokens)[-queries:], fontsize=8)
-    ax.grid(visible=False)
-    ax.set_xlabel("key")
-    ax.set_ylabel("query")
-    ax.set_title(title, fontsize=9)
-    return image
-
-
 def attention_maps(
     weights: Any,
     *,
@@ -305,16 +246,17 @@ def attention_maps(
 ) -> list[Any]:
     """Draws attention ``(layers, queries, keys)`` by layer, with one colour scale.
 
-    Returns the images. ``tokens`` and ``limit`` are as in :func:`attention_map`.
+    Softmax weights are drawn in blue from 0; where some are negative, as in linear
+    attention, red is above 0 and blue below. NaN is white. Returns the images.
 
     Args:
         weights: Attention weights of one head in each layer, or their means over heads.
         axes: Axes of matplotlib, one for each layer; those of a new figure, with a
             colour bar, unless given.
-        tokens: Names of the keys.
+        tokens: Names of the keys; those of the queries are the last ones of them.
         titles: Titles of the panels; the numbers of the layers unless given.
         columns: Panels in a row of a new figure.
-        limit: Absolute value of the darkest colour.
+        limit: Absolute value of the darkest colour; the largest one unless given.
 
     Source: Olsson et al. (2022).
     """
@@ -327,15 +269,24 @@ def attention_maps(
 
         with plt.rc_context(STYLE):
             axes = axes_in_rows(count, columns, (2.4, 2.5), (0.9, 0.0))[1].flat[:count]
-    shown = axes_for(axes, count)
-    largest = _largest(stack)
-    options = {"tokens": tokens, "limit": largest if limit is None else limit}
-    images = [
-        attention_map(layer, ax=ax, title=title, **options)
-        for layer, ax, title in zip(stack, shown, titles, strict=True)
-    ]
+    shown, largest = axes_for(axes, count), _largest(stack)
+    vmax = largest if limit is None else limit
+    scale = {"cmap": "Blues", "vmin": 0, "vmax": vmax, "aspect": "equal"}
+    if (stack < 0).any():
+        scale |= {"cmap": "RdBu_r", "vmin": -vmax}
+    images = []
+    for table, ax, title in zip(stack, shown, titles, strict=True):
+        images.append(ax.imshow(table, **scale))
+        if tokens is not None:
+            queries, keys = table.shape
+            names = list(tokens)
+            ax.set_xticks(np.arange(keys), labels=names, rotation=90, fontsize=8)
+            ax.set_yticks(np.arange(queries), labels=names[-queries:], fontsize=8)
+        ax.grid(visible=False)
+        ax.set(xlabel="key", ylabel="query")
+        ax.set_title(title, fontsize=9)
     if own:
-        extend = "max" if limit is not None and limit < largest else "neither"
+        extend = "max" if vmax < largest else "neither"
         bar = shown[0].figure.colorbar(images[0], ax=shown, shrink=0.8, extend=extend)
         bar.set_label("attention weight")
         for ax in shown:

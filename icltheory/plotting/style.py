@@ -3,8 +3,6 @@
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["COLOURS", "METHODS", "STYLE", "method_colours", "method_markers"]
-
 # Okabe and Ito's colours, which are distinguishable for colour-blind readers.
 COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _GREY = "#7F7F7F"

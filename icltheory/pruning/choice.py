@@ -17,15 +17,6 @@ from icltheory._checks import (
 )
 from icltheory.pruning.rates import Rank, as_strengths
 
-__all__ = [
-    "LayerChoice",
-    "RateChoice",
-    "Selection",
-    "choose_layers",
-    "choose_rate",
-    "corrected_selection",
-]
-
 _AGGREGATES = {
     "max": np.max,
     "mean": np.mean,

@@ -11,8 +11,6 @@ from icltheory.pruning.methods import LowRank, Method, check_method, kept_table
 from icltheory.pruning.modules import module_matrices, tied_to
 from icltheory.pruning.rates import Rank, as_strength
 
-__all__ = ["Intervention", "prune_model"]
-
 _FORMS = (
     "LAYER:MATRICES:STRENGTH such as 26:mlp:0.9 or 3:W_Q,W_K:rank=8, or "
     "MATRICES:STRENGTH outside of the layers such as head:rank=16"

@@ -12,20 +12,15 @@ from icltheory._checks import (
     Check,
     check_choice,
     check_shape,
-    count,
     finite,
     scalar,
     within,
 )
-from icltheory._core import calculator
-from icltheory._names import Order
-from icltheory._precision import exact_products, finite_or_nan, widened
-from icltheory._typing import Array, Float, Int, PRNGKey, Scalar
-from icltheory.linalg import low_rank_approximation
+from icltheory._core import calculator, exact_products, finite_or_nan, widened
+from icltheory._typing import Array, Float, Int, Order, PRNGKey, Scalar
+from icltheory.linalg.decomposition import low_rank_approximation, up_to_size
 from icltheory.pruning.methods import LowRank, Method, check_method, inverse
 from icltheory.pruning.rates import as_strength, check_one_of, check_ranks
-
-__all__ = ["FrobeniusSplit", "frobenius_split", "prune", "prune_rows"]
 
 ORDERS = ("magnitude", "reverse", "random")
 _whole = Check(lambda n: n == n // 1, "a whole number")
@@ -81,12 +76,7 @@ class FrobeniusSplit(NamedTuple):
     removed: Scalar
 
 
-def _up_to_size(name, rank, given):
-    check_shape("W", given["W"], ("m", "n"))
-    return count(0, min(np.shape(given["W"])))(name, rank)
-
-
-@calculator(integers=("rank",), W=finite, rank=_up_to_size)
+@calculator(integers=("rank",), W=finite, rank=up_to_size)
 def frobenius_split(
     W: Float[ArrayLike, "*_shape"], rank: int | Int[Array, ""]
 ) -> FrobeniusSplit:

@@ -12,14 +12,11 @@ import jax
 import jax.numpy as jnp
 
 from icltheory._checks import check_choice, is_tracer
-from icltheory._names import Rule
-from icltheory._precision import exact_products, widened
-from icltheory._typing import Array, Float, Int, PyTree
+from icltheory._core import exact_products, widened
+from icltheory._typing import Array, Float, Int, PyTree, Rule
 from icltheory.layered import MatrixSpec, get_matrix
 from icltheory.linalg import SVD, svd
 from icltheory.pruning.rates import RULES, Rank, check_ranks, kept_of, rank_for_rate
-
-__all__ = ["LowRank", "Magnitude", "Method", "Whitened"]
 
 Strength = Any  # a number, or a Rank
 Place = tuple[int | None, str]  # layer and name of a matrix

@@ -6,8 +6,6 @@ from icltheory._checks import check_choice, check_nonnegative_int
 from icltheory.layered import LayeredModel, MatrixSpec, check_layered
 from icltheory.layered.matrices import in_module
 
-__all__ = ["module_matrices"]
-
 
 def module_matrices(
     model: LayeredModel, layer: int | None, module: str

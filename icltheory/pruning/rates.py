@@ -16,9 +16,7 @@ from icltheory._checks import (
     check_sequence,
     is_tracer,
 )
-from icltheory._names import Rule
-
-__all__ = ["Rank", "kept_parameters", "rank_for_rate"]
+from icltheory._typing import Rule
 
 RULES = ("floor", "nearest", "ceil")
 _RATE = "rate: expected a number"
@@ -156,11 +154,6 @@ def _decimal(rate, expected) -> Fraction:
 def as_strength(value: Any, expected: str = _RATE) -> float | Rank:
     """Converts a rate to a Python float; a rank stays unchanged."""
     return value if isinstance(value, Rank) else read_rate(value, expected)
-
-
-def key_of(strength: Any) -> float | str:
-    """Converts a strength to a record key: a rate to a number, a rank to text."""
-    return str(strength) if isinstance(strength, Rank) else read_rate(strength)
 
 
 def check_one_of(**values: Any) -> None:

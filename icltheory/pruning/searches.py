@@ -9,8 +9,6 @@ from icltheory._checks import check_positive_int, check_sequence
 from icltheory.layered import LayeredModel
 from icltheory.pruning.interventions import Intervention
 
-__all__ = ["Search", "search"]
-
 Composition = tuple[Intervention, ...]
 
 

@@ -14,13 +14,6 @@ from icltheory.layered import LayeredModel, check_layered, get_matrix
 from icltheory.pruning.modules import module_matrices
 from icltheory.pruning.rates import matrix_shape
 
-__all__ = [
-    "MatrixSpectrum",
-    "by_layer",
-    "module_spectra",
-    "random_condition_number",
-]
-
 _LN2 = math.log(2)
 _TRACY_WIDOM_MEDIAN = -1.26857  # for the real ensemble, TW_1
 

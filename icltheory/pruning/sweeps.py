@@ -29,8 +29,6 @@ from icltheory.pruning.methods import LowRank, Sized, check_method, kept_table
 from icltheory.pruning.modules import module_matrices
 from icltheory.pruning.rates import as_strengths, check_one_of
 
-__all__ = ["Scored", "sweep", "sweep_grid"]
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Scored:
@@ -81,8 +79,6 @@ def sweep(
     shapes: as many other rates compile nothing.
 
     Args:
-        scored: The model, its inputs and the score.
-        layer: Number of the layer.
         module: See :func:`module_matrices`.
         rates: Clipping rates :math:`\xi_j`, each in [0, 1), or :class:`Rank`.
         hidden: The state :math:`x_l`, in place of the inputs.

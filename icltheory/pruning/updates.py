@@ -10,24 +10,13 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._checks import check_choice, check_shape, count, finite, scalar
-from icltheory._core import Record, calculator
-from icltheory._names import DemoUpdates, NormMethod
-from icltheory._precision import widened
-from icltheory._typing import Array, Bool, Float, Int, Scalar
+from icltheory._core import Record, calculator, widened
+from icltheory._typing import Array, Bool, DemoUpdates, Float, Int, NormMethod, Scalar
 from icltheory.attention import LinearAttentionStack
 from icltheory.linalg import low_rank_approximation, thin_frobenius_inner
 from icltheory.pruning.methods import LowRank
 from icltheory.pruning.rates import as_strength, check_ranks
 from icltheory.trajectory import implicit_gd_norms
-
-__all__ = [
-    "DepthTable",
-    "UpdateBound",
-    "UpdateSplit",
-    "depth_table",
-    "update_split",
-    "update_upper_bound",
-]
 
 _ATTENTION = ("W_V", "W_K", "W_Q")
 _MODULES = (*_ATTENTION, "W_in", "W_out", "W_MLP")

@@ -32,8 +32,10 @@ from icltheory.regression.gradient_blocks import AttentionWeights, GDBeta
 from icltheory.regression.heads import (
     HeadRemovals,
     Heads,
+    HeadTimes,
     head_plateaus,
     head_removals,
+    head_times,
 )
 from icltheory.regression.measures import Optimum, estimate_risk, risk, squared_errors
 from icltheory.regression.one_layer import FeatureMoments, OneLayer
@@ -77,12 +79,10 @@ from icltheory.regression.sources import (
     DecisionTree,
     Functions,
     LinearClassification,
-    QuadraticRegression,
     ReluNetwork,
     Source,
     SparseLinearRegression,
 )
-from icltheory.regression.staircase import HeadTimes, head_times
 
 __all__ = [
     "AttentionWeights",
@@ -122,7 +122,6 @@ __all__ = [
     "PrefixPrompt",
     "Prompt",
     "PromptPool",
-    "QuadraticRegression",
     "Rates",
     "ReluNetwork",
     "Ridge",

@@ -6,11 +6,12 @@ risks and excesses are evaluated without them, so that H and Psi may be singular
 
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
-from icltheory._checks import Check, is_tracer
+from icltheory._checks import Check, count, is_tracer
+from icltheory._core import calculator
 from icltheory._typing import Array
 from icltheory.regression._linalg import einsum, quotient, seen_eigenvalues
 from icltheory.regression.population import LinearPopulation
@@ -30,6 +31,15 @@ def informative(name: str, population: Any, given: Any = None) -> Any:
         moments = tuple(map(np.asarray, moments))
     H, Psi, noise_var = moments
     return _TAU(name, (H * Psi.T).sum() + noise_var)
+
+
+# Calculators of such a population and of N >= 1 examples.
+OF_POPULATION: dict[str, Any] = {
+    "integers": ("num_examples",),
+    "population": informative,
+    "num_examples": count(1),
+}
+of_population = calculator(**OF_POPULATION)
 
 
 def check_dim(population: LinearPopulation, dim: int) -> None:
@@ -68,17 +78,16 @@ class Moments(NamedTuple):
     def of(cls, population: LinearPopulation, num_examples: Any) -> "Moments":
         """Computes the moments for prompts of M >= 1 examples."""
         M = jnp.asarray(num_examples, population.dtype)
-        H, Psi = jnp.asarray(population.input_cov), jnp.asarray(population.task_cov)
-        noise_var = jnp.asarray(population.noise_var)
-        H_Psi = einsum("ij,jk->ik", H, Psi)
+        H, Psi = population.input_cov, population.task_cov
+        H_Psi = H @ Psi
         signal = jnp.trace(H_Psi)
-        tau = signal + noise_var
-        H_Psi_H = einsum("ij,jk->ik", H_Psi, H)
+        tau = signal + population.noise_var
+        H_Psi_H = H_Psi @ H
         return cls(
             H=H,
             Psi=Psi,
-            mean=jnp.asarray(population.task_mean),
-            noise_var=noise_var,
+            mean=population.task_mean,
+            noise_var=population.noise_var,
             M=M,
             signal=signal,
             tau=tau,
@@ -103,14 +112,10 @@ class InputRoots(NamedTuple):
     def of(cls, H: Array) -> "InputRoots":
         """The roots of a positive semi-definite matrix."""
         values, V = seen_eigenvalues(H)
-        seen, roots = values > 0, jnp.sqrt(values)
-        inverses = quotient(1, roots, 0)
-
-        def assemble(diagonal):
-            return einsum("ij,j,kj->ik", V, diagonal, V)
-
-        one = seen.astype(H.dtype)
-        return cls(assemble(roots), assemble(inverses), assemble(one), values)
+        roots, seen = jnp.sqrt(values), (values > 0).astype(H.dtype)
+        parts = roots, quotient(1, roots, 0), seen
+        root, inverse, projector = (V * part[None] @ V.T for part in parts)
+        return cls(root, inverse, projector, values)
 
 
 class Whitened(NamedTuple):
@@ -131,22 +136,21 @@ class Whitened(NamedTuple):
     @classmethod
     def of(cls, population: LinearPopulation) -> "Whitened":
         """Computes the coordinates of a population."""
-        H, Psi = jnp.asarray(population.input_cov), jnp.asarray(population.task_cov)
+        H = population.input_cov
         roots = InputRoots.of(H)
-        Phi = einsum("ij,jk,kl->il", roots.root, Psi, roots.root)
+        Phi = roots.root @ population.task_cov @ roots.root
         # Directions without inputs get a value that is larger than any eigenvalue of
         # Phi.
         size = jnp.trace(Phi)
         beyond = jnp.where(size > 0, 3 * size, 1)
-        lifted = Phi + beyond * (jnp.eye(H.shape[0], dtype=H.dtype) - roots.projector)
+        lifted = Phi + beyond * (jnp.eye(len(H), dtype=H.dtype) - roots.projector)
         values, basis = jnp.linalg.eigh((lifted + lifted.T) / 2)
         seen = (values <= 2 / 3 * beyond).astype(H.dtype)
         # If the tasks have no variance, the values are rounding errors of the
         # projector.
         phi = jnp.where(size > 0, seen * jnp.maximum(values, 0), 0)
-        mean = einsum("ij,j->i", roots.root, jnp.asarray(population.task_mean))
-        m = seen * einsum("ji,j->i", basis, mean)
-        return cls(phi, m, jnp.asarray(population.noise_var), basis, seen, roots)
+        m = seen * (basis.T @ roots.root @ population.task_mean)
+        return cls(phi, m, population.noise_var, basis, seen, roots)
 
     @property
     def lowest(self) -> Array:
@@ -170,42 +174,34 @@ class Whitened(NamedTuple):
 
 def input_projector(H: Array) -> Array:
     """The projector on im(H), which derivatives hold fixed."""
-    return lax.stop_gradient(InputRoots.of(H).projector)
+    return jax.lax.stop_gradient(InputRoots.of(H).projector)
 
 
 def best_step(H: Array, Psi: Array, noise_var: Array, M: Array) -> tuple[Array, Array]:
     """Gamma* = M ((M + 1) Psi H + tau I)^{-1} Psi P, and its risk less sigma^2."""
-    Psi_H = einsum("ij,jk->ik", Psi, H)
-    eye = jnp.eye(len(H), dtype=H.dtype)
+    Psi_H, eye = Psi @ H, jnp.eye(len(H), dtype=H.dtype)
     tau = jnp.trace(Psi_H) + noise_var
     system = (M + 1) * Psi_H + tau * eye
-    Gamma = einsum("ij,jk->ik", M * jnp.linalg.solve(system, Psi), input_projector(H))
-    shifted = Psi_H + tau * eye
-    gain = jnp.linalg.solve(system, einsum("ij,jk->ik", shifted, Psi_H))
+    Gamma = M * jnp.linalg.solve(system, Psi) @ input_projector(H)
+    gain = jnp.linalg.solve(system, (Psi_H + tau * eye) @ Psi_H)
     return Gamma, jnp.trace(gain)
 
 
 def curvature(moments: Moments, Gamma: Array) -> Array:
     """Q(Gamma) = E (I - Gamma S)' H (I - Gamma S)."""
     H, M = moments.H, moments.M
-    HG = einsum("ij,jk->ik", H, Gamma)
-    GHG = einsum("ji,jk->ik", Gamma, HG)
-    linear = einsum("ij,jk->ik", HG, H)
-    square = (M + 1) * einsum("ij,jk,kl->il", H, GHG, H) + jnp.sum(GHG * H) * H
+    HG = H @ Gamma
+    GHG, linear = Gamma.T @ HG, HG @ H
+    square = (M + 1) * H @ GHG @ H + jnp.sum(GHG * H) * H
     return H - linear - linear.T + square / M
 
 
-def gd_beta_gradient(
-    moments: Moments, beta: Array, Gamma: Array
-) -> tuple[Array, Array]:
+def gd_beta_gradient(moments: Moments, beta: Array, Gamma: Array) -> tuple:
     """Gradients of the risk of GD-beta in beta and Gamma."""
-    H, M = moments.H, moments.M
-    b = beta - moments.mean
-    second = moments.Psi + jnp.outer(b, b)
-    mixed = einsum("ij,jk,kl->il", H, second, H)
+    H, M, b = moments.H, moments.M, beta - moments.mean
+    mixed = H @ (moments.Psi + jnp.outer(b, b)) @ H
     spread = ((M + 1) * mixed + (moments.tau + weighted(H, b)) * H) / M
-    in_beta = 2 * einsum("ij,j->i", curvature(moments, Gamma), b)
-    return in_beta, 2 * (einsum("ij,jk,kl->il", H, Gamma, spread) - mixed)
+    return 2 * curvature(moments, Gamma) @ b, 2 * (H @ Gamma @ spread - mixed)
 
 
 def centred(
@@ -218,17 +214,16 @@ def centred(
 def effective_risk(
     moments: Moments, c: Array, p: Array, v: Array, U: Array, u: Array
 ) -> Array:
-    """The risk of any LTB, and with c = 0 of any LSA."""
+    """The risk of any LTB, without the noise of the query."""
     H, M, tau = moments.H, moments.M, moments.tau
     q, A = centred(moments, p, v, U, u)
     B = v * A + jnp.outer(q, u)
-    mixed = einsum("ji,jk,k->i", A, H, q)
+    mixed = A.T @ H @ q
     drift = mixed + v * tau * u - (moments.mean - c)
-    fit = einsum("ji,jk,kl,li->", B, moments.H_Omega_H, B, H)
+    fit = jnp.sum(B * (moments.H_Omega_H @ B @ H))
     label_scale = 2 * tau**2 / M + 2 * (1 + 2 / M) * moments.square
     return (
-        moments.noise_var
-        + moments.signal
+        moments.signal
         - 2 * jnp.sum(B * moments.H_Psi_H)
         + fit
         + weighted(H, drift)
@@ -240,6 +235,6 @@ def effective_risk(
 def tensor_cross(moments: Moments, q: Array, v: Array, A: Array, u: Array) -> Array:
     """|A|^2 |q|^2 + 4 v g'A'Phi q in whitened coordinates."""
     H = moments.H
-    size = einsum("ji,jk,kl,li->", A, H, A, H) * weighted(H, q)
-    cross = einsum("i,ij,kj,kl,l->", u, H, A, moments.H_Psi_H, q)
+    size = jnp.sum(A * (H @ A @ H)) * weighted(H, q)
+    cross = u @ H @ A.T @ moments.H_Psi_H @ q
     return size + 4 * v * cross

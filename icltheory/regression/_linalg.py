@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Real
 
 from icltheory._checks import checked, concrete, finite, real
-from icltheory._precision import finite_or_nan, widened
+from icltheory._core import finite_or_nan, widened
 from icltheory._typing import Array
 
 Number = float | int | Real[ArrayLike, ""]

@@ -25,8 +25,7 @@ def concentration(S: Array, N: Array) -> tuple[Array, Array]:
     r"""E P_2 and E P_2^2 - E P_3 of :math:`P_k = \sum_i p_i^k`, for scores N(0, S)."""
     N, root = jnp.maximum(N, 1), jnp.sqrt(S)
     u = jnp.linspace(-_DEVIATIONS, _DEVIATIONS, _SCORES, dtype=S.dtype)
-    density = jnp.exp(-(u**2) / 2)
-    density = density / jnp.sum(density)
+    density = jax.nn.softmax(-(u**2) / 2)
     low = -(jnp.log(N) + _TAIL + _DEVIATIONS * root)
     high = 4.0 + _DEVIATIONS * root
     step = (high - low) / (_TIMES - 1)
@@ -49,7 +48,7 @@ def concentration(S: Array, N: Array) -> tuple[Array, Array]:
     return squares, fourth - cubes
 
 
-def radial_averages(scale: Array, N: Array, dim: int) -> tuple[Array, Array, Array]:
+def radial_averages(scale: Array, N: Array, dim: int) -> tuple[Array, ...]:
     r"""Averages over q = chi^2_d at S = scale q that the exact risk consists of.
 
     .. math:: E\,c , \qquad E\,\tfrac qd (1 - c) , \qquad
@@ -62,11 +61,8 @@ def radial_averages(scale: Array, N: Array, dim: int) -> tuple[Array, Array, Arr
     q, weight = (jnp.asarray(x, scale.dtype) for x in (2 * nodes, vectors[0] ** 2))
     c, kappa = jax.vmap(lambda q: concentration(scale * q, N))(q)
     kept = weight * q / dim
-    return (
-        jnp.sum(weight * c),
-        jnp.sum(kept * (1 - c)),
-        jnp.sum(kept * (1 - c + 6 * kappa)),
-    )
+    averages = weight * c, kept * (1 - c), kept * (1 - c + 6 * kappa)
+    return tuple(jnp.sum(average) for average in averages)
 
 
 class ValueForms(Record):
@@ -88,10 +84,11 @@ def value_forms(B, population) -> ValueForms:
     scores = einsum("hji,jk,pkl->hpil", B, H, B)
 
     def tilted(Q):  # E e^{x'Qx}, the covariance of x under this weight
-        A = jnp.eye(len(R), dtype=R.dtype) - einsum("ij,jk,kl->il", R, Q + Q.T, R)
+        eye = jnp.eye(len(R), dtype=R.dtype)
+        A = eye - R @ (Q + Q.T) @ R
         exists = jnp.all(jnp.linalg.eigvalsh(jax.lax.stop_gradient(A)) > 0)
-        A = jnp.where(exists, A, jnp.eye(len(R), dtype=R.dtype))
-        cov = einsum("ij,jk->ik", R, jnp.linalg.solve(A, R))
+        A = jnp.where(exists, A, eye)
+        cov = R @ jnp.linalg.solve(A, R)
         return jnp.exp(-jnp.linalg.slogdet(A)[1] / 2), cov, exists
 
     weight, cov, exists = jax.vmap(jax.vmap(tilted))(scores)
@@ -110,21 +107,17 @@ def value_forms(B, population) -> ValueForms:
 
 def one_head(B, population, N):
     """Of one head the risk's term in v and in v^2, for isotropic scores."""
-    H, M, dim = population.input_cov, population.second_moment, population.dim
+    H, dim = population.input_cov, population.dim
     scale = jnp.trace(score_form(B, population)) / dim
     c, mean, square = radial_averages(scale, N, dim)
-    MHB = einsum("ij,jk,kl->il", M, H, B.astype(H.dtype))
-    form = einsum("ji,jk,kl,li->", B.astype(H.dtype), H, MHB, H)
+    B = B.astype(H.dtype)
+    MHB = population.second_moment @ H @ B
     size = population.signal + population.noise_var
-    return einsum("ij,ij->", MHB, H) * mean, form * square + size * c
+    return jnp.sum(MHB * H) * mean, jnp.sum(B * (H @ MHB @ H)) * square + size * c
 
 
 def score_form(B, population):
     """The matrix of S in whitened queries, R B' Sigma B R."""
-    R, H = root_matrix(population.input_root), population.input_cov
-    return einsum("ij,kj,kl,lm,mn->in", R, B.astype(H.dtype), H, B.astype(H.dtype), R)
-
-
-def square(form, v):
-    """V' form v."""
-    return einsum("h,hk,k->", v, form, v)
+    H = population.input_cov
+    BR = B.astype(H.dtype) @ root_matrix(population.input_root)
+    return BR.T @ H @ BR

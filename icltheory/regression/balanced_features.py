@@ -56,7 +56,7 @@ def balanced_attention(
 ) -> Float[Array, "..."]:
     r"""Attention on the query's feature at given times (inverse of ``balanced_time``).
 
-    By bisection, to the precision of the dtype. First derivatives are exact.
+    By bisection; first derivatives are exact.
 
     Example:
         >>> balanced_attention(jnp.array([0.0, 63.2, 1e5]), 5, 0.25).round(3).tolist()
@@ -104,9 +104,6 @@ def balanced_loss(attention: Any, num_features: int) -> Float[Array, "..."]:
 @calculator(static=("num_features",), step_size=positive)
 def loss_asymptote(num_features: int, step_size: Any) -> Scalar:
     r"""The limit of L t in the second phase, :math:`(K - 1) / (4 \eta)`.
-
-    It is reached slowly, from above: at a risk of 2e-3 the product is still larger by
-    20 % for K = 5 and by 30 % for K = 20.
 
     Example:
         >>> float(loss_asymptote(5, 0.5))

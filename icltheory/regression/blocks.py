@@ -1,10 +1,6 @@
-"""Linear attention and the linear transformer block.
+"""Linear attention, the same with a linear MLP, and their effective parameters."""
 
-:class:`LSA`, the same with a linear MLP (:class:`LTB`), and the parameters through
-which their weights enter the answer (:class:`EffectiveParameters`). Each has an exact
-risk on every :class:`~icltheory.regression.LinearPopulation`.
-"""
-
+import abc
 import dataclasses
 from typing import Any
 
@@ -37,12 +33,15 @@ __all__ = ["LSA", "LTB", "EffectiveParameters"]
 class Block(Predictor):
     """A predictor whose fields are finite arrays of one dtype, with effective ones."""
 
-    def _read(self) -> None:
+    def _read(self) -> dict[str, Array]:
         """Reads and checks the fields; a subclass checks their shapes."""
         names = [field.name for field in dataclasses.fields(self)]
-        arrays = finite_floats(**{name: getattr(self, name) for name in names})
-        for name, array in zip(names, arrays, strict=True):
+        given = {name: getattr(self, name) for name in names}
+        given = {name: value for name, value in given.items() if value is not None}
+        read = dict(zip(given, finite_floats(**given), strict=True))
+        for name, array in read.items():
             setattr(self, name, array)
+        return read
 
     @property
     def dim(self) -> int:
@@ -54,24 +53,27 @@ class Block(Predictor):
         """Dtype of the parameters."""
         return jnp.result_type(jax.tree.leaves(self)[-1])
 
-    def exact_risk(self, population: LinearPopulation, k: Array) -> Array:
-        """That of its effective parameters."""
-        return self.effective().exact_risk(population, k)  # pyrefly: ignore
-
-
-class _OnTokens(Block):
-    """A block that also answers from a token matrix, with a mask or without."""
+    @abc.abstractmethod
+    def effective(self) -> "EffectiveParameters":
+        """The same function as effective parameters."""
 
     def predict_tokens(self, E: Any, mask: str = "demos") -> Float[Array, ""]:
         """Answers from tokens as rows, [x_i, y_i] and last [x_query, 0].
 
-        The mask ``"demos"`` keeps the query from attending to itself, ``"none"`` does
-        not.
+        The mask ``"demos"`` keeps the query from attending to itself.
         """
         return _predict_tokens(self, E, mask)
 
+    def on_tokens(self, E: Array, masked: bool) -> Array:
+        """The answer to the last token."""
+        return self.effective().on_tokens(E, masked)
 
-class EffectiveParameters(LinearPredictor, _OnTokens):
+    def exact_risk(self, population: LinearPopulation, k: Array) -> Array:
+        """That of its effective parameters."""
+        return self.effective().exact_risk(population, k)
+
+
+class EffectiveParameters(LinearPredictor, Block):
     r"""Parameters that determine the output of a linear transformer block.
 
     .. math:: (c^\top, c_0) = \text{last row of } W_2^\top W_1, \quad
@@ -119,17 +121,14 @@ class EffectiveParameters(LinearPredictor, _OnTokens):
         """The same function with rescaled parameters: (s p, s v, U / s, u / s)."""
         other = finite & Check(lambda s: s != 0, "a number other than 0")
         s = jnp.asarray(checked("factor", factor, other), self.dtype)
-        return EffectiveParameters(
-            self.c, s * self.p, s * self.v, self.U / s, self.u / s
-        )
+        values, scores = (s * self.p, s * self.v), (self.U / s, self.u / s)
+        return EffectiveParameters(self.c, *values, *scores)
 
     def weights(self, X: Array, y: Array) -> Array:
         """The implied weight, given the prompt's examples."""
-        N = max(X.shape[0], 1)
-        values = einsum("nd,d->n", X, self.p) + self.v * y
-        moment = einsum("nd,n->d", X, values) / N
-        step = einsum("ji,j->i", self.U, moment) + dot(y, values) / N * self.u
-        return self.c + step
+        values = (einsum("nd,d->n", X, self.p) + self.v * y) / max(len(X), 1)
+        moment = einsum("nd,n->d", X, values)
+        return self.c + einsum("ji,j->i", self.U, moment) + dot(y, values) * self.u
 
     def on_tokens(self, E: Array, masked: bool) -> Array:
         """The answer to the last token."""
@@ -155,10 +154,8 @@ class EffectiveParameters(LinearPredictor, _OnTokens):
         """
         check_dim(population, self.dim)
         moments = Moments.of(population, jnp.maximum(k, 1))
-        parts = self.c, self.p, self.v, self.U, self.u
-        found = effective_risk(moments, *parts) - moments.noise_var
-        start = self.c - moments.mean
-        at_zero = moments.signal + weighted(moments.H, start)
+        found = effective_risk(moments, self.c, self.p, self.v, self.U, self.u)
+        at_zero = moments.signal + weighted(moments.H, self.c - moments.mean)
         return jnp.where(k > 0, found, at_zero)
 
     def to_lsa(self) -> "LSA":
@@ -182,7 +179,7 @@ class EffectiveParameters(LinearPredictor, _OnTokens):
         return LTB(layer.W_K, layer.W_Q, layer.W_P, layer.W_V, read_out, label)
 
 
-class _Weights(_OnTokens):
+class _Weights(Block):
     """Base class of LSA and LTB."""
 
     W_K: Any
@@ -191,9 +188,7 @@ class _Weights(_OnTokens):
     W_V: Any
 
     def __post_init__(self):
-        self._read()
-        names = [field.name for field in dataclasses.fields(self)]
-        _check_pairs([(name, getattr(self, name)) for name in names])
+        _check_pairs(list(self._read().items()))
 
     @property
     def dim(self) -> int:
@@ -209,9 +204,8 @@ class _Weights(_OnTokens):
         d, last = self.dim, self.read_out()
         values = einsum("j,ij,ik->k", last, self.W_P, self.W_V)
         scores = einsum("ij,ik->jk", self.W_K, self.W_Q)[:, :d]
-        return EffectiveParameters(
-            last[:d], values[:d], values[d], scores[:d], scores[d]
-        )
+        parts = last[:d], values[:d], values[d], scores[:d], scores[d]
+        return EffectiveParameters(*parts)
 
     def on_tokens(self, E: Array, masked: bool) -> Array:
         """The last entry of the query's token; O(N (d + d_k + d_v))."""
@@ -255,9 +249,8 @@ class LSA(_Weights):
             W_P = e^\top, \quad W_V = \eta\, [w_0^\top \; -1].
 
         On tokens whose query is :math:`[x, -\langle w_0, x\rangle]` the last entry
-        becomes minus the prediction of one step of size eta from w_0. On the prompts of
-        ``predict``, whose query carries 0, it is minus the change that the step makes.
-        ``constructions.gradient_descent`` is the same in many layers.
+        becomes minus the prediction of one step of size eta from w_0; on the prompts of
+        ``predict``, whose query carries 0, minus the change that the step makes.
 
         Example:
             >>> layer = LSA.gradient_step(jnp.zeros(2), 1.0)

@@ -1,10 +1,9 @@
 r"""The best steps from zero, a lower bound for L layers, and a limit of large d and N.
 
 After L gradient steps from zero on a prompt with S = X'X / N the estimate is
-:math:`\hat w = q(S) X^\top y / N` with a polynomial q of degree L - 1, whatever the
-step sizes are. Where H and E w w' are multiples of the identity the risk is an integral
-of p(s) = 1 - s q(s) over the mean spectrum of S, and the best polynomial is known
-exactly. For others the inputs are sampled.
+:math:`\hat w = q(S) X^\top y / N` with a polynomial q of degree L - 1. Where H and E w
+w' are multiples of the identity the risk is an integral of p(s) = 1 - s q(s) over the
+mean spectrum of S, and the best polynomial is exact. For others inputs are sampled.
 """
 
 import functools
@@ -16,12 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory._checks import check_positive_int, count, positive, scalar
-from icltheory._core import Record, calculator, where_valid
-from icltheory._precision import exact_products
+from icltheory._core import Record, calculator, exact_products, where_valid
 from icltheory._typing import Array, PRNGKey, Scalar
 from icltheory.linalg._orthogonal import Recurrence, recurrence_of_moments
 from icltheory.linalg.wishart import exact_moments
-from icltheory.regression._linalg import einsum, is_isotropic, seen_inverse
+from icltheory.regression._linalg import is_isotropic, seen_inverse
 from icltheory.regression.measures import Optimum
 from icltheory.regression.population import LinearPopulation, label_moment
 from icltheory.regression.predictors import NoClosedForm, Steps
@@ -31,10 +29,7 @@ __all__ = ["DepthFloor", "depth_floor", "gradient_steps_limit"]
 
 
 class DepthFloor(Record):
-    """A lower bound on the risk of linear attention layers, with the query's noise.
-
-    ``degree`` is the largest of a polynomial that the layers can make.
-    """
+    """A lower bound on the risk of layers, and the degree of their polynomials."""
 
     risk: Scalar
     degree: int = eqx.field(static=True)
@@ -57,10 +52,9 @@ def depth_floor(
         f_{t+1}(s) = f_t(s) \big( 1 - \gamma_t s f_t(s)^2 \big) , \qquad
         p_{t+1}(s) = p_t(s) \big( 1 - \eta_t s f_t(s)^2 \big) ,
 
-    so that both have degree (3^t - 1) / 2 after t layers, and p(0) = 1. Weights
-    outside of this class make other functions, such as traces of S; for them the value
-    is no bound. H and E w w' have to be multiples of the identity, N >= 1 and L <= 5:
-    the moments up to 2 D + 1 are exact, and D = 121 takes seconds at d = 5.
+    so that both have degree (3^t - 1) / 2 after t layers, and p(0) = 1. For weights
+    outside of this class the value is no bound. H and E w w' have to be multiples of
+    the identity, and L <= 5: D = 121 takes seconds at d = 5.
 
     Example:
         >>> population = LinearPopulation.isotropic(5)
@@ -80,9 +74,8 @@ def depth_floor(
             "identity, got another population"
         )
     degree = (3**layers - 1) // 2
-    return DepthFloor(
-        jnp.asarray(exact_floor(population, num_examples, degree)), degree
-    )
+    least, *_ = _best_polynomial(population, num_examples, degree)
+    return DepthFloor(jnp.asarray(least), degree)
 
 
 @calculator(static=("steps",), ratio=scalar & positive)
@@ -97,9 +90,7 @@ def gradient_steps_limit(steps: int, ratio: Any) -> Optimum:
     for H = I, E w w' = I / d, whose labels have variance 1, and no noise. For c < 1
     each layer divides the risk by 1 / c in the long run; at c = 1 it is 1 / (L + 1);
     for c > 1 it tends to 1 - 1 / c, the part of w that the prompt does not show. The
-    spectrum is that of Marchenko and Pastur, whose monic orthogonal polynomials have
-    :math:`a_0 = 1`, :math:`a_k = 1 + c`, :math:`b_k = c`, hence :math:`P_k(0) =
-    (-1)^k`; with the factor s they are Chebyshev's of the second kind.
+    spectrum is that of Marchenko and Pastur.
 
     Example:
         >>> best = gradient_steps_limit(2, 0.25)
@@ -126,7 +117,7 @@ def best_matrix(population: LinearPopulation, num_examples: Any) -> tuple[Array,
     """
     H, M = population.input_cov, population.second_moment
     k = jnp.asarray(num_examples, H.dtype)
-    HM = einsum("ij,jk->ik", H, M)
+    HM = H @ M
     if population.fourth_moment is None:  # H, which may be singular, cancels
         tau = population.signal + population.noise_var
         tau = jnp.where(tau > 0, tau, 1)
@@ -134,8 +125,8 @@ def best_matrix(population: LinearPopulation, num_examples: Any) -> tuple[Array,
         Gamma = k * jnp.linalg.solve(system.T, M).T
     else:
         inverse = seen_inverse(label_moment(population, M, k))
-        Gamma = k * einsum("ji,jk->ik", HM, inverse)
-    risk = population.signal - einsum("ij,jk,ki->", H, Gamma, HM)
+        Gamma = k * HM.T @ inverse
+    risk = population.signal - jnp.sum((H @ Gamma) * HM.T)
     return _known(population, (Gamma, risk + population.noise_var))
 
 
@@ -145,7 +136,7 @@ def best_size(population: LinearPopulation, num_examples: Any) -> tuple[Array, A
     H, M = population.input_cov, population.second_moment
     k = jnp.asarray(num_examples, H.dtype)
     square = jnp.sum(H * label_moment(population, M, k))
-    slope = einsum("ij,jk,ki->", H, H, M)
+    slope = jnp.sum((H @ H) * M.T)
     size = k * slope / jnp.where(square > 0, square, 1)
     risk = population.signal - size * slope + population.noise_var
     return _known(population, (size, risk))
@@ -170,26 +161,20 @@ def exact_steps(
     population: LinearPopulation, num_examples: int, steps: int
 ) -> tuple[float, np.ndarray]:
     """Least risk with the query's noise, and the step sizes; H = h I, E w w' = m I."""
-    mean, tilted, ridge, (h, m) = _spectrum(population, num_examples, steps)
-    noise, size = float(population.noise_var), h * m * population.dim
-    least = size * _least_risk(mean, steps, ridge) + noise
+    least, tilted, ridge, h = _best_polynomial(population, num_examples, steps)
     return least, _sizes(tilted, steps, ridge) / h
 
 
-def exact_floor(population: LinearPopulation, num_examples: int, degree: int) -> float:
-    """The least risk of a polynomial p of a degree with p(0) = 1."""
-    mean, _, ridge, (h, m) = _spectrum(population, num_examples, degree)
-    size = h * m * population.dim
-    return size * _least_risk(mean, degree, ridge) + float(population.noise_var)
-
-
-def _spectrum(population, num_examples, degree):
-    sizes = scales(population)
-    if sizes is None:
+def _best_polynomial(population, num_examples, degree):
+    """Least risk of a polynomial p with p(0) = 1, and what its roots are made of."""
+    if (sizes := scales(population)) is None:
         raise ValueError("population: expected isotropic inputs and weights")
-    ridge = float(population.noise_var) / (sizes[0] * sizes[1]) / num_examples
+    h, m = sizes
+    noise_var = float(population.noise_var)
+    ridge = noise_var / (h * m) / num_examples
     mean, tilted = _recurrences(population.dim, num_examples, degree)
-    return mean, tilted, ridge, sizes
+    least = h * m * population.dim * _least_risk(mean, degree, ridge) + noise_var
+    return least, tilted, ridge, h
 
 
 @functools.lru_cache(maxsize=256)
@@ -248,15 +233,18 @@ def sampled_steps(
         R(q) = E \operatorname{tr} H p(S) M p(S) + \frac{\sigma^2}{N} E
         \operatorname{tr} H q(S) S q(S) + \sigma^2
 
-    is quadratic in q. Half of the inputs give the best q, the other half its risk, so
-    that the estimate has no bias from the choice. It has moments of degree 2 L of S, so
-    that from L = 4 on rare inputs carry its mean and the standard error comes out too
-    small: with d = 5, N = 20 and 20,000 draws four steps gave 0.0105 +- 0.0002, where
-    0.0110 is exact.
+    is quadratic in q. Half of the inputs give the best q, the other half its risk. It
+    has moments of degree 2 L of S, so that from L = 4 on rare inputs carry its mean and
+    the standard error comes out too small: with d = 5, N = 20 and 20,000 draws four
+    steps gave 0.0105 +- 0.0002, where 0.0110 is exact.
     """
-    draw, test = jax.random.split(key)
     half = num_prompts // 2
-    values, weights, noise = _spectra(population, draw, num_examples, half)
+    sizes = half, num_prompts - half
+    fit, test = (
+        [np.asarray(a, np.float64) for a in _spectra(population, key, num_examples, n)]
+        for key, n in zip(jax.random.split(key), sizes, strict=True)
+    )
+    values, weights, noise = fit
     if not (top := values.max()) > 0:
         raise ValueError("population: expected inputs that are not all 0, got all 0")
     q = _basis(values, top, steps)
@@ -265,9 +253,7 @@ def sampled_steps(
     G += np.einsum("baj,ba,bak->jk", q, noise * values, q, optimize=True)
     g = np.einsum("baj,bac->j", sq, weights)
     best = np.linalg.lstsq(G / half, g / half, rcond=1e-14)[0]
-    values, weights, noise = _spectra(
-        population, test, num_examples, num_prompts - half
-    )
+    values, weights, noise = test
     q = _basis(values, top, steps) @ best
     p = 1 - values * q
     missed = np.einsum("ba,bac,bc->b", p, weights, p, optimize=True)
@@ -276,20 +262,19 @@ def sampled_steps(
     return Estimate.of(risks + population.noise_var), _roots(best, top)
 
 
-def _spectra(population, key, num_examples, num_prompts) -> list[np.ndarray]:
+@functools.partial(jax.jit, static_argnums=(2, 3))
+@exact_products
+def _spectra(population, key, num_examples, num_prompts) -> tuple[Array, ...]:
     """Eigenvalues of S, and their weights in tr H f(S) M g(S) and the noise term."""
     X = population.sample_inputs(key, num_examples, num_prompts)
-    return [np.asarray(a, np.float64) for a in _spectra_of(population, X)]
-
-
-@jax.jit
-@exact_products
-def _spectra_of(population: LinearPopulation, X: Array) -> tuple[Array, Array, Array]:
-    H, M, N = population.input_cov, population.second_moment, X.shape[1]
-    values, U = jnp.linalg.eigh(jnp.einsum("bni,bnj->bij", X, X) / N)
-    turned = [jnp.einsum("bia,ij,bjc->bac", U, matrix, U) for matrix in (H, M)]
-    noise = population.noise_var / N * jnp.diagonal(turned[0], axis1=1, axis2=2)
-    return jnp.maximum(values, 0), turned[0] * turned[1], noise
+    X_T = jnp.swapaxes(X, 1, 2)
+    values, U = jnp.linalg.eigh(X_T @ X / num_examples)
+    H, M = (
+        jnp.swapaxes(U, 1, 2) @ matrix @ U
+        for matrix in (population.input_cov, population.second_moment)
+    )
+    noise = population.noise_var / num_examples * jnp.diagonal(H, axis1=1, axis2=2)
+    return jnp.maximum(values, 0), H * M, noise
 
 
 def _basis(values: np.ndarray, top: float, steps: int) -> np.ndarray:

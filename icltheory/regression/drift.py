@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from icltheory._checks import check_positive_int, checked, real, scalar, unit
-from icltheory._typing import Array, Float, PRNGKey
+from icltheory._core import exact_products
+from icltheory._typing import Array, Float
 from icltheory.regression._linalg import Number, as_floats, einsum
 from icltheory.regression.population import (
     CorrelatedTasks,
@@ -27,12 +28,9 @@ class DriftingTasks(TaskPerExample):
         + \sqrt{1 - a^2}\, \Psi^{1/2} \xi_t, \qquad
         y_t = \langle w_t, x_t\rangle + \epsilon_t ,
 
-    with a the ``persistence``, from 0 (a new task for each example) to 1 (one task).
-    Every w_t has the distribution of the first, and the query's task is one step later
+    with a the ``persistence``, from 0 (a new task for each example) to 1 (one task),
+    and x, w ~ N(0, I); for others see :meth:`of`. The query's task is one step later
     than that of the last example. ``w`` of the prompts is the path, ``(B, N + 1, d)``.
-
-    Args:
-        dim: Dimension d, of x ~ N(0, I) and tasks N(0, I); for others see :meth:`of`.
 
     Example:
         >>> drift = DriftingTasks(3, noise_var=0.25, persistence=0.9)
@@ -65,21 +63,17 @@ class DriftingTasks(TaskPerExample):
         R = correlation(self.persistence, num_examples)
         return CorrelatedTasks(self.population, R)
 
-    def sample_inputs(
-        self, key: PRNGKey, num_points: int, num_prompts: int
-    ) -> Float[Array, "B P d"]:
+    def sample_inputs(self, key, num_points, num_prompts) -> Float[Array, "B P d"]:
         """Draws inputs from N(0, H)."""
         return self.population.sample_inputs(key, num_points, num_prompts)
 
     def sample_parameters(
-        self, key: PRNGKey, num_prompts: int, *, active_dims: Any = None
+        self, key, num_prompts, *, active_dims=None
     ) -> Float[Array, "B d"]:
         """Draws the tasks of the first examples; ``active_dims`` is ignored."""
         return self.population.sample_parameters(key, num_prompts)
 
-    def label(
-        self, key: PRNGKey, w: Float[Array, "B d"], X: Float[Array, "B P d"]
-    ) -> tuple[Float[Array, "B P"], Float[Array, "B P d"]]:
+    def label(self, key, w, X) -> tuple[Float[Array, "B P"], Float[Array, "B P d"]]:
         """Noisy labels along paths that begin at w, and the paths."""
         key_path, key_noise = jax.random.split(key)
         mean, a = self.population.task_mean[None], self.persistence
@@ -90,6 +84,7 @@ class DriftingTasks(TaskPerExample):
         path = mean[None] + einsum("ij,bjd->bid", after, steps)
         return super().label(key_noise, path, X)
 
+    @exact_products
     def risk_given(self, learner: Any, X: Array) -> Array:
         r"""The risk, given the inputs, of a weight :math:`\hat w = b + L y`.
 
@@ -102,14 +97,12 @@ class DriftingTasks(TaskPerExample):
         """
         p, R = self.population, correlation(self.persistence, len(X))
         start = learner.weights(X, jnp.zeros_like(X[:, 0]))
-        L, X_Psi = learner.response(X), einsum("nd,de->ne", X, p.task_cov)
-        noise = p.noise_var * jnp.eye(len(X), dtype=X.dtype)
-        K = R[:-1, :-1] * einsum("id,jd->ij", X_Psi, X) + noise
-        cross = einsum("dn,n,ne->de", L, R[-1, :-1], X_Psi)
-        missed = einsum("dn,ne,e->d", L, X, p.task_mean) + start - p.task_mean
-        spread = einsum("in,nm,jm->ij", L, K, L) - cross - cross.T + p.task_cov
-        spread = spread + missed[:, None] * missed[None]
-        return einsum("ij,ij->", p.input_cov, spread)
+        L, X_Psi = learner.response(X), X @ p.task_cov
+        K = R[:-1, :-1] * (X_Psi @ X.T) + p.noise_var * jnp.eye(len(X), dtype=X.dtype)
+        cross = L * R[-1, :-1][None] @ X_Psi
+        missed = start + L @ (X @ p.task_mean) - p.task_mean
+        spread = L @ K @ L.T - cross - cross.T + p.task_cov + jnp.outer(missed, missed)
+        return jnp.sum(p.input_cov * spread)
 
 
 def correlation(persistence: Array, num_examples: int) -> Float[Array, "P P"]:
@@ -199,6 +192,5 @@ def repeated(step: Callable, start: tuple, size: Array, k: Array) -> tuple:
         A = jnp.where(more, einsum("ij,jk->ik", A, A), A)
         return (state, A, left // 2), None
 
-    whole = jnp.append(flat, jnp.ones((), flat.dtype))
-    carry = (whole, A, k.astype(jnp.int32))
+    carry = jnp.append(flat, 1).astype(flat.dtype), A, k.astype(jnp.int32)
     return shape(jax.lax.scan(double, carry, length=31)[0][0][:-1])

@@ -3,9 +3,9 @@ r"""Softmax attention on orthonormal features: gradient, training path and phase
 Inputs are K orthonormal features :math:`v_k`, drawn with probabilities :math:`p_k`;
 labels are :math:`y = \langle w, x \rangle` with :math:`w \sim N(0, I)`; one layer of
 attention with the matrix Q answers :math:`\hat y = \sum_i y_i \operatorname{softmax}_i
-(x_i^\top Q x_{query})` and learns by gradient descent on the risk, E (answer -
-label)^2. Then only the logits :math:`v_n^\top Q v_k` matter. The paper takes half the
-risk: its step sizes are twice those here.
+(x_i^\top Q x_{query})` and learns by gradient descent on the risk. Only the logits
+:math:`v_n^\top Q v_k` matter. The paper takes half the risk: its step sizes are twice
+those here.
 """
 
 import itertools
@@ -30,8 +30,8 @@ from icltheory._checks import (
     scalar,
 )
 from icltheory._core import Record, calculator
-from icltheory._descent import PlainRule, check_steps, descend
 from icltheory._typing import Array, Float, Int, PRNGKey
+from icltheory.trajectory._descent import PlainRule, check_steps, descend
 
 __all__ = [
     "FeaturePath",
@@ -51,9 +51,8 @@ _MOST_CONTEXTS = 100_000
 class FeaturePopulation(Record):
     """Probabilities of the features, and the contexts with their probabilities.
 
-    A context is how often each feature occurs in it, up to a factor: order plays no
-    part. In the limit of infinite length there is one, the probabilities p_k
-    themselves. Made by ``infinite``, ``finite`` and ``sampled``.
+    A context is how often each feature occurs in it, up to a factor. In the limit of
+    infinite length there is one, the probabilities p_k themselves.
 
     Example:
         >>> p = jnp.array([0.5, 0.5])
@@ -91,8 +90,7 @@ class FeaturePopulation(Record):
         bars = np.array(list(itertools.combinations(range(N + K - 1), K - 1)))
         ends = np.pad(bars, ((0, 0), (1, 1)), constant_values=((0, 0), (-1, N + K - 1)))
         counts = (np.diff(ends, axis=1) - 1)[::-1]
-        # Logarithms avoid overflow of factorials and powers. They are in float64, or in
-        # the dtype of p if it is traced.
+        # Logarithms avoid overflow of factorials and powers.
         ways = gammaln(N + 1) - gammaln(counts + 1).sum(axis=1)
         known, floats = concrete(p), jnp.asarray(counts, p.dtype)
         if known is None:
@@ -186,8 +184,8 @@ def feature_gradient(logits: Any, population: FeaturePopulation) -> Float[Array,
         \frac{\partial L}{\partial B_{k,n}} = 2 p_k E \big[ \mathrm{Attn}_n \big(
         \mathrm{Attn}_k (1 - \mathrm{Attn}_k) + \mathrm{Attn}_n - S_k \big) \big] ,
 
-    with :math:`S_k = \sum_{m \ne k} \mathrm{Attn}_m^2`. It is that of Q itself in the
-    basis of the features: a step on Q is the same step on the logits.
+    with :math:`S_k = \sum_{m \ne k} \mathrm{Attn}_m^2`. A step on Q is the same step on
+    the logits.
 
     Example:
         >>> pop = FeaturePopulation.infinite(jnp.array([0.5, 0.5]))
@@ -207,12 +205,7 @@ def feature_gradient(logits: Any, population: FeaturePopulation) -> Float[Array,
 
 
 class FeaturePath(Record):
-    """Attention and losses along gradient descent on features.
-
-    ``attention`` is the mean of that of query k on feature n.
-
-    Source: Huang et al. (2024).
-    """
+    """Losses and mean attention of query k on feature n along gradient descent."""
 
     steps: Int[Array, " T"]
     logits: Float[Array, "T K K"]
@@ -274,8 +267,6 @@ class FeaturePhases(Record):
         half: When it exceeds 1/2.
         learned: When the risk of the query falls below the level.
         shed: Smallest logit of another feature along the path.
-
-    Source: Huang et al. (2024), phases of imbalanced features.
     """
 
     overtaken: Float[Array, " K"]
@@ -287,9 +278,6 @@ class FeaturePhases(Record):
 @calculator(loss_level=nonnegative)
 def feature_phases(path: FeaturePath, loss_level: Any = 1e-2) -> FeaturePhases:
     """Steps of the phases, by linear interpolation between records.
-
-    A query of a dominant feature is ahead from the start; that of a rare feature first
-    sheds the dominant one, then grows its own logit, and is learned much later.
 
     Example:
         >>> pop = FeaturePopulation.infinite(jnp.array([0.8, 0.2]))

@@ -4,11 +4,10 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from icltheory._checks import count
 from icltheory._core import Record, calculator
 from icltheory._typing import Array, Bool, Float, Scalar
-from icltheory.regression._block_moments import InputRoots, Moments
-from icltheory.regression._linalg import einsum, quotient
+from icltheory.regression._block_moments import OF_POPULATION, InputRoots, Moments
+from icltheory.regression._linalg import quotient
 from icltheory.regression.flows import can_learn, increasing, usable_times
 from icltheory.regression.gradient_blocks import AttentionWeights, GDBeta, Scales
 from icltheory.regression.landscape import minimizers
@@ -17,7 +16,7 @@ from icltheory.regression.population import LinearPopulation
 __all__ = ["AttentionBounds", "FlowBounds", "flow_bounds", "flow_limit"]
 
 
-@calculator(integers=("num_examples",), population=can_learn, num_examples=count(1))
+@calculator(**OF_POPULATION | {"population": can_learn})
 def flow_limit(model: Any, population: LinearPopulation, num_examples: Any) -> Any:
     r"""Limit of the gradient flow of a GDBeta or of AttentionWeights.
 
@@ -25,8 +24,7 @@ def flow_limit(model: Any, population: LinearPopulation, num_examples: Any) -> A
         \Gamma_\infty = \Gamma_0 - P (\Gamma_0 - \Gamma^*) P,
 
     with P the projector on im(H), for every start of a GDBeta. What the inputs do not
-    span stays as it was at the start, along the whole path: (I - P) beta_t and Gamma_t
-    - P Gamma_t P. For attention weights
+    span stays as it was at the start. For attention weights
 
     .. math:: u_\infty U_\infty = G^{-1}, \qquad
         u_\infty^2 - \|U_\infty\|_F^2 = u_0^2 - \|U_0\|_F^2 ,
@@ -58,7 +56,7 @@ def flow_limit(model: Any, population: LinearPopulation, num_examples: Any) -> A
     size = jnp.sum(scales.g**-2.0)
     balance = model.u**2 - jnp.sum(model.U**2)
     u = jnp.sqrt((balance + jnp.sqrt(balance**2 + 4 * size)) / 2) * jnp.sign(model.u)
-    return AttentionWeights(u, einsum("ij,j,kj->ik", V, 1 / (u * scales.g), V))
+    return AttentionWeights(u, V / (u * scales.g)[None] @ V.T)
 
 
 class FlowBounds(Record):
@@ -68,14 +66,8 @@ class FlowBounds(Record):
         \|P(\Gamma_t - \Gamma^*)P\|_F \le \text{Gamma}_t, \qquad
         R(\theta_t) - R_{\min} \le \text{excess}_t.
 
-    Args:
-        beta: Bound on the start with the sharp rate gamma / 2.
-        beta_text: The same with the rate of the paper's argument.
-        alpha: Rate at which the preconditioner decays by itself.
-        gamma: Twice the rate of the start.
-        forcing: C, how much the start disturbs the preconditioner.
-
-    Source: Zhang, Wu and Bartlett (2024), Lemmas G.3, G.5 and G.6.
+    ``beta`` has the sharp rate gamma / 2, ``beta_text`` that of the paper's argument;
+    ``forcing`` is C of :func:`flow_bounds`.
     """
 
     times: Float[Array, "T"]
@@ -95,13 +87,8 @@ class AttentionBounds(Record):
         u_t \ge u_{min}, \qquad
         R(\theta_t) - R_{\min} \le e^{-\mu t} (R(\theta_0) - R_{\min}).
 
-    Args:
-        rate: mu.
-        scale_floor: u_min, a lower bound on the value weight.
-        holds: Whether they are proved: s^2 |G| sqrt(d) < 2 for a start u = ||U||_F = s
-            with a positive semi-definite U, and no noise.
-
-    Source: Zhang, Frei and Bartlett (2024), Theorem 4.1 and its proof.
+    ``rate`` is mu and ``scale_floor`` u_min; they are proved where ``holds``: s^2 |G|
+    sqrt(d) < 2 for a start u = ||U||_F = s with a U >= 0, and no noise.
     """
 
     times: Float[Array, "T"]
@@ -111,12 +98,7 @@ class AttentionBounds(Record):
     holds: Bool[Array, ""]
 
 
-@calculator(
-    integers=("num_examples",),
-    population=can_learn,
-    num_examples=count(1),
-    times=increasing,
-)
+@calculator(**OF_POPULATION | {"population": can_learn}, times=increasing)
 def flow_bounds(
     model: Any, population: LinearPopulation, num_examples: Any, times: Any
 ) -> FlowBounds | AttentionBounds:
@@ -133,9 +115,8 @@ def flow_bounds(
         \alpha = \frac{2 \tau \lambda_-^2}{M}, \quad
         C = 4 \lambda_1^2 \|P(\beta_0 - \beta^*)\|^2,
 
-    with C t e^{-alpha t} in place of the last term where alpha = gamma. The first rate
-    is sharp; the paper's own argument gives :math:`2\lambda_-/(M + 1)`. With
-    :math:`a = \|H^{1/2} \Gamma^* H^{1/2}\|_F + \lambda_1 N_t`,
+    The first rate is sharp; the paper's own argument gives :math:`2\lambda_-/(M + 1)`.
+    With :math:`a = \|H^{1/2} \Gamma^* H^{1/2}\|_F + \lambda_1 N_t`,
 
     .. math:: R - R_{\min} \le \lambda_1 \bigl((1 + a)^2 + \tfrac{2 a^2}{M}\bigr)
         \|P(\beta_t - \beta^*)\|^2 + \lambda_1^2 \, \|\Omega\| N_t^2,
@@ -193,7 +174,7 @@ def _of_gd_beta(start, population, num_examples, t) -> FlowBounds:
     beta = jnp.exp(-gamma / 2 * t) * beta_0
     Gamma = jnp.exp(-alpha * t) * Gamma_0 + forcing * _convolved(alpha, gamma, t)
     H, best = moments.H, ends.best.Gamma
-    whitened = jnp.sqrt(einsum("ij,jk,kl,il->", H, best, H, best))
+    whitened = jnp.sqrt(jnp.sum((H @ best) * (best @ H)))
     reach = whitened + largest * Gamma
     in_beta = largest * ((1 + reach) ** 2 + 2 * reach**2 / M) * beta**2
     # The largest eigenvalue of Omega is at most this, by tr(Phi^2) >= phi_1^2.
@@ -220,7 +201,7 @@ def _convolved(alpha: Array, gamma: Array, t: Array) -> Array:
 def _of_attention(start, population, N, t) -> AttentionBounds:
     at, V = Scales.of(population, N)
     s2, root = start.u**2, jnp.sqrt(jnp.asarray(population.dim, t.dtype))
-    U = einsum("ji,jk,kl->il", V, start.U, V)
+    U = V.T @ start.U @ V
     margin = 2 - root * s2 * at.g[-1]
     # |Lambda Theta|_F^2 = tr(Lambda Theta Theta' Lambda)
     K_1 = jnp.sum(at.values**2 * jnp.diagonal(U)) / start.u * margin

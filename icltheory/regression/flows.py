@@ -1,8 +1,4 @@
-"""Gradient flow on the exact risks of linear transformer blocks, and gradient descent.
-
-The flow of GD-beta, of all matrices of an LSA or LTB, and of linear attention from a
-balanced start, integrated by diffrax; descent on the exact risk or on fresh prompts.
-"""
+"""Gradient flow and descent on the exact risks of linear transformer blocks."""
 
 import functools
 from typing import Any
@@ -15,22 +11,20 @@ from icltheory._checks import (
     Check,
     check_choice,
     check_positive_int,
-    count,
     finite,
     positive,
     scalar,
 )
 from icltheory._core import Record, calculator
-from icltheory._descent import PlainRule, check_steps
-from icltheory._descent import descend as run
 from icltheory._typing import Array, Bool, Float, Int, PRNGKey
 from icltheory.regression._block_moments import (
+    OF_POPULATION,
     Moments,
+    check_dim,
     effective_risk,
     gd_beta_gradient,
     informative,
 )
-from icltheory.regression._linalg import einsum
 from icltheory.regression.blocks import LSA, LTB, EffectiveParameters
 from icltheory.regression.gaps import excess
 from icltheory.regression.gradient_blocks import (
@@ -42,6 +36,8 @@ from icltheory.regression.gradient_blocks import (
 from icltheory.regression.heads import Heads
 from icltheory.regression.landscape import minimizers
 from icltheory.regression.population import LinearPopulation
+from icltheory.trajectory._descent import PlainRule, check_steps
+from icltheory.trajectory._descent import descend as run
 
 __all__ = ["Trajectory", "descend", "flow"]
 
@@ -57,11 +53,9 @@ class Trajectory(Record):
     Args:
         times: Times t; for a descent the step size times the number of steps.
         model: The model at those times: each leaf has a leading axis.
-        risk: Exact risks.
         excess: Risk beyond the least risk of a GD-beta or LTB, as a sum of squares, so
             that it has its own precision near the optimum.
-        succeeded: Whether every time was reached with finite numbers; entries that were
-            not reached are not finite.
+        succeeded: Whether every time was reached; other entries are not finite.
         num_steps: Steps made, rejected ones included.
 
     Source: Zhang, Wu and Bartlett (2024), Theorem 6.3.
@@ -75,21 +69,12 @@ class Trajectory(Record):
     num_steps: Int[Array, ""]
 
     @classmethod
-    def of(
-        cls,
-        models: Any,
-        population: LinearPopulation,
-        num_examples: Any,
-        times: Array,
-        succeeded: Array,
-        num_steps: Array,
-    ) -> "Trajectory":
+    def of(cls, models, population, num_examples, times, *done) -> "Trajectory":
         """Builds the trajectory of stacked models, with their risks."""
         k = jnp.asarray(num_examples, times.dtype)
         risk = jax.vmap(lambda model: model.exact_risk(population, k))(models)
-        risk = risk + jnp.asarray(population.noise_var)
         over = jax.vmap(lambda model: _excess(model, population, num_examples))
-        return cls(times, models, risk, over(models), succeeded, num_steps)
+        return cls(times, models, risk + population.noise_var, over(models), *done)
 
 
 def _excess(model: Any, population: LinearPopulation, num_examples: Any) -> Array:
@@ -100,10 +85,8 @@ def _excess(model: Any, population: LinearPopulation, num_examples: Any) -> Arra
     # rounding errors would remain in the excess.
     ends = minimizers(population, num_examples)
     best, P = ends.best, ends.projector
-    seen = GDBeta(
-        best.beta + einsum("ij,j->i", P, model.beta - best.beta),
-        best.Gamma + einsum("ij,jk,kl->il", P, model.Gamma - best.Gamma, P),
-    )
+    beta = best.beta + P @ (model.beta - best.beta)
+    seen = GDBeta(beta, best.Gamma + P @ (model.Gamma - best.Gamma) @ P)
     return excess(seen, population, num_examples).total
 
 
@@ -113,25 +96,23 @@ def can_learn(name: str, population: LinearPopulation, given: Any) -> Any:
     if not isinstance(model, MODELS):
         names = ", ".join(kind.__name__ for kind in MODELS)
         raise ValueError(f"model: expected one of {names}, got {type(model).__name__}")
-    if population.dim != model.dim:
-        raise ValueError(
-            f"{name}: expected dimension {model.dim}, got {population.dim}"
-        )
+    check_dim(population, model.dim)
     if isinstance(model, AttentionWeights):
         return is_standard(name, population) & is_balanced("model", model)
     return informative(name, population)
 
 
+_RISES = Check(
+    lambda t: (t[0] >= 0) & (t[1:] >= t[:-1]).all(), "increasing times from 0 or later"
+)
+
+
 def increasing(name: str, times: Any, given: Any = None) -> Any:
     """The check of a vector of non-decreasing, non-negative times."""
-    shape = np.shape(times)
-    if len(shape) != 1 or shape[0] < 1:
-        raise ValueError(f"{name}: expected shape (T,) with T >= 1, got {shape}")
-    rises = Check(
-        lambda t: (t[0] >= 0) & (t[1:] >= t[:-1]).all(),
-        "increasing times from 0 or later",
-    )
-    return (rises & finite)(name, times)
+    if np.ndim(times) != 1 or not len(times):
+        got = np.shape(times)
+        raise ValueError(f"{name}: expected shape (T,) with T >= 1, got {got}")
+    return (_RISES & finite)(name, times)
 
 
 def usable_times(times: Any, dtype: Any) -> Array:
@@ -157,9 +138,7 @@ def read_settings(
 
 @calculator(
     static=("solver", "max_steps"),
-    integers=("num_examples",),
-    population=can_learn,
-    num_examples=count(1),
+    **OF_POPULATION | {"population": can_learn},
     times=increasing,
     rtol=scalar & positive,
     atol=scalar & positive,
@@ -188,27 +167,18 @@ def flow(
         \dot u = 2\, \mathrm{tr}\bigl(\Lambda^2 U^\top
         - u\, G \Lambda U \Lambda U^\top\bigr) .
 
-    A flow on R / 2 is the same path at half the speed. For GD-beta it converges from
-    every start (``flow_limit``), at the rates of ``flow_bounds``; for an LTB it need
-    not.
-
-    GD-beta and attention weights are integrated in eigenbases, in which the flow near
-    the optimum is diagonal, by an exponential Runge-Kutta method that solves the
-    diagonal exactly: the number of steps hardly depends on the condition number of H.
-    It does grow where M |beta - beta*|_H^2 is far above tau at the start, unless H and
-    Psi are multiples of I. Other models are integrated by Tsit5 (``"explicit"``) or,
-    where the flow is stiff and the parameters few, by Kvaerno5 (``"implicit"``).
+    GD-beta and attention weights are integrated by an exponential Runge-Kutta method in
+    eigenbases, in which the flow near the optimum is diagonal: the number of steps
+    hardly depends on the condition number of H. Other models are integrated by Tsit5
+    (``"explicit"``) or, where the flow is stiff and the parameters few, by Kvaerno5
+    (``"implicit"``).
 
     Args:
-        model: The start: a GDBeta, LSA, LTB, EffectiveParameters, AttentionWeights or
-            Heads.
-        population: For AttentionWeights with mean 0 and task_cov I.
-        num_examples: Examples M >= 1.
+        model: The start: a GDBeta, LSA, LTB, EffectiveParameters, AttentionWeights (for
+            tasks of mean 0 and covariance I) or Heads.
         times: Increasing times from 0 or later.
-        solver: ``"auto"``, ``"exponential"`` (GDBeta and AttentionWeights),
-            ``"explicit"`` or ``"implicit"``.
-        rtol: Relative tolerance of a step; 1e-6 in float64 if None.
-        atol: Absolute tolerance of a step; 1.8e-12 in float64 if None.
+        solver: ``"auto"``, ``"exponential"``, ``"explicit"`` or ``"implicit"``.
+        rtol: Relative tolerance of a step, 1e-6 in float64; ``atol`` is 1.8e-12.
         max_steps: Steps after which it gives up, and says so in ``succeeded``.
 
     Example:
@@ -234,30 +204,23 @@ def flow(
     model = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), model)
     kinds = {GDBeta: _integrate.OfGDBeta, AttentionWeights: _integrate.OfAttention}
     kind = kinds.get(type(model))
-    if solver == "auto":
-        solver = "explicit" if kind is None else "exponential"
-    settings = {"rtol": rtol, "atol": atol, "max_steps": max_steps, "solver": solver}
-    if solver != "exponential":
-        moments = Moments.of(population, jnp.asarray(num_examples, dtype))
-        models, *done = _integrate.integrate(
-            minus_gradient, model, moments, times, **settings
-        )
-    elif kind is None:
+    if kind is None and solver == "exponential":
         raise ValueError(
             "solver: expected 'explicit' or 'implicit' for models other than GDBeta "
             "and AttentionWeights, got 'exponential'"
         )
+    if solver == "auto":
+        solver = "explicit" if kind is None else "exponential"
+    settings = {"rtol": rtol, "atol": atol, "max_steps": max_steps, "solver": solver}
+    if kind is None or solver != "exponential":
+        moments = Moments.of(population, jnp.asarray(num_examples, dtype))
+        models, *done = _integrate.integrate(
+            minus_gradient, model, moments, times, **settings
+        )
     else:
         at = kind.of(population, num_examples, model)
-
-        def field(state, at):
-            return at.field(state)
-
-        def rates(state, at):
-            return at.decay_rates(state)
-
         states, *done = _integrate.integrate(
-            field, at.state(model), at, times, rates=rates, **settings
+            lambda state, at: at.field(state), at.state(model), at, times, **settings
         )
         models = jax.vmap(at.model)(states)
     return Trajectory.of(models, population, num_examples, times, *done)
@@ -281,9 +244,7 @@ def minus_gradient(model: Any, moments: Moments) -> Any:
 @calculator(
     compiled=False,
     static=("steps", "batch_size", "record_every"),
-    integers=("num_examples",),
-    population=can_learn,
-    num_examples=count(1),
+    **OF_POPULATION | {"population": can_learn},
     step_size=scalar & positive,
 )
 def descend(
@@ -303,20 +264,14 @@ def descend(
         \theta_{k+1} = \theta_k - \frac{\eta}{B} \sum_{i=1}^{B} \nabla
         \bigl( f_\theta(X_i, y_i, x_i) - y_i^{query} \bigr)^2 , \qquad t_k = \eta k.
 
-    The first is Euler's method for ``flow``: it follows the flow to first order in eta,
-    and diverges where eta exceeds 2 over the largest curvature on its way. The second
-    has the same mean step; step k draws its prompts from the key folded with k. Risks
-    are exact either way. ``succeeded`` says that the end is finite.
+    The first is Euler's method for ``flow``. The second has the same mean step; step k
+    draws its prompts from the key folded with k. Risks are exact either way.
+    ``succeeded`` says that the end is finite.
 
     Args:
         model: The start, as for ``flow``.
-        population: As for ``flow``.
-        num_examples: Examples M >= 1.
-        step_size: eta > 0.
-        steps: A multiple of ``record_every``.
-        key: Random key of the prompts.
+        steps: A multiple of ``record_every``, the steps between two entries.
         batch_size: Prompts B a step, with a key.
-        record_every: Steps between two entries of the trajectory.
 
     Example:
         >>> from icltheory.regression import GDBeta

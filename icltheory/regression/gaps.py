@@ -8,16 +8,17 @@ from icltheory._checks import count
 from icltheory._core import Record, calculator
 from icltheory._typing import Array, Scalar
 from icltheory.regression._block_moments import (
+    OF_POPULATION,
     Moments,
     Whitened,
     best_step,
     centred,
     check_dim,
-    informative,
+    of_population,
     tensor_cross,
     weighted,
 )
-from icltheory.regression._linalg import einsum, quotient
+from icltheory.regression._linalg import quotient
 from icltheory.regression.blocks import EffectiveParameters
 from icltheory.regression.gradient_blocks import GDBeta
 from icltheory.regression.population import LinearPopulation
@@ -56,21 +57,17 @@ class Excess(Record):
         return self.preconditioner + self.start + self.fluctuation + self.drift
 
 
-@calculator(integers=("num_examples",), population=informative, num_examples=count(0))
+@calculator(**OF_POPULATION | {"num_examples": count(0)})
 def excess(model: Any, population: LinearPopulation, num_examples: Any) -> Excess:
     r"""Excess risk over the best LTB, with its own precision near the optimum.
 
     For a GD-beta the three last parts add up to :math:`b^\top Q(\Gamma)\, b`, the cost
     of the start b = beta - beta*, and the first is :math:`\mathrm{tr}(D^\top H D\,
-    H^{1/2} \Omega H^{1/2})` with :math:`D = \Gamma - \Gamma^*`. Cost O(d^3). Of a
-    linear step only the second moment of the tasks matters: its excess over the best
-    linear step is that on ``population.with_(task_mean=0 * mean,
+    H^{1/2} \Omega H^{1/2})` with :math:`D = \Gamma - \Gamma^*`. The excess of a linear
+    step over the best one is that on ``population.with_(task_mean=0 * mean,
     task_cov=population.second_moment)``.
 
-    Args:
-        model: A LinearStep, GDBeta, LSA, LTB or EffectiveParameters.
-        population: The population.
-        num_examples: 0 or more; may be traced.
+    ``model`` is a LinearStep, GDBeta, LSA, LTB or EffectiveParameters.
 
     Example:
         >>> population = LinearPopulation(jnp.eye(2), jnp.ones(2), jnp.eye(2), 0.0)
@@ -91,14 +88,14 @@ def excess(model: Any, population: LinearPopulation, num_examples: Any) -> Exces
     v, u = parts.v, parts.u
     q, A = centred(moments, parts.p, v, parts.U, u)
     D = v * A + jnp.outer(q, u) - Gamma.T
-    mixed = einsum("ji,jk,k->i", A, H, q)
+    mixed = A.T @ H @ q
     read_out = parts.c - moments.mean
     start = jnp.where(given, mixed + v * tau * u, 0) + read_out
     labels = v**2 * weighted(H, u)
     cubic = tensor_cross(moments, q, v, A, u) + 4 * labels * moments.square
     read = labels * (2 * tau**2 / M + 2 * moments.square)
     return Excess(
-        jnp.where(given, einsum("ji,jk,kl,li->", D, moments.H_Omega_H, D, H), 0),
+        jnp.where(given, jnp.sum(D * (moments.H_Omega_H @ D @ H)), 0),
         weighted(H, start) + jnp.where(given, read, 0),
         jnp.where(given, cubic / M, 0),
         jnp.where(given, weighted(H, mixed) / M, 0),
@@ -154,12 +151,7 @@ class Gap(Record):
         return jnp.min(jnp.stack(bounds))
 
 
-_checked = calculator(
-    integers=("num_examples",), population=informative, num_examples=count(1)
-)
-
-
-@_checked
+@of_population
 def gap(population: LinearPopulation, num_examples: Any) -> Gap:
     r"""Bounds on the difference between the least risks of LSA and LTB.
 
@@ -169,11 +161,9 @@ def gap(population: LinearPopulation, num_examples: Any) -> Gap:
         {(\tau^2 + t^2) / M + \mathrm{tr}(\Phi^2)} \le 1,
 
     with t between the extreme eigenvalues of Phi on im(H), where theta is largest at an
-    end. The constant that the paper prints is not confirmed. The gap itself is
-    ``optimum(LSA, ...).risk - optimum(LTB, ...).risk``, or without cancellation the
-    ``excess`` of the best LSA. Without a prior mean there is none; for a large one it
-    tends to 2 |beta*|_H^2 / (M + 2). Derivatives in H and Psi need distinct
-    eigenvalues, but for ``lower`` and ``lower_proof_route``. H and Psi may be singular.
+    end. The constant that the paper prints is not confirmed. The gap itself is the
+    ``excess`` of the best LSA; for a large prior mean it tends to 2 |beta*|_H^2 / (M +
+    2). Derivatives in H and Psi need distinct eigenvalues. They may be singular.
 
     Example:
         >>> population = LinearPopulation(jnp.eye(2), jnp.ones(2), jnp.eye(2), 0.0)
@@ -194,9 +184,13 @@ def gap(population: LinearPopulation, num_examples: Any) -> Gap:
     H, mean = population.input_cov, population.task_mean
     size, tau = weighted(H, mean), white.tau
     ends = jnp.stack([white.lowest, jnp.max(white.phi)])
-    theta = jnp.max(_theta(ends, tau, white.square, M))
+    above = (tau**2 - tau * ends + ends**2) / M + white.square / 2
+    theta = jnp.max(above / ((tau**2 + ends**2) / M + white.square))
     squares, shown = white.m**2, jnp.sum(white.m**2)
     lost = white.phi**2 / white.omega(M)
+    gains = (white.phi / white.omega(M)) ** 2
+    F = jnp.sum(gains)  # where all phi are 0 no value helps, and the share is 1
+    share = quotient(gains + F, (M + 1) * gains + F, 1)
     kappa = _label_variance(white, M)
     Gamma, _ = best_step(H, population.second_moment, population.noise_var, M)
     return Gap(
@@ -204,13 +198,13 @@ def gap(population: LinearPopulation, num_examples: Any) -> Gap:
         lower_instance=size / (1 + M * theta),
         lower_proof_route=2 * size / (3 * M + 2),
         labels=shown * (kappa / (tau**2 + kappa)),
-        values=jnp.sum(squares * _shares(white, M)),
+        values=jnp.sum(squares * share),
         rank_one=2 * shown / (M + 2) + jnp.sum(lost) - jnp.max(lost),
         zero_start=excess(LinearStep(Gamma), population, num_examples).total,
     )
 
 
-@_checked
+@of_population
 def small_mean_gap(population: LinearPopulation, num_examples: Any) -> Scalar:
     r"""The gap between LSA and LTB for a small prior mean, to second order.
 
@@ -220,9 +214,8 @@ def small_mean_gap(population: LinearPopulation, num_examples: Any) -> Scalar:
         D_i = \begin{pmatrix} (a_i^2 + F) / M & 2 a_i \phi_i / M \\
         2 a_i \phi_i / M & \kappa' \end{pmatrix},
 
-    in the notation of :class:`Gap`. It needs rank(Phi) >= 2, or d = 1. For rank one and
-    d > 1 there are other best LTBs of mean 0 (Theorem 5.3) near which the gap is
-    smaller, and this is an upper bound to second order. The formula is not the paper's.
+    in the notation of :class:`Gap`. It needs rank(Phi) >= 2, or d = 1; for rank one and
+    d > 1 it is an upper bound to second order. The formula is not the paper's.
 
     Example:
         >>> task = LinearPopulation(jnp.eye(2), 0.01 * jnp.ones(2), jnp.eye(2), 0.0)
@@ -237,7 +230,7 @@ def small_mean_gap(population: LinearPopulation, num_examples: Any) -> Scalar:
     return jnp.sum(white.m**2 / (1 + form))
 
 
-@_checked
+@of_population
 def scalar_gap(
     population: LinearPopulation, num_examples: Any
 ) -> tuple[Scalar, Scalar]:
@@ -273,22 +266,9 @@ def scalar_gap(
     return white.m[0] ** 2 / level, jnp.where(inner, limit, jnp.inf)
 
 
-def _theta(t: Array, tau: Array, square: Array, M: Array) -> Array:
-    """Coefficient of M in the lower bound, for a direction with eigenvalue t of Phi."""
-    above = (tau**2 - tau * t + t**2) / M + square / 2
-    return above / ((tau**2 + t**2) / M + square)
-
-
 def _label_variance(white: Whitened, M: Array) -> Array:
     """Kappa'."""
     return 2 * white.tau**2 / M + 2 * (1 + 2 / M) * white.square
-
-
-def _shares(white: Whitened, M: Array) -> Array:
-    """(a_i^2 + F) / ((M + 1) a_i^2 + F); 1 if all phi are 0, where no value helps."""
-    gains = (white.phi / white.omega(M)) ** 2
-    total = jnp.sum(gains)
-    return quotient(gains + total, (M + 1) * gains + total, 1)
 
 
 def _quadratic(a: Array, b: Array, corner: Array, side: Array, other: Array) -> Array:
@@ -296,6 +276,5 @@ def _quadratic(a: Array, b: Array, corner: Array, side: Array, other: Array) -> 
     determinant = corner * other - side**2
     above = other * a**2 - 2 * side * a * b + corner * b**2
     singular = determinant <= 0
-    return jnp.where(
-        singular, b**2 / other, above / jnp.where(singular, 1, determinant)
-    )
+    form = above / jnp.where(singular, 1, determinant)
+    return jnp.where(singular, b**2 / other, form)

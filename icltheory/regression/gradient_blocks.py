@@ -1,11 +1,9 @@
 """Blocks that make one gradient step: GD-beta, and linear attention in training.
 
-The attention is trained from a balanced start (Zhang, Frei and Bartlett, 2024).
-Prompts have x ~ N(0, Lambda), w ~ N(0, I) and no mask; the paper has no noise. Training
-is gradient flow on the risk; the paper takes half of it, so that its times are twice
-those here. With N examples G^{-1} is the best gradient step,
-
-    G = (1 + 1/N) Lambda + (tr(Lambda) + sigma^2) / N I.
+The attention is trained from a balanced start (Zhang, Frei and Bartlett, 2024) on
+prompts with x ~ N(0, Lambda) and w ~ N(0, I), for which the best gradient step is the
+inverse of G = (1 + 1/N) Lambda + (tr(Lambda) + sigma^2) / N I. The paper takes half of
+the risk, so that its times are twice those here, and no noise.
 """
 
 from typing import Any, NamedTuple
@@ -27,7 +25,7 @@ from icltheory._typing import Array, Float
 from icltheory.regression._block_moments import check_dim
 from icltheory.regression._linalg import as_floats, einsum, seen_eigenvalues
 from icltheory.regression.blocks import LTB, Block, EffectiveParameters, label_row
-from icltheory.regression.population import LinearPopulation, label_moment
+from icltheory.regression.population import LinearPopulation, step_risk
 from icltheory.regression.predictors import LinearInLabels
 
 __all__ = ["AttentionWeights", "GDBeta"]
@@ -39,7 +37,6 @@ class GDBeta(LinearInLabels, Block):
     .. math:: \hat w = \beta - \frac{\Gamma}{N} X^\top (X \beta - y) .
 
     Every GD-beta is an LTB (Lemma 5.1), and the best one is a best LTB (Theorem 5.3).
-    Gamma need not be symmetric.
 
     Example:
         >>> model = GDBeta(jnp.ones(2), 2 * jnp.eye(2))
@@ -66,22 +63,14 @@ class GDBeta(LinearInLabels, Block):
         return self.beta - einsum("ij,j->i", self.Gamma, gradient)
 
     def exact_risk(self, population: LinearPopulation, k: Array) -> Array:
-        r"""The risk for any beta and Gamma (proof of Theorem 5.2).
+        r"""That of a linear step on the weights w - beta (proof of Theorem 5.2).
 
-        .. math:: R - \sigma^2 = \mathrm{tr}(H \Delta)
-            - 2\,\mathrm{tr}(H \Gamma H \Delta)
-            + \mathrm{tr}\Bigl( \Gamma^\top H \Gamma \Bigl[ \tfrac{N+1}{N} H \Delta H
-            + \tfrac{\mathrm{tr}(H \Delta) + \sigma^2}{N} H \Bigr] \Bigr), \qquad
-            \Delta = \Psi + (\beta - \beta^*)(\beta - \beta^*)^\top .
+        Their second moment is :math:`\Psi + (\beta - \beta^*)(\beta - \beta^*)^\top`.
         """
         check_dim(population, self.dim)
-        H, b = population.input_cov, self.beta - population.task_mean
+        b = self.beta - population.task_mean
         second = population.task_cov + b[:, None] * b[None]
-        H_second = einsum("ij,jk->ik", H, second)
-        moment = label_moment(population, second, k) / jnp.maximum(k, 1)
-        cross = einsum("ij,jk,ki->", H, self.Gamma, H_second)
-        square = einsum("ji,jk,kl,li->", self.Gamma, H, self.Gamma, moment)
-        return jnp.trace(H_second) + jnp.where(k > 0, square - 2 * cross, 0)
+        return step_risk(population, self.Gamma, k, second)
 
     def effective(self) -> EffectiveParameters:
         """The parameters of its LTB: c = beta, p = -beta, v = 1, U = Gamma', u = 0."""
@@ -93,8 +82,7 @@ class GDBeta(LinearInLabels, Block):
         r"""The GD-beta of :math:`\beta = c`, :math:`\Gamma = v U^\top` for a block.
 
         It is the same function where u = 0 and p = -v c, as for every best LTB on the
-        inputs that come. Other blocks are no GD-beta; then it is another function, the
-        step that their scores and values make from their own read-out.
+        inputs that come.
 
         Example:
             >>> model = GDBeta(jnp.ones(2), jnp.array([[1.0, 2.0], [3.0, 4.0]]))
@@ -202,17 +190,16 @@ class AttentionWeights(Block):
         return self.effective().answer(X, y, x_query)
 
 
+CENTRED = Check(lambda mean: mean == 0, "task_mean = 0")
+
+
 def is_standard(name: str, population: LinearPopulation, given: Any = None) -> Any:
     """The check of tasks w ~ N(0, I) and inputs in all directions."""
     H, Psi = population.input_cov, population.task_cov
-    zero = Check(lambda mean: mean == 0, "task_mean = 0")
     one = Check(lambda gap: abs(gap) <= 1e-6, "task_cov = I")
     definite = Check(lambda values: values > 0, "a positive definite input_cov")
-    return (
-        zero(name, population.task_mean)
-        & one(name, Psi - jnp.eye(population.dim, dtype=Psi.dtype))
-        & definite(name, seen_eigenvalues(H)[0])
-    )
+    flag = CENTRED(name, population.task_mean) & definite(name, seen_eigenvalues(H)[0])
+    return flag & one(name, Psi - jnp.eye(population.dim, dtype=Psi.dtype))
 
 
 def is_balanced(name: str, weights: AttentionWeights, given: Any = None) -> Any:
@@ -233,7 +220,7 @@ def _start(population, num_examples, Theta, scale):
     dim = population.dim
     check_shape("Theta", Theta, (dim, dim))
     Theta, s = as_floats(Theta, scale)
-    square = einsum("ij,kj->ik", Theta, Theta)
+    square = Theta @ Theta.T
     size = jnp.sqrt(jnp.sum(square**2))
     one = Check(lambda size: abs(size - 1) <= 1e-5, "|Theta Theta'|_F = 1")
     largest = Scales.of(population, num_examples)[0].g[-1] * dim**0.5

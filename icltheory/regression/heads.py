@@ -1,44 +1,52 @@
-"""Linear attention with several heads: its exact risk, plateaus, and removed heads.
+"""Linear attention with several heads: its exact risk, removed heads, and plateaus.
 
 A head has a value weight v_h and a key-query matrix U_h, which is one matrix (merged)
 or a product K_h'Q_h of rank R (separate). The layer is one linear step with the sum
-Gamma of v_h U_h'. ``flow`` integrates its gradient flow, :mod:`.staircase` predicts it.
+Gamma of v_h U_h'. While the risk rests on a plateau, each head moves by itself, as a
+point in a potential that reaches infinity at a finite time, the plateau's end.
 """
 
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from icltheory._checks import (
-    check_integer,
     check_key,
     check_positive_int,
     check_shape,
     checked,
-    count,
     positive,
     scalar,
 )
-from icltheory._core import Record, calculator
-from icltheory._typing import Array, Float, PRNGKey, Scalar
-from icltheory.regression._block_moments import Moments, check_dim, informative
+from icltheory._core import Record
+from icltheory._typing import Array, Float, Int, PRNGKey, Scalar
+from icltheory.regression._block_moments import (
+    Moments,
+    check_dim,
+    gd_beta_gradient,
+    of_population,
+)
 from icltheory.regression._linalg import (
     Number,
     default_dtype,
     einsum,
-    finite_floats,
+    quotient,
     root_matrix,
 )
 from icltheory.regression.blocks import Block, EffectiveParameters
-from icltheory.regression.population import (
-    LinearPopulation,
-    label_moment,
-    step_risk,
-)
+from icltheory.regression.population import LinearPopulation, label_moment, step_risk
 from icltheory.regression.predictors.base import LinearInLabels
 
-__all__ = ["HeadRemovals", "Heads", "head_plateaus", "head_removals"]
+__all__ = [
+    "HeadRemovals",
+    "HeadTimes",
+    "Heads",
+    "head_plateaus",
+    "head_removals",
+    "head_times",
+]
 
 
 class Heads(LinearInLabels, Block):
@@ -47,18 +55,14 @@ class Heads(LinearInLabels, Block):
     .. math:: \hat w = \frac{\Gamma}{N} X^\top y, \qquad
         \Gamma = \sum_h v_h U_h^\top, \qquad U_h = K_h^\top Q_h ,
 
-    or U_h = K_h where ``Q`` is ``None``: the key-query matrix as one parameter.
-
-    Args:
-        v: Value weights, ``(H,)``.
-        K: Keys, ``(H, R, d)``; merged key-query matrices, ``(H, d, d)``.
-        Q: Queries, ``(H, R, d)``, or ``None``.
+    for values v ``(H,)``, keys K and queries Q ``(H, R, d)``; or U_h = K_h ``(d, d)``
+    where Q is ``None``, the key-query matrix as one parameter.
 
     Example:
         >>> K = jnp.array([[[1.0, 0.0]], [[0.0, 1.0]]])  # two heads of rank 1
         >>> model = Heads(jnp.array([1.0, 2.0]), K, K)
-        >>> model.Gamma.tolist(), model.without(0).Gamma.tolist()
-        ([[1.0, 0.0], [0.0, 2.0]], [[0.0, 0.0], [0.0, 2.0]])
+        >>> model.Gamma.tolist()
+        [[1.0, 0.0], [0.0, 2.0]]
 
     Source: Zhang, Singh, Latham and Saxe (2025).
     """
@@ -68,10 +72,7 @@ class Heads(LinearInLabels, Block):
     Q: Any = None
 
     def __post_init__(self):
-        names = ("v", "K") if self.Q is None else ("v", "K", "Q")
-        arrays = finite_floats(**{name: getattr(self, name) for name in names})
-        for name, array in zip(names, arrays, strict=True):
-            setattr(self, name, array)
+        self._read()
         check_shape("v", self.v, ("H",))
         check_positive_int("heads", len(self.v))
         rank = "d" if self.Q is None else "R"
@@ -92,18 +93,15 @@ class Heads(LinearInLabels, Block):
         dtype: Any = None,
     ) -> "Heads":
         """Draws all weights from N(0, scale^2); merged heads without a rank."""
-        check_positive_int("dim", dim)
-        check_positive_int("heads", heads)
-        check_key("key", key)
         rows = dim if rank is None else rank
-        check_positive_int("rank", rows)
+        for name, value in (("dim", dim), ("heads", heads), ("rank", rows)):
+            check_positive_int(name, value)
+        check_key("key", key)
         dtype = default_dtype(dtype)
         scale = jnp.asarray(checked("scale", scale, scalar & positive), dtype)
-        first, second, third = jax.random.split(key, 3)
-        shape = heads, rows, dim
-        v = scale * jax.random.normal(first, (heads,), dtype)
-        K = scale * jax.random.normal(second, shape, dtype)
-        Q = scale * jax.random.normal(third, shape, dtype)
+        keys, shape = jax.random.split(key, 3), (heads, rows, dim)
+        v = scale * jax.random.normal(keys[0], (heads,), dtype)
+        K, Q = (scale * jax.random.normal(key, shape, dtype) for key in keys[1:])
         return cls(v, K, None if rank is None else Q)
 
     def key_query(self) -> Float[Array, "H d d"]:
@@ -137,64 +135,30 @@ class Heads(LinearInLabels, Block):
             \quad \dot Q_h = v_h K_h D^\top, \qquad \text{merged} \quad
             \dot U_h = v_h D^\top .
         """
-        drift = einsum("ij,j->i", at.H, at.mean)
-        B = at.H_Psi_H + jnp.outer(drift, drift)
-        tau = at.tau + jnp.sum(at.mean * drift)
-        S = ((at.M + 1) * B + tau * at.H) / at.M
-        D = 2 * (B - einsum("ij,jk,kl->il", at.H, self.Gamma, S))
+        D = -gd_beta_gradient(at, jnp.zeros_like(at.mean), self.Gamma)[1]
+        v = self.v[:, None, None]
         if self.Q is None:
-            in_v = einsum("ij,hji->h", D, self.K)
-            return Heads(in_v, self.v[:, None, None] * D.T[None])
+            return Heads(einsum("ij,hji->h", D, self.K), v * D.T[None])
         KD = einsum("hrj,ij->hri", self.K, D)
         QD = einsum("hri,ij->hrj", self.Q, D)
-        v = self.v[:, None, None]
         return Heads(jnp.sum(self.Q * KD, axis=(1, 2)), v * QD, v * KD)
-
-    def without(self, head: int) -> "Heads":
-        """The layer with the value weight of one head set to 0."""
-        _check_index("head", head, len(self.v))
-        return Heads(self.v.at[head].set(0), self.K, self.Q)
-
-    def without_direction(self, head: int, direction: int) -> "Heads":
-        """The layer without one singular direction of one key-query matrix.
-
-        Directions are in the order of decreasing singular values. For U = sum_i s_i
-        a_i b_i' the keys are projected: K (I - a a'), merged (I - a a') U.
-        """
-        _check_index("head", head, len(self.v))
-        _check_index("direction", direction, self.dim)
-        a = jnp.linalg.svd(self.key_query()[head])[0][:, direction]
-        kept = jnp.eye(self.dim, dtype=self.dtype) - jnp.outer(a, a)
-        order = "ij,jk->ik" if self.Q is None else "jk,ij->ik"
-        K = self.K.at[head].set(einsum(order, kept, self.K[head]))
-        return Heads(self.v, K, self.Q)
-
-
-def _check_index(name: str, value: Any, size: int) -> None:
-    check_integer(name, value, 0)
-    if value >= size:
-        raise ValueError(f"{name}: expected less than {size}, got {value}")
 
 
 def drive(population: LinearPopulation, num_examples: Any) -> tuple[Array, Array]:
-    r"""B = H M H and S of the risk c - 2 <Gamma, B> + tr(Gamma' H Gamma S).
-
-    M = E w w', and N S = (N + 1) H M H + tau H for Gaussian inputs.
-    """
+    """B = H M H and S of the risk c - 2 <Gamma, B> + tr(Gamma' H Gamma S)."""
     H, M = population.input_cov, population.second_moment
     k = jnp.asarray(num_examples, population.dtype)
-    return einsum("ij,jk,kl->il", H, M, H), label_moment(population, M, k) / k
+    return H @ M @ H, label_moment(population, M, k) / k
 
 
 def whitened(population: LinearPopulation) -> tuple[Array, Array, Array]:
     """H^{1/2}, and eigenvalues (descending) and vectors of H^{1/2} E[ww'] H^{1/2}."""
     root = root_matrix(population.input_root)
-    Phi = einsum("ij,jk,kl->il", root, population.second_moment, root)
-    phi, W = jnp.linalg.eigh((Phi + Phi.T) / 2)
+    phi, W = jnp.linalg.eigh(root @ population.second_moment @ root)
     return root, jnp.maximum(phi[::-1], 0), W[:, ::-1]
 
 
-@calculator(integers=("num_examples",), population=informative, num_examples=count(1))
+@of_population
 def head_plateaus(
     population: LinearPopulation, num_examples: Any
 ) -> Float[Array, " m"]:
@@ -239,7 +203,7 @@ class HeadRemovals(Record):
     singular_values: Float[Array, "... H R"]
 
 
-@calculator(integers=("num_examples",), population=informative, num_examples=count(1))
+@of_population
 def head_removals(
     model: Heads, population: LinearPopulation, num_examples: Any
 ) -> HeadRemovals:
@@ -249,11 +213,10 @@ def head_removals(
         + \mathrm{tr}(D^\top H D S), \qquad
         D = v_h U_h^\top \quad \text{or} \quad D = v_h \sigma_i\, b_i a_i^\top ,
 
-    for U_h = sum_i sigma_i a_i b_i'. No difference of risks is taken, so that changes
-    of heads that are still small are accurate. The model may have leading axes, as
-    that of a trajectory. Another population or N than that of the training is pruning
-    under a shift: for commuting H and E[ww'] removing direction i from an optimum then
-    lowers the risk exactly if gamma_i > 2 gamma_i', gamma' the optimum there.
+    for U_h = sum_i sigma_i a_i b_i', without a difference of risks. The model may have
+    leading axes, as that of a trajectory. On another population or N than that of the
+    training, for commuting H and E[ww'], removing direction i from an optimum lowers
+    the risk exactly if gamma_i > 2 gamma_i', gamma' the optimum there.
 
     Example:
         >>> population = LinearPopulation.isotropic(2)
@@ -268,9 +231,8 @@ def head_removals(
         return jax.vmap(lambda one: head_removals(one, population, num_examples))(model)
     check_dim(population, model.dim)
     B, S = drive(population, num_examples)
-    H, Gamma = population.input_cov, model.Gamma
-    slope = 2 * (einsum("ij,jk,kl->il", H, Gamma, S) - B)
-    U = model.key_query()
+    H, U = population.input_cov, model.key_query()
+    slope = 2 * (H @ model.Gamma @ S - B)
     a, sizes, b = jnp.linalg.svd(U)
     rank = min(model.K.shape[1:])
     a, sizes, b = a[:, :, :rank], sizes[:, :rank], b[:, :rank]
@@ -280,10 +242,156 @@ def head_removals(
     # D_hi = scaled b a', so that tr(D'HDS) = scaled^2 (b'Hb) (a'Sa).
     along = einsum("hri,ij,hjr->hr", b, slope, a)
     sides = einsum("hri,ij,hrj->hr", b, H, b) * einsum("hir,ij,hjr->hr", a, S, a)
+    risk = model.exact_risk(population, jnp.asarray(num_examples, H.dtype))
     return HeadRemovals(
-        step_risk(population, Gamma, jnp.asarray(num_examples, H.dtype))
-        + population.noise_var,
-        square - einsum("hij,ij->h", D, slope),
-        scaled**2 * sides - scaled * along,
-        jnp.abs(scaled),
+        risk=risk + population.noise_var,
+        heads=square - einsum("hij,ij->h", D, slope),
+        directions=scaled**2 * sides - scaled * along,
+        singular_values=jnp.abs(scaled),
     )
+
+
+# Half of a gain is reached where x^3 = gamma / gamma_i is 1 - 2^{-1/2}, at the time
+# (1 / x - integral of x / (1 - x^3)) / (2 c u) before the frozen head's infinity.
+_HALF = (1 - 0.5**0.5) ** (1 / 3)
+_EARLY = 1 / _HALF - sum(_HALF ** (3 * j + 2) / (3 * j + 2) for j in range(80))
+_STEP = 0.01  # relative growth of the largest head in a step
+_MOST = 100_000  # steps after which a head counts as resting
+
+
+class HeadTimes(Record):
+    """When each long plateau of the flow ends, and by which head.
+
+    Args:
+        times: Times at which half of the next direction's gain is reached; infinite
+            where no head grows.
+        heads: The head that grows; of merged heads, which grow together, the largest.
+        learned: Directions that are learned before, m of the plateau.
+    """
+
+    times: Float[Array, " P"]
+    heads: Int[Array, " P"]
+    learned: Int[Array, " P"]
+
+
+@of_population
+def head_times(
+    model: Heads, population: LinearPopulation, num_examples: Any
+) -> HeadTimes:
+    r"""Predicts when the gradient flow leaves each plateau, from its small start.
+
+    On plateau m the flow of a head that is still small is that of a constant drive
+    C_m = H^{1/2} Phi_{>m} H^{1/2}, Phi without its first m directions, with
+    eigenvalues c_i. In the eigenbasis, p = (q + k) / sqrt 2, n = (q - k) / sqrt 2,
+
+    .. math:: p_i = p_i(0) e^{c_i s}, \quad n_i = n_i(0) e^{-c_i s}, \quad
+        \dot s = 2 v, \quad v^2 = F(s) = v_0^2 - \tfrac12 (|q|^2 + |k|^2)
+        + \tfrac12 \sum_i (p_i^2 + n_i^2), \qquad T = \int \frac{ds}{2 v} ,
+
+    over the path to infinite s, which turns where F = 0; rows of keys and queries of
+    rank R add up in F. The first head to be infinite takes the direction c_1 and ends
+    the plateau. With u = (c_1 / a)^{1/3}, a = (e'He)(e'Se) for its direction e, half
+    of the gain is reached at T - 1.2535 / (2 c_1 u); the others see C_m until v = u.
+    T is of order 1 / (c_1 scale).
+
+    Where H and E[ww'] commute and h_i phi_i falls with i, the error for rank one tends
+    to 0 with the scale; otherwise it is O(1) or O(log 1 / scale). Merged heads grow
+    together,
+
+    .. math:: T = \frac{1}{4 |C_0|} \log \frac{(\sqrt 2 - 1)\, \gamma}{\sum_h a_h^2},
+        \qquad a_h = \tfrac12 (v_h + \langle C_0, U_h\rangle / |C_0|),
+
+    gamma = |C_0| / tr(E'HES) with E = C_0 / |C_0|, with error O(1), and o(1) where H
+    and E[ww'] are multiples of I.
+
+    Example:
+        >>> population = LinearPopulation(jnp.diag(jnp.array([2.0, 1.0])))
+        >>> eye = 0.01 * jnp.eye(2)[:, None]
+        >>> found = head_times(Heads(jnp.full(2, 0.01), eye, eye), population, 8)
+        >>> [round(float(time)) for time in found.times], found.heads.tolist()
+        ([12, 49], [0, 1])
+
+    Source: Zhang, Singh, Latham and Saxe (2025), for the plateaus.
+    """
+    check_dim(population, model.dim)
+    if model.Q is None:
+        return _merged(model, population, num_examples)
+    heads, rank, dim = model.K.shape
+    root, phi, W = whitened(population)
+    H, (_, S) = population.input_cov, drive(population, num_examples)
+    learned = np.arange(0, dim, rank)[:heads]
+
+    def plateau(state, m):
+        now, model, grown = state
+        left = jnp.sqrt(jnp.where(jnp.arange(dim) >= m, phi, 0))
+        left = root @ W * left[None]
+        c, E = jnp.linalg.eigh(left @ left.T)
+        top, e = c[-1], E[:, -1]
+        size = jnp.cbrt(quotient(top, (e @ H @ e) * (e @ S @ e), 0))
+        model, passed = _grow(model, grown, c, E, size)
+        rest = jnp.where(grown, 0, jnp.abs(model.v))
+        head = jnp.argmax(rest)
+        reached = (rest[head] >= size) & (size > 0)
+        left_over = quotient(1, 2 * top * rest[head], jnp.inf)
+        early = quotient(_EARLY, 2 * top * size, 0)
+        time = jnp.where(reached, now + passed + left_over - early, jnp.inf)
+        state = now + passed, model, grown | (jnp.arange(heads) == head)
+        return state, (time, head)
+
+    start = jnp.zeros((), model.dtype), model, jnp.zeros(heads, bool)
+    _, (times, order) = jax.lax.scan(plateau, start, jnp.asarray(learned))
+    return HeadTimes(times, order, jnp.asarray(learned))
+
+
+def _merged(model: Heads, population: LinearPopulation, num_examples: Any) -> HeadTimes:
+    C, S = drive(population, num_examples)
+    size = jnp.sqrt(jnp.sum(C**2))
+    E = C / size
+    own = (model.v + einsum("ij,hij->h", E, model.K)) / 2
+    a = jnp.trace(E.T @ population.input_cov @ E @ S)
+    time = jnp.log((2**0.5 - 1) * size / (a * jnp.sum(own**2))) / (4 * size)
+    return HeadTimes(time[None], jnp.argmax(own**2)[None], jnp.zeros(1, int))
+
+
+def _grow(
+    model: Heads, grown: Array, c: Array, E: Array, size: Array
+) -> tuple[Heads, Array]:
+    """Moves the heads under a constant drive until one has the size, and the time.
+
+    Each head has two unknowns, s and v; the steps are those of Runge and Kutta.
+    """
+    root = 2**0.5
+    p, n = (model.Q + model.K) @ E / root, (model.Q - model.K) @ E / root
+    free = jnp.where(grown, 0.0, 1.0)
+    p_0, n_0 = (free[:, None] * jnp.sum(x**2, axis=1) for x in (p, n))
+
+    def squares(s):
+        up = jnp.exp(2 * c[None] * s[:, None])
+        return p_0 * up, n_0 / up
+
+    def slope(state):
+        up, down = squares(state[0])
+        return jnp.stack([2 * state[1], jnp.sum(c[None] * (up - down), axis=1)])
+
+    def step(carry):
+        state, t, steps = carry
+        heads = state[1] ** 2 + jnp.sum(sum(squares(state[0])), axis=1)
+        dt = _STEP / (2 * c[-1] * jnp.sqrt(jnp.max(heads)))
+        first = slope(state)
+        second = slope(state + dt / 2 * first)
+        third = slope(state + dt / 2 * second)
+        last = slope(state + dt * third)
+        moved = state + dt / 6 * (first + 2 * second + 2 * third + last)
+        return moved, t + dt, steps + 1
+
+    def small(carry):
+        return (jnp.max(jnp.abs(carry[0][1])) < size) & (carry[2] < _MOST)
+
+    start = jnp.stack([0 * model.v, free * model.v])
+    carry = start, jnp.zeros((), model.dtype), 0
+    (s, v), t, _ = jax.lax.while_loop(small, step, carry)
+    up = jnp.exp(c[None] * s[:, None])[:, None]
+    Q, K = ((up * p + sign * n / up) @ E.T / root for sign in (1, -1))
+    kept = grown[:, None, None]
+    K, Q = jnp.where(kept, model.K, K), jnp.where(kept, model.Q, Q)
+    return Heads(jnp.where(grown, model.v, v), K, Q), t

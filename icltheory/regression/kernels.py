@@ -3,7 +3,7 @@ r"""Functional gradient descent in a kernel's function space, as attention perfo
 An attention layer that acts on the label row alone, :math:`y_j \leftarrow y_j - r
 \sum_{i \le N} k(x_j, x_i)\, y_i`, makes one step of gradient descent on the squared
 loss in the space of k: residuals stand in the labels, minus the prediction at the
-query. Here as weights of an attention stack, as the recursion, and in closed form.
+query.
 """
 
 from typing import Any
@@ -14,8 +14,7 @@ import jax.numpy as jnp
 
 from icltheory import constructions
 from icltheory._checks import Check, check_positive_int, check_shape
-from icltheory._core import Record, calculator
-from icltheory._precision import widened
+from icltheory._core import Record, calculator, widened
 from icltheory._typing import Array, Bool, Float, Scalar
 from icltheory.attention import (
     KernelAttentionStack,
@@ -42,16 +41,13 @@ class KernelSystem(Record):
     With ``"softmax"`` the layer applies :math:`P = D^{-1} K` with K the exponential
     kernel and :math:`D_j = \sum_{i \le N + 1} e^{x_j^\top x_i}`, the query's key
     included. P is not symmetric, so that its recursion is gradient descent in no space
-    of functions: ``approximate`` says so. It is similar to a symmetric matrix, and
-    eigenvalues and closed form are those of P all the same.
+    of functions: ``approximate`` says so.
 
     Args:
         eigenvalues: Of ``matrix``, ascending; of its symmetric part where a user's
             function is not symmetric.
-        eigenvectors: Of :math:`D^{1/2}\,\text{matrix}\,D^{-1/2}`.
-        normalizers: D; ones but for softmax.
+        eigenvectors: Of :math:`D^{1/2}\,\text{matrix}\,D^{-1/2}`, D the normalizers.
         asymmetry: Largest :math:`|K_{ij} - K_{ji}|` over the largest :math:`|K_{ij}|`.
-        approximate: Whether rows are normalised, as softmax does.
 
     Example:
         >>> X = jnp.array([[1.0], [-2.0]])
@@ -166,8 +162,7 @@ def descent_weights(
                      = \frac{1 - (1 - r \lambda)^L}{\lambda} , \quad h_L(0) = r L ,
 
     which is :math:`k_q^\top K^{-1} (I - (I - r K)^L)` and holds for singular K too.
-    One eigendecomposition serves all depths, which are numbers of layers, ``(T,)``. The
-    kernel is a symmetric function or softmax.
+    ``depths`` are numbers of layers, ``(T,)``.
 
     Example:
         >>> one = KernelSystem.of("linear", jnp.array([[1.0]]), jnp.array([2.0]))
@@ -193,13 +188,7 @@ def descent_weights(
 
 
 class KernelDescent(Record):
-    r"""Predictions of L layers, and whether they converge.
-
-    The ``limit`` of infinitely many is kriging, :math:`k_q^\top K^{+} y`, where it
-    ``converges``: K has no negative eigenvalue and r < 2 / lambda_max.
-
-    Source: Cheng et al. (2024).
-    """
+    """Predictions of L layers; they ``converge`` for K >= 0 and r < 2 / lambda_max."""
 
     prediction: Float[Array, " T"]
     limit: Scalar
@@ -245,9 +234,8 @@ def kernel_descent_stack(
         W_K = W_Q = (I \;\; 0) , \qquad
         W_V^t = - r_t \begin{pmatrix} 0 & 0 \\ 0 & 1 \end{pmatrix} ,
 
-    the matrices of gradient descent with linear attention, under the mask ``"demos"``.
-    Tokens are made by :func:`icltheory.constructions.join_tokens`. With ``"softmax"``
-    it is a softmax stack, whose steps are only roughly those of the exponential kernel.
+    with the mask ``"demos"`` and the tokens of ``constructions.join_tokens``. With
+    ``"softmax"`` its steps are only roughly those of the exponential kernel.
 
     Example:
         >>> stack = kernel_descent_stack(jnp.full(3, 0.5), 1, "linear")
@@ -256,8 +244,7 @@ def kernel_descent_stack(
         >>> constructions.read_prediction(out.h_query, 1)[1:].ravel().tolist()
         [3.0, 4.5, 5.25]
 
-    Source: Cheng et al. (2024), the construction; von Oswald et al. (2023), proposition
-    1.
+    Source: Cheng et al. (2024); von Oswald et al. (2023), Proposition 1.
     """
     linear = constructions.gradient_descent(step_sizes, d_in)
     if kernel == "softmax":

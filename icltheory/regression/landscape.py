@@ -13,15 +13,15 @@ from icltheory.regression._block_moments import (
     Whitened,
     best_step,
     check_dim,
-    informative,
     input_projector,
+    of_population,
 )
 from icltheory.regression._block_moments import curvature as curvature_of
 from icltheory.regression._linalg import Number, einsum, symmetric_root
 from icltheory.regression.blocks import EffectiveParameters
 from icltheory.regression.gaps import parts_of
 from icltheory.regression.gradient_blocks import GDBeta
-from icltheory.regression.optima import Reduced
+from icltheory.regression.optima import reduced_excess
 from icltheory.regression.population import LinearPopulation
 
 __all__ = [
@@ -34,8 +34,6 @@ __all__ = [
     "optimality_conditions",
     "spurious_minimum",
 ]
-
-_COUNT = {"integers": ("num_examples",), "num_examples": count(1)}
 
 
 class Minimizers(Record):
@@ -51,7 +49,7 @@ class Minimizers(Record):
     def member(self, shift: Any, change: Any) -> GDBeta:
         """The minimiser beta* + (I - P) shift, Gamma* + change - P change P."""
         P = self.projector
-        check_shape("shift", shift, (P.shape[0],))
+        check_shape("shift", shift, P.shape[:1])
         check_shape("change", change, P.shape)
         shift, change = jnp.asarray(shift, P.dtype), jnp.asarray(change, P.dtype)
         return GDBeta(
@@ -67,12 +65,9 @@ class Minimizers(Record):
         return jnp.sqrt(jnp.sum(beta**2)), jnp.sqrt(jnp.sum(Gamma**2))
 
 
-@calculator(**_COUNT, population=informative)
+@of_population
 def minimizers(population: LinearPopulation, num_examples: Any) -> Minimizers:
-    """The set of minimisers of the risk of GD-beta (Theorem 5.2).
-
-    Derivatives hold the projector fixed. Eigenvalues of H below d eps times the largest
-    count as 0.
+    """The minimisers of the risk of GD-beta; derivatives hold the projector fixed.
 
     Example:
         >>> H = jnp.diag(jnp.array([1.0, 0.0]))
@@ -96,7 +91,7 @@ class OptimalityConditions(Record):
     Lengths are in label units, that is, over sqrt(tau); none depends on the gauge.
 
     Args:
-        value: v; the theorem asks for v != 0.
+        value: v, which may not be 0.
         read_out: |c - beta*|_H.
         start: |p / v + beta*|_H, infinite for v = 0.
         labels: tau |v u|_H.
@@ -118,7 +113,7 @@ class OptimalityConditions(Record):
         return (self.value != 0) & (jnp.max(jnp.stack(distances)) <= tolerance)
 
 
-@calculator(**_COUNT, population=informative)
+@of_population
 def optimality_conditions(
     model: Any, population: LinearPopulation, num_examples: Any
 ) -> OptimalityConditions:
@@ -149,12 +144,12 @@ def optimality_conditions(
     Gamma, _ = best_step(H, moments.Psi, moments.noise_var, moments.M)
     root = symmetric_root(H)
     # Rounding depends on the three factors of Phi, which may be far larger than Phi.
-    size = einsum("ij,jk,ki->", *map(jnp.abs, (root, moments.Psi, root)))
+    size = jnp.sum(abs(root) @ abs(moments.Psi) * abs(root).T)
     cutoff = 8 * population.dim * jnp.finfo(H.dtype).eps * size
-    missed = einsum("ij,jk,kl->il", root, v * parts.U.T - Gamma, root)
+    missed = root @ (v * parts.U.T - Gamma) @ root
 
     def length(a):
-        return jnp.sqrt(jnp.sum(einsum("ij,j->i", root, a) ** 2) / tau)
+        return jnp.sqrt(jnp.sum((root @ a) ** 2) / tau)
 
     start = length(parts.p / jnp.where(v == 0, 1, v) + moments.mean)
     return OptimalityConditions(
@@ -167,7 +162,7 @@ def optimality_conditions(
     )
 
 
-@calculator(**_COUNT, Gamma=finite)
+@calculator(integers=("num_examples",), num_examples=count(1), Gamma=finite)
 def curvature(
     Gamma: Any, population: LinearPopulation, num_examples: Any
 ) -> Float[Array, "d d"]:
@@ -211,7 +206,7 @@ class SpuriousMinimum(Record):
         return self.margin > 0
 
 
-@calculator(**_COUNT, population=informative)
+@of_population
 def spurious_minimum(
     population: LinearPopulation, num_examples: Any
 ) -> SpuriousMinimum:
@@ -228,8 +223,7 @@ def spurious_minimum(
         - \frac{2\phi_1^2}{M} + 2 \Bigl(1 + \frac2M\Bigr) \mathrm{tr}(\Phi^2) \Bigr]
         > M \sum_{i \ge 2} \phi_i^2.
 
-    With beta* = 0 it is one of the LSA too. Theorem 6.3 is about GD-beta, whose risk
-    has no such point. Derivatives in H and Psi need distinct eigenvalues.
+    With beta* = 0 it is one of the LSA too.
 
     Example:
         >>> cov = jnp.diag(jnp.array([1.0, 0.05]))
@@ -249,14 +243,14 @@ def spurious_minimum(
     rest = jnp.sum(phi**2) - phi[top] ** 2
     labels = 2 * (tau**2 - phi[top] ** 2) / M + 2 * (1 + 2 / M) * white.square
     # The direction of the top eigenvector, in the coordinates of the inputs.
-    back = einsum("ij,j->i", white.roots.inverse, white.basis[:, top])
+    back = white.roots.inverse @ white.basis[:, top]
     u, mean = jnp.sqrt(gain) * back, population.task_mean
     parts = EffectiveParameters(mean, u, jnp.zeros((), u.dtype), -jnp.outer(mean, u), u)
     excess = jnp.sum((phi**2 / omega).at[top].set(0))
     return SpuriousMinimum(parts, excess, gain**2 * labels - M * rest)
 
 
-@calculator(**_COUNT, population=informative)
+@of_population
 def excess_profile(
     population: LinearPopulation, num_examples: Any, angles: Any
 ) -> Float[Array, "n"]:
@@ -265,8 +259,7 @@ def excess_profile(
     .. math:: \alpha \mapsto \min_{A, g} \bigl( R - R_{\min} \bigr), \qquad
         q = \sqrt\tau \cos(\alpha)\, e_1, \quad v = \sin(\alpha), \quad c = \beta^*.
 
-    At 0 it is ``spurious_minimum``, at pi / 2 a best LTB; a descent from the left would
-    have to climb the hill between them, even with the best scores (A, g) everywhere.
+    At 0 it is ``spurious_minimum``, at pi / 2 a best LTB.
 
     Example:
         >>> cov = jnp.diag(jnp.array([1.0, 0.05]))
@@ -281,9 +274,9 @@ def excess_profile(
     white = Whitened.of(population)
     M = jnp.asarray(num_examples, white.phi.dtype)
     # With beta* as c, the remaining problem has mean 0.
-    reduced = Reduced.of(white, M)._replace(m=jnp.zeros_like(white.m))
+    centred = white._replace(m=jnp.zeros_like(white.m))
     top = jnp.eye(population.dim, dtype=white.phi.dtype)[jnp.argmax(white.phi)]
-
-    angles = jnp.asarray(angles, white.phi.dtype)[:, None]
-    q = jnp.sqrt(white.tau) * jnp.cos(angles) * top[None]
-    return jax.vmap(reduced.excess)(q, jnp.sin(angles[:, 0]))
+    angles = jnp.asarray(angles, white.phi.dtype)
+    q = jnp.sqrt(white.tau) * jnp.outer(jnp.cos(angles), top)
+    on_arc = jax.vmap(lambda q, v: reduced_excess(centred, M, q, v))
+    return on_arc(q, jnp.sin(angles))

@@ -28,13 +28,7 @@ __all__ = ["NoClosedForm", "Optimum", "estimate_risk", "risk", "squared_errors"]
 
 
 class Optimum(Record):
-    """The best member of a family.
-
-    Args:
-        risk: Its risk, with the query's noise.
-        certificate: Why it is the best: a theorem, or how it was searched for.
-        standard_error: That of the risk; 0 where it is exact.
-    """
+    """The best member of a family, its risk, and why it is the best."""
 
     model: Any
     risk: Scalar
@@ -45,12 +39,11 @@ class Optimum(Record):
 def risk(predictor: Any, population: Any, num_examples: Any) -> Scalar:
     r"""Exact risk of a predictor, :math:`E\,(\hat y - y)^2` with the query's noise.
 
-    It is known for a linear step, LSA, LTB and their effective parameters, for the zero
-    predictor, averaging and, for isotropic inputs or N >= d, least squares, and for the
-    delta rule and gated linear attention also where the tasks drift. The models
-    hold no prompt length and no population: another population or another N is the risk
-    under distribution shift or at another length. Differentiable in everything;
-    ``num_examples`` (0 or more) may be traced.
+    It is known for a linear step, LSA, LTB and their effective parameters, the zero
+    predictor, averaging, least squares (for isotropic inputs or N >= d), and for the
+    delta rule and gated linear attention also where the tasks drift. Another population
+    or another N is the risk under distribution shift or at another length.
+    Differentiable in everything; ``num_examples`` (0 or more) may be traced.
 
     Example:
         >>> from icltheory.regression import predictors
@@ -104,15 +97,13 @@ def estimate_risk(
         R = E_X\, R(X) , \qquad R \approx \frac1S \sum_s (\hat y_s - y_s)^2 .
 
     An exact risk is taken where there is one; for a predictor whose weight is linear in
-    the labels, on a linear population, only the inputs are sampled, which makes the
-    standard error several times smaller; anything else is simulated.
+    the labels, on a linear population, only the inputs are sampled, and else prompts.
 
     Args:
         predictor: A predictor, or any function of one prompt ``(X, y, x_query)``.
         source: A population, another source or shift, or prompts already drawn.
         num_examples: N, or several (``range(41)``) for a curve on the same prompts.
         key: Not needed for an exact risk or prompts already drawn.
-        num_prompts: Prompts S.
         batch_size: Prompts handled at a time, a divisor of S; all if None.
 
     Example:
@@ -135,20 +126,16 @@ def estimate_risk(
         if exact is not None:
             mean = exact[0] if single else exact
             return Estimate(mean, jnp.zeros_like(mean), np.inf, "exact")
-    how, sizes = "exact given the inputs", (num_prompts, batch_size)
-    values = _given_inputs(learner, source, lengths, single, key, *sizes)
+    how = "exact given the inputs"
+    values = None
+    if key is not None and batch_size is None:
+        values = _given_inputs(learner, source, lengths, single, key, num_prompts)
     if values is None:
-        errors = squared_errors(
-            learner,
-            source,
-            max(lengths),
-            key=key,
-            num_prompts=num_prompts,
-            batch_size=batch_size,
-            prefixes=not single,
-        )
-        values = errors if single else errors[:, np.asarray(lengths)]
         how = "simulated"
+        drawn: dict[str, Any] = {"num_prompts": num_prompts, "batch_size": batch_size}
+        drawn |= {"key": key, "prefixes": not single}
+        errors = squared_errors(learner, source, max(lengths), **drawn)
+        values = errors if single else errors[:, np.asarray(lengths)]
     if not len(values):
         raise ValueError("source: expected at least one prompt, got none")
     return Estimate.of(values, how=how)
@@ -197,22 +184,22 @@ def squared_errors(
     check_positive_int("batch_size", size)
     if num_prompts % size:
         raise ValueError(f"batch_size: expected a divisor of {num_prompts}, got {size}")
+    compiled = isinstance(source, Record)  # a function is no argument of a program
     if num_prompts != size:
+        run = _batches if compiled else _in_batches
         sizes = num_examples, num_prompts, size, prefixes
-        run = _batches if isinstance(source, Record) else _in_batches
         return run(learner, source, key, *sizes)
-    draw = _drawn if isinstance(source, Record) else _draw
-    prompt = draw(source, key, num_examples, size, prefixes)
-    return _squared(learner, prompt, prefixes)
+    draw = _drawn if compiled else _draw
+    return _squared(learner, draw(source, key, num_examples, size, prefixes), prefixes)
 
 
 def _lengths(num_examples) -> tuple[list[int], bool]:
     single = np.ndim(num_examples) == 0
     lengths = [num_examples] if single else np.asarray(num_examples).tolist()
-    for length in lengths:
-        check_nonnegative_int("num_examples", length)
     if not lengths:
         raise ValueError("num_examples: expected at least one, got none")
+    for length in lengths:
+        check_nonnegative_int("num_examples", length)
     return [int(length) for length in lengths], single
 
 
@@ -226,21 +213,21 @@ def _exact(learner: Predictor, population: Any, lengths) -> Array | None:
     return jax.vmap(lambda k: _risk(learner, population, k))(jnp.array(lengths))
 
 
-def _given_inputs(learner, population, lengths, single, key, num_prompts, batch_size):
+def _given_inputs(learner, population, lengths, single, key, num_prompts):
     """Risks given sampled inputs, or ``None`` where they are not known."""
     drifts = isinstance(population, DriftingTasks)
     known = isinstance(population, LinearPopulation) and hasattr(learner, "risk_given")
-    known = known or (drifts and isinstance(learner, LinearInLabels))
-    if not known or key is None or batch_size is not None:
+    if not known and not (drifts and isinstance(learner, LinearInLabels)):
         return None
     check_positive_int("num_prompts", num_prompts)
-    if not (isinstance(learner, Bayes) and learner.knows(population)):
-        found = _averaged(learner, population, key, tuple(lengths), num_prompts)
-        return found[:, 0] if single else found
-    if single and not drifts:  # of N examples of one task d rows say all
-        return _posterior(learner, key, lengths[0], num_prompts)
-    found = _posteriors(learner, key, max(lengths), num_prompts)
-    return found[:, -1] if single else found[:, np.array(lengths)]
+    at = tuple(lengths)
+    if isinstance(learner, Bayes) and learner.knows(population):
+        if single and not drifts:  # of N examples of one task d rows say all
+            return _posterior(learner, key, lengths[0], num_prompts)
+        found = _posteriors(learner, key, max(lengths), num_prompts)[:, np.array(at)]
+    else:
+        found = _averaged(learner, population, key, at, num_prompts)
+    return found[:, 0] if single else found
 
 
 @calculator(static=("lengths", "num_prompts"))
@@ -262,34 +249,27 @@ def _posteriors(learner, key, num_examples, num_prompts):
 
 @calculator(static=("num_examples", "num_prompts"))
 def _posterior(learner, key, num_examples, num_prompts):
-    population = learner.population
-    Z = _gaussian_factors(population, num_examples, key, num_prompts)
-    X = apply_root(population.input_root, Z)
-    return _over(learner.risk_given, population, X)
-
-
-def _over(given, population, X):
-    """Risks given each of the inputs, with the query's noise."""
-    return jax.vmap(lambda X: given(population, X))(X) + population.noise_var
-
-
-def _gaussian_factors(population, num_examples, key, num_prompts):
     """Draws at most d rows with the same distribution of Z'Z as N normal rows.
 
     For N > d it is the triangular factor of Z = Q R, which is independent of Q:
     R_ii^2 is chi-square with N - i + 1 degrees, and the entries above are normal.
     """
+    population, N = learner.population, num_examples
     population.check_drawn()
     dim, dtype = population.dim, population.dtype
     normal_key, scale_key = jax.random.split(key)
-    rows = min(num_examples, dim)
-    Z = jax.random.normal(normal_key, (num_prompts, rows, dim), dtype)
-    if num_examples <= dim:
-        return Z
-    degrees = jnp.arange(num_examples, num_examples - dim, -1, dtype=dtype)
-    squares = jax.random.chisquare(scale_key, degrees[None], (num_prompts, dim), dtype)
-    eye = jnp.eye(dim, dtype=dtype)[None]
-    return jnp.triu(Z, 1) + jnp.sqrt(squares)[:, :, None] * eye
+    Z = jax.random.normal(normal_key, (num_prompts, min(N, dim), dim), dtype)
+    if dim < N:
+        degrees = jnp.arange(N, N - dim, -1, dtype=dtype)[None]
+        squares = jax.random.chisquare(scale_key, degrees, (num_prompts, dim), dtype)
+        eye = jnp.eye(dim, dtype=dtype)[None]
+        Z = jnp.triu(Z, 1) + jnp.sqrt(squares)[:, :, None] * eye
+    return _over(learner.risk_given, population, apply_root(population.input_root, Z))
+
+
+def _over(given, population, X):
+    """Risks given each of the inputs, with the query's noise."""
+    return jax.vmap(lambda X: given(population, X))(X) + population.noise_var
 
 
 def _in_batches(learner, source, key, num_examples, num_prompts, size, prefixes):
@@ -334,7 +314,6 @@ def _errors(learner, prompt, prefixes):
     return (answers - prompt.y_query) ** 2
 
 
-# A sampler, being a function, is no argument of a compiled program.
 _SIZES = ("num_examples", "size", "prefixes")
 _drawn = calculator(static=_SIZES)(_draw)
 _batches = calculator(static=(*_SIZES, "num_prompts"))(_in_batches)

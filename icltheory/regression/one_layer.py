@@ -1,9 +1,4 @@
-r"""One layer is regression on features of the prompt: its theory from three moments.
-
-A layer of linear attention, gated, weighted or with features of its own, has a risk
-that is quadratic in its weights, so that the optimum, the excess, the flow and the cost
-of finite pretraining follow from moments. An architecture is added by writing phi.
-"""
+"""One layer is regression on features of the prompt: its theory from three moments."""
 
 import functools
 import itertools
@@ -18,8 +13,9 @@ import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
 
 from icltheory._checks import checked, finite, is_tracer, real
-from icltheory._core import Record, calculator
+from icltheory._core import Record, exact_products
 from icltheory._typing import Array, Float, PRNGKey, Scalar
+from icltheory.regression._block_moments import weighted
 from icltheory.regression._linalg import (
     as_floats,
     einsum,
@@ -35,7 +31,6 @@ from icltheory.regression.predictors.base import (
     check_gaussian,
     noted,
 )
-from icltheory.statistics import Estimate
 
 __all__ = ["FeatureMoments", "OneLayer"]
 
@@ -65,7 +60,7 @@ class FeatureMoments(Record):
     def risk(self, Gamma: Any) -> Scalar:
         """The risk, with the noise of the query if c has it."""
         G, b = jnp.ravel(Gamma), jnp.ravel(self.b)
-        return self.c - 2 * jnp.sum(G * b) + _square(self.A, G)
+        return self.c - 2 * jnp.sum(G * b) + weighted(self.A, G)
 
     def optimum(self) -> Array:
         """A^+ b, the least minimiser."""
@@ -74,7 +69,7 @@ class FeatureMoments(Record):
 
     def excess(self, Gamma: Any) -> Scalar:
         """Risk above the optimum's, without cancellation."""
-        return _square(self.A, jnp.ravel(Gamma - self.optimum()))
+        return weighted(self.A, jnp.ravel(Gamma - self.optimum()))
 
     def flow(self, Gamma: Any, times: Any) -> Float[Array, "T ..."]:
         r"""Gradient flow from Gamma: :math:`\Gamma^* + e^{-2At}(\Gamma - \Gamma^*)`."""
@@ -92,13 +87,13 @@ class OneLayer(Predictor):
     .. math:: f = \Bigl\langle \Gamma, \sum_i \omega_i\, \varphi(x_i, y_i, x)
         \Bigr\rangle .
 
-    Where phi is a polynomial its moments are exact, at any number of examples: the
-    products of features of one and of two examples are averaged over their Gaussian
-    variables by a rule that is exact to their degree. Other features are sampled.
+    Where phi is a polynomial its moments are exact: products of features of one and of
+    two examples are averaged by a Gaussian rule that is exact to their degree. Other
+    features are sampled.
 
     Args:
         phi: Features of one example, ``phi(x, y, x_query)``, an array of any shape.
-        Gamma: Weights, of the features' shape; ``None`` for the family of all.
+        Gamma: Weights of this shape; ``None`` for the family of all.
         degree: Of phi as a polynomial, the larger of its degree in (x, y) jointly and
             in (y, x_query) jointly: y x_query x' has 2, y^2 x_query has 3. ``None`` if
             it is none. The cost grows as d^(2 degree); too small a degree is refused.
@@ -164,17 +159,16 @@ class OneLayer(Predictor):
     ) -> FeatureMoments:
         """A, b and c of the features; sampled where a key is given.
 
-        ``num_examples`` may be traced for a population and equal weights; it is not
-        needed for :class:`CorrelatedTasks`.
+        For a population and equal weights ``num_examples`` may be traced.
         """
-        length = _length(source, num_examples, self.weights)
+        length = length_of(source, num_examples, self.weights)
         if key is not None:
-            flat, y, shape = _drawn(self, source, key, length, num_prompts)
+            flat, y, shape = drawn_features(self, source, key, length, num_prompts)
             A = einsum("sp,sq->pq", flat, flat) / num_prompts
             b = jnp.reshape(einsum("sp,s->p", flat, y) / num_prompts, shape)
             return FeatureMoments(A, b, jnp.mean(y**2))
         self.check_exact(source, length)
-        same, pairs, targets, label = _pair_moments(source, self.phi, self.degree)
+        same, pairs, targets, label = self._pairs(source)
         if self.weights is None and len(targets) == 1:
             N = jnp.asarray(length, source.dtype)
             some = jnp.where(N > 0, 1 / jnp.maximum(N, 1), 0)
@@ -192,9 +186,9 @@ class OneLayer(Predictor):
 
     def weight_moments(self, source: Any, num_examples: Any = None) -> FeatureMoments:
         """The moments for the weights omega of the examples, Gamma as it is."""
-        length = _length(source, num_examples, None)
+        length = length_of(source, num_examples, None)
         self.check_exact(source, length)
-        same, pairs, targets, label = _pair_moments(source, self.phi, self.degree)
+        same, pairs, targets, label = self._pairs(source)
         G = jnp.ravel(jnp.asarray(self.known_weights(), source.dtype))
         own = jnp.broadcast_to(einsum("p,ipq,q->i", G, same, G), (length,))
         both = einsum("p,ijpq,q->ij", G, pairs, G)
@@ -202,29 +196,6 @@ class OneLayer(Predictor):
         A = jnp.broadcast_to(both, (length, length)) * (1 - eye) + jnp.diag(own)
         b = einsum("ip,p->i", jnp.reshape(targets, (len(targets), -1)), G)
         return FeatureMoments(A, jnp.broadcast_to(b, (length,)), label)
-
-    def pretraining_cost(
-        self,
-        source: Any,
-        num_examples: Any = None,
-        *,
-        key: PRNGKey,
-        num_prompts: int = 65536,
-    ) -> Estimate:
-        r"""How much T pretraining prompts cost: C in :math:`R_T = R^* + C / T`.
-
-        .. math:: C = \mathrm{tr}(A^{-1} B) = E\, e^2\, \phi^\top A^{-1} \phi, \qquad
-            B = E\, e^2 \phi\phi^\top, \quad e = y - \langle \Gamma^*, \phi\rangle,
-
-        for the least squares fit of Gamma to T prompts, to first order in 1 / T. The
-        mean is over sampled prompts.
-        """
-        moments = self.moments(source, num_examples)
-        length = _length(source, num_examples, self.weights)
-        flat, y, _ = _drawn(self, source, key, length, num_prompts)
-        missed = y - einsum("sp,p->s", flat, jnp.ravel(moments.optimum()))
-        weight = einsum("sp,pq,sq->s", flat, seen_inverse(moments.A), flat)
-        return Estimate.of(missed**2 * weight)
 
     def check_exact(self, population: Any, num_examples: Any) -> None:
         """Raises :class:`NoClosedForm` where the moments are not known."""
@@ -235,24 +206,24 @@ class OneLayer(Predictor):
                 f"got degree {self.degree} on {type(population).__name__}"
             )
         check_gaussian(getattr(population, "population", population))
-        _length(population, num_examples, self.weights)
+        length_of(population, num_examples, self.weights)
+
+    def _pairs(self, source: Any) -> tuple[Array, ...]:
+        """Means of phi phi' in one example and in two, of phi y, and of y^2.
+
+        ``(n, p, p)``, ``(n, n, p, p)``, ``(n, *phi)`` and ``()``; n = 1 if all examples
+        have one task.
+        """
+        _check_degree(self.phi, self.degree, source.dim)
+        tasks, R = source, None
+        if isinstance(source, CorrelatedTasks):
+            tasks, R = source.population, source.correlation
+        return _pair_moments(tasks, R, self.phi, self.degree)
 
     def exact_risk(self, population: Any, k: Array) -> Array:
         """C - 2 <Gamma, b> + <Gamma, A Gamma>, without the query's noise."""
         found = self.moments(population, k).risk(self.known_weights())
         return found - population.noise_var
-
-
-def _pair_moments(source, phi, degree):
-    """Means of phi phi' in one example and in two, of phi y, and of y^2.
-
-    ``(n, p, p)``, ``(n, n, p, p)``, ``(n, *phi)`` and ``()``; n = 1 if all examples
-    have one task.
-    """
-    _check_degree(phi, degree, source.dim)
-    if isinstance(source, CorrelatedTasks):
-        return _pairs(source.population, phi, degree, source.correlation)
-    return _pairs(source, phi, degree)
 
 
 @functools.lru_cache(128)
@@ -273,13 +244,9 @@ def _check_degree(phi, degree, dim):
         )
 
 
-@calculator(static=("phi", "degree"), compiled=False)
-def _pairs(population, phi, degree, correlation=None):
-    return _pairs_of(population, correlation, phi, degree)
-
-
+@exact_products
 @functools.partial(jax.jit, static_argnums=(2, 3))
-def _pairs_of(population, R, phi, degree):
+def _pair_moments(population, R, phi, degree):
     d, dtype, mean = population.dim, population.dtype, population.task_mean
     roots = population.input_root, population.task_root
     inputs, tasks = map(root_matrix, roots)
@@ -340,14 +307,14 @@ def _pairs_of(population, R, phi, degree):
     return own, pairs, target, label
 
 
-def _drawn(layer, source, key, num_examples, num_prompts):
+def drawn_features(layer, source, key, num_examples, num_prompts):
     """Flattened features of sampled prompts, their labels, and the features' shape."""
     prompts = source.sample(key, num_examples, num_prompts)
     found = jax.vmap(layer.features)(prompts.X, prompts.y, prompts.x_query)
     return jnp.reshape(found, (num_prompts, -1)), prompts.y_query, found.shape[1:]
 
 
-def _length(source: Any, num_examples: Any, weights: Any) -> Any:
+def length_of(source: Any, num_examples: Any, weights: Any) -> Any:
     """Returns the number of examples, which a source or weights may fix."""
     fixed = [len(source.correlation) - 1] if isinstance(source, CorrelatedTasks) else []
     fixed += [] if weights is None else [len(weights)]
@@ -359,10 +326,6 @@ def _length(source: Any, num_examples: Any, weights: Any) -> Any:
     if num_examples is None:
         raise ValueError("num_examples: expected a count, got None")
     return num_examples
-
-
-def _square(A: Array, G: Array) -> Array:
-    return einsum("p,pq,q->", G, A, G)
 
 
 def gaussian_mean(f: Callable, dim: int, degree: int, dtype: Any) -> Array:

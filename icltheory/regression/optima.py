@@ -9,16 +9,15 @@ LTB,
         + v^2 |g|^2 (2 tau^2 / M + 2 tr(Phi^2)),
 
 is a quadratic form in (A, g) jointly, whose minimum is one rank-one update and one
-division. What is left depends on the direction of (q, v) only and is continuous on the
-sphere, so a best LSA exists; the gauge v = 1 would lose those with v = 0. It has
-several local minima. BFGS starts at eight points that theory names and at random ones,
-and the best end is taken. On 150 random problems with d <= 5 the eight alone always
-found the minimum of 192 starts.
+division. What is left depends on the direction of (q, v) only and has several local
+minima. BFGS starts at eight points that theory names and at random ones, and the best
+end is taken. On 150 random problems with d <= 5 the eight alone always found the
+minimum of 192 starts.
 """
 
 import dataclasses
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -29,8 +28,8 @@ from jax import lax
 from icltheory._checks import check_positive_int, count
 from icltheory._core import calculator
 from icltheory._typing import Array, PRNGKey, Scalar
-from icltheory.regression._block_moments import Whitened, best_step, informative
-from icltheory.regression._linalg import einsum, quotient
+from icltheory.regression._block_moments import OF_POPULATION, Whitened, best_step
+from icltheory.regression._linalg import quotient
 from icltheory.regression.blocks import LSA, LTB, EffectiveParameters
 from icltheory.regression.depth import (
     best_matrix,
@@ -78,22 +77,20 @@ def optimum(
 
     P the projector on im(H); H and Psi may be singular (then it is one of
     ``landscape.minimizers``). These may be traced, differentiated (P held fixed) and
-    batched in all arguments; ``vmap`` and the gradient of the risk also work for an
-    LSA, whose weights are not differentiated. Where H = h I and M = m I, L steps are
-    the best polynomial of degree L in the spectrum of X'X, from its exact moments;
-    their sizes are NaN where it has complex roots, as it can with noise: then the risk
-    is a lower bound, which L steps whose iterates are combined linearly attain.
+    batched; of an LSA the risk may be, but not the weights. Where H = h I and M = m I,
+    L steps are the best polynomial of degree L in the spectrum of X'X, from its exact
+    moments; their sizes are NaN where it has complex roots, as it can with noise: then
+    the risk is a lower bound, which steps with linear combinations of iterates attain.
 
     Args:
         family: ``LinearStep``, ``GDBeta``, ``LTB``, ``LSA``, ``DebiasedStep``,
             ``Steps(L)``, ``OneLayer(phi)``, a family of ``DeltaRule`` or
             ``GatedLinearAttention``, or softmax heads, whose temperature is free.
         num_examples: N, 0 or more (LSA, several steps: 1); traced but for the latter.
-        key: For the search of an LSA, or for sampled inputs (several steps where H or
-            M is not isotropic) or prompts (features that are no polynomial).
-        num_prompts: Draws for those, 4 or more; half of them choose the member, the
-            other half give its risk.
-        num_starts: Starts of the search for an LSA; it has several local minima.
+        key: For the search of an LSA, or for draws: of inputs for several steps where H
+            or M is not isotropic, of prompts for features that are no polynomial.
+        num_prompts: Draws, 4 or more; half choose the member, the others give its risk.
+        num_starts: Starts of the search for an LSA.
 
     Example:
         >>> H = jnp.diag(jnp.array([1.5, 1.0, 0.7, 0.4]))
@@ -140,12 +137,7 @@ def optimum(
     return Optimum(model, least, f"the best end of BFGS from {num_starts} starts")
 
 
-@calculator(
-    static=("as_ltb",),
-    integers=("num_examples",),
-    population=informative,
-    num_examples=count(0),
-)
+@calculator(static=("as_ltb",), **OF_POPULATION | {"num_examples": count(0)})
 def _best_block(population, num_examples, as_ltb):
     H, Psi, noise_var = population.input_cov, population.task_cov, population.noise_var
     Gamma, gain = best_step(H, Psi, noise_var, jnp.asarray(num_examples, H.dtype))
@@ -156,18 +148,17 @@ def _best_block(population, num_examples, as_ltb):
 def _best_layer(family, source, num_examples, key, num_prompts) -> Optimum:
     if family.degree is not None:
         moments = family.moments(source, num_examples)
-        Gamma = moments.optimum()
-        why, least = "exact moments of the features", moments.risk(Gamma)
-        return Optimum(dataclasses.replace(family, Gamma=Gamma), least, why)
+        model = dataclasses.replace(family, Gamma=moments.optimum())
+        return Optimum(
+            model, moments.risk(model.Gamma), "exact moments of the features"
+        )
     halves = jax.random.split(_given(key, "to sample phi, or a degree of phi"))
-    size = num_prompts // 2
-    moments = family.moments(source, num_examples, key=halves[0], num_prompts=size)
+    sizes = num_examples, num_prompts // 2
+    fit, test = ({"key": half, "num_prompts": sizes[1]} for half in halves)
+    moments = family.moments(source, sizes[0], **fit)
     model = dataclasses.replace(family, Gamma=moments.optimum())
-    errors = squared_errors(
-        model, source, num_examples, key=halves[1], num_prompts=size
-    )
-    risk = Estimate.of(errors)
-    why = f"least squares on {size} prompts, judged on as many others"
+    risk = Estimate.of(squared_errors(model, source, sizes[0], **test))
+    why = f"least squares on {sizes[1]} prompts, judged on as many others"
     return Optimum(model, risk.mean, why, risk.standard_error)
 
 
@@ -183,12 +174,10 @@ def _best_steps(family, population, num_examples, key, num_prompts) -> Optimum:
         least, sizes = exact_steps(population, num_examples, steps)
         why = "exact moments of the spectrum"
         return Optimum(_with_sizes(sizes), jnp.asarray(least), why)
-    what = "to sample the inputs of a population that is not isotropic"
-    key = _given(key, what)
+    key = _given(key, "to sample the inputs of a population that is not isotropic")
     if num_prompts < 4:
         raise ValueError(f"num_prompts: expected at least 4, got {num_prompts}")
-    sizes = num_examples, steps
-    risk, found = sampled_steps(population, *sizes, key, num_prompts)
+    risk, found = sampled_steps(population, num_examples, steps, key, num_prompts)
     why = f"least squares on {num_prompts // 2} draws of the inputs"
     return Optimum(_with_sizes(found), risk.mean, why, risk.standard_error)
 
@@ -209,134 +198,100 @@ def _given(key: PRNGKey | None, what: str) -> PRNGKey:
 _SEARCH_STEPS, _POLISH_STEPS = 48, 256
 
 
-class Reduced(NamedTuple):
-    """The excess J(q, v, A, g) in the eigenbasis of Phi."""
+def best_scores(white: Whitened, M: Array, q: Array, v: Array) -> tuple[Array, Array]:
+    """Returns the scores (A, g) of least excess for values (q, v).
 
-    phi: Array
-    m: Array
-    seen: Array
-    tau: Array
-    M: Array
+    A = A_0 + r g' solves K A = v Phi + q m' - v (Omega + tau + 2 Phi / M) q g' with
+    K = v^2 Omega + (|q|^2 I + (M + 1) qq') / M, and J is then h |g|^2 + 2 l'g.
+    """
+    phi, m, tau, omega = white.phi, white.m, white.tau, white.omega(M)
+    size = jnp.sum(q**2)
+    diagonal = v**2 * omega + size / M
+    weight = (M + 1) / M / (1 + (M + 1) / M * jnp.sum(q**2 / diagonal))
 
-    @classmethod
-    def of(cls, white: Whitened, M: Array) -> "Reduced":
-        """Computes the excess from a population's whitened coordinates."""
-        return cls(white.phi, white.m, white.seen, white.tau, M)
+    def solve(B):
+        D = B / diagonal[:, None]
+        return D - weight * jnp.outer(q / diagonal, q @ D)
 
-    def scaled(self) -> "Reduced":
-        """Rescales the problem to tau = 1, where q becomes q / sqrt(tau)."""
-        one = jnp.ones_like(self.tau)
-        m = self.m / jnp.sqrt(self.tau)
-        return Reduced(self.phi / self.tau, m, self.seen, one, self.M)
-
-    @property
-    def omega(self) -> Array:
-        """Eigenvalues of Omega."""
-        return ((self.M + 1) * self.phi + self.tau) / self.M
-
-    @property
-    def label_scale(self) -> Array:
-        """2 tau^2 / M + 2 tr(Phi^2)."""
-        return 2 * self.tau**2 / self.M + 2 * jnp.sum(self.phi**2)
-
-    def best(self, q: Array, v: Array) -> tuple[Array, Array]:
-        """Returns the scores (A, g) of least excess for values (q, v).
-
-        A = A_0 + r g' solves K A = v Phi + q m' - v (Omega + tau + 2 Phi / M) q g' with
-        K = v^2 Omega + (|q|^2 I + (M + 1) qq') / M, and J is then h |g|^2 + 2 l'g.
-        """
-        phi, m, _, tau, M = self
-        omega, size = self.omega, jnp.sum(q**2)
-        diagonal = v**2 * omega + size / M
-        weight = (M + 1) / M / (1 + (M + 1) / M * jnp.sum(q**2 / diagonal))
-
-        def solve(B):
-            D = B / diagonal[:, None]
-            inner = einsum("i,ij->j", q, D)
-            return D - weight * (q / diagonal)[:, None] * inner[None, :]
-
-        pull = ((M + 3) * phi + (M + 1) * tau) / M * q
-        A = solve(v * jnp.diag(phi) + q[:, None] * m[None, :])
-        r = -v * solve(pull[:, None])[:, 0]
-        s = v * r + q
-        A_q, r_q = einsum("ij,i->j", A, q), jnp.sum(r * q)
-        moved = r_q + v * tau
-        labels = v**2 * (self.label_scale + 4 * jnp.sum(phi**2) / M)
-        h = (
-            jnp.sum(omega * s**2)
-            + moved**2
-            + r_q**2 / M
-            + (size * jnp.sum(r**2) + 4 * v * jnp.sum(r * phi * q)) / M
-            + labels
-        )
-        l = (
-            einsum("ij,i->j", v * A - jnp.diag(phi / omega), omega * s)
-            + moved * (A_q - m)
-            + r_q * A_q / M
-            + einsum("ij,i->j", A, size * r + 2 * v * phi * q) / M
-        )
-        g = -l / h
-        return A + r[:, None] * g[None, :], g
-
-    def excess(self, q: Array, v: Array) -> Array:
-        """Excess J at the best scores; only q on im(H) counts."""
-        phi, m, seen, tau, M = self
-        q = q * seen
-        A, g = self.best(q, v)
-        A_q = einsum("ij,i->j", A, q)
-        miss = v * A + q[:, None] * g[None, :] - jnp.diag(phi / self.omega)
-        cross = jnp.sum(g * einsum("ij,i->j", A, phi * q))
-        labels = v**2 * jnp.sum(g**2)
-        tensor = jnp.sum(A**2) * jnp.sum(q**2) + 4 * v * cross
-        return (
-            jnp.sum(self.omega[:, None] * miss**2)
-            + jnp.sum((A_q + v * tau * g - m) ** 2)
-            + (jnp.sum(A_q**2) + tensor + 4 * labels * jnp.sum(phi**2)) / M
-            + labels * self.label_scale
-        )
+    pull = ((M + 3) * phi + (M + 1) * tau) / M * q
+    A = solve(v * jnp.diag(phi) + jnp.outer(q, m))
+    r = -v * solve(pull[:, None])[:, 0]
+    s = v * r + q
+    A_q, r_q = q @ A, jnp.sum(r * q)
+    moved = r_q + v * tau
+    h = (
+        jnp.sum(omega * s**2)
+        + moved**2
+        + r_q**2 / M
+        + (size * jnp.sum(r**2) + 4 * v * jnp.sum(r * phi * q)) / M
+        + v**2 * (_label_scale(white, M) + 4 * white.square / M)
+    )
+    l = (
+        (omega * s) @ (v * A - jnp.diag(phi / omega))
+        + moved * (A_q - m)
+        + r_q * A_q / M
+        + (size * r + 2 * v * phi * q) @ A / M
+    )
+    g = -l / h
+    return A + jnp.outer(r, g), g
 
 
-@calculator(
-    compiled=False,
-    static=("num_starts",),
-    integers=("num_examples",),
-    population=informative,
-    num_examples=count(1),
-)
+def reduced_excess(white: Whitened, M: Array, q: Array, v: Array) -> Array:
+    """Excess J at the best scores; only q on im(H) counts."""
+    q = q * white.seen
+    A, g = best_scores(white, M, q, v)
+    A_q, omega = q @ A, white.omega(M)
+    miss = v * A + jnp.outer(q, g) - jnp.diag(white.phi / omega)
+    labels = v**2 * jnp.sum(g**2)
+    tensor = jnp.sum(A**2) * jnp.sum(q**2) + 4 * v * jnp.sum(g * ((white.phi * q) @ A))
+    return (
+        jnp.sum(omega[:, None] * miss**2)
+        + jnp.sum((A_q + v * white.tau * g - white.m) ** 2)
+        + (jnp.sum(A_q**2) + tensor + 4 * labels * white.square) / M
+        + labels * _label_scale(white, M)
+    )
+
+
+def _label_scale(white: Whitened, M: Array) -> Array:
+    return 2 * white.tau**2 / M + 2 * white.square
+
+
+@calculator(compiled=False, static=("num_starts",), **OF_POPULATION)
 def best_lsa(
     population: LinearPopulation, num_examples: Any, key: PRNGKey, num_starts: int
 ) -> tuple[LSA, Scalar]:
     """The best LSA found from several starts, with balanced norms, and its risk.
 
-    A step costs O(d^2) a start. It can be vmapped; the search is compiled once a shape.
-    Derivatives of the risk hold the model fixed, which is exact at a minimum; the model
-    itself has none.
+    Derivatives of the risk hold the model fixed, which is exact at a minimum.
     """
     check_positive_int("num_starts", num_starts)
     white = Whitened.of(population)
     M = jnp.asarray(num_examples, white.phi.dtype)
     # The search is not differentiated, which does not matter at a minimum.
-    reduced = lax.stop_gradient(Reduced.of(white, M))
-    z = _search(reduced.scaled(), key, num_starts)
-    q, v = jnp.sqrt(white.tau) * z[:-1] * white.seen, z[-1]
-    A, g = reduced.best(q, v)
+    fixed = lax.stop_gradient(white)
+    z = _search(fixed, M, key, num_starts)
+    q, v = jnp.sqrt(fixed.tau) * z[:-1] * white.seen, z[-1]
+    A, g = best_scores(fixed, M, q, v)
     model = lax.stop_gradient(_weights(white, population, q, v, A, g))
     return model, model.exact_risk(population, M) + population.noise_var
 
 
-@partial(jax.jit, static_argnums=2)
-def _search(reduced: Reduced, key: PRNGKey, num_starts: int) -> Array:
-    """Finds the point (q, v) on the sphere with the least reduced excess."""
+@partial(jax.jit, static_argnums=3)
+def _search(white: Whitened, M: Array, key: PRNGKey, num_starts: int) -> Array:
+    """Finds the point (q / sqrt(tau), v) on the sphere with the least excess."""
     import optimistix  # it takes long to import
 
+    tau = white.tau
+    phi, m, noise_var = white.phi / tau, white.m / jnp.sqrt(tau), white.noise_var / tau
+    white = white._replace(phi=phi, m=m, noise_var=noise_var)
     # Relative to |m|^2, the excess is between 1 / (M + 1) and 1.
-    size = jnp.sum(reduced.m**2)
+    size = jnp.sum(m**2)
     size = jnp.where(size > 0, size, 1)
 
     def excess(z, _):
-        return reduced.excess(z[:-1], z[-1]) / size
+        return reduced_excess(white, M, z[:-1], z[-1]) / size
 
-    tolerance = float(jnp.finfo(reduced.phi.dtype).eps) ** 0.55
+    tolerance = float(jnp.finfo(phi.dtype).eps) ** 0.55
     solver = optimistix.BFGS(rtol=tolerance, atol=tolerance)
 
     def descend(z, max_steps):
@@ -345,17 +300,17 @@ def _search(reduced: Reduced, key: PRNGKey, num_starts: int) -> Array:
         ).value
         return end / jnp.sqrt(jnp.sum(end**2))
 
-    starts = _starts(reduced, key, num_starts)
+    starts = _starts(white, key, num_starts)
     ends = jax.vmap(partial(descend, max_steps=_SEARCH_STEPS))(starts)
     values = jax.vmap(excess, (0, None))(ends, None)
     return descend(ends[jnp.nanargmin(values)], _POLISH_STEPS)
 
 
-def _starts(reduced: Reduced, key: PRNGKey, count: int) -> Array:
+def _starts(white: Whitened, key: PRNGKey, count: int) -> Array:
     """Starting points (q, v): near known minima at m = 0, between them, and random."""
-    m = reduced.m
+    m = white.m
     size = jnp.sqrt(jnp.sum(m**2))
-    top = jnp.eye(m.shape[0], dtype=m.dtype)[jnp.argmax(reduced.phi)]
+    top = jnp.eye(m.shape[0], dtype=m.dtype)[jnp.argmax(white.phi)]
     along = quotient(m, size, top)
     named = (
         (jnp.zeros_like(m), 1.0),
@@ -379,20 +334,12 @@ def _starts(reduced: Reduced, key: PRNGKey, count: int) -> Array:
     return starts / jnp.sqrt(jnp.sum(starts**2, axis=1, keepdims=True))
 
 
-def _weights(
-    white: Whitened,
-    population: LinearPopulation,
-    q: Array,
-    v: Array,
-    A: Array,
-    g: Array,
-) -> LSA:
+def _weights(white, population, q, v, A, g) -> LSA:
     """Returns the LSA at whitened coordinates, with balanced norms."""
-    back = einsum("ij,jk->ik", white.roots.inverse, white.basis)
-    mean = jnp.asarray(population.task_mean)
-    u = einsum("ij,j->i", back, g)
-    U = einsum("ij,jk,lk->il", back, A, back) - mean[:, None] * u[None, :]
-    p = einsum("ij,j->i", back, q) - v * mean
+    back, mean = white.roots.inverse @ white.basis, population.task_mean
+    u = back @ g
+    U = back @ A @ back.T - jnp.outer(mean, u)
+    p = back @ q - v * mean
     values, scores = jnp.sum(p**2) + v**2, jnp.sum(U**2) + jnp.sum(u**2)
     known = (values > 0) & (scores > 0)
     ratio = jnp.where(known, scores, 1) / jnp.where(known, values, 1)

@@ -5,11 +5,11 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from icltheory._checks import count, nonnegative, scalar
+from icltheory._checks import nonnegative, scalar
 from icltheory._core import Record, calculator
 from icltheory._typing import Array, Bool, Scalar
-from icltheory.regression._block_moments import informative
-from icltheory.regression._linalg import einsum, quotient, symmetric_root
+from icltheory.regression._block_moments import OF_POPULATION
+from icltheory.regression._linalg import quotient, symmetric_root
 from icltheory.regression.population import LinearPopulation
 
 __all__ = ["RiskBounds", "LikelyBounds", "Rates", "rates"]
@@ -28,11 +28,9 @@ class RiskBounds(Record):
 class LikelyBounds(Record):
     """Bounds on the Bayes risk given drawn inputs, and how likely they hold.
 
-    Args:
-        lower_probability: Least probability with which ``lower`` holds; for any c.
-        probability: Least probability with which both hold; below 0 where M is small.
-        ratio: (R_min - sigma^2) / (R(X) - sigma^2) is at most this, 3 (1 + 2c), where
-            ``lower`` holds.
+    ``lower`` holds with ``lower_probability`` at least, for any c, and both with
+    ``probability``. Where ``lower`` holds, (R_min - sigma^2) / (R(X) - sigma^2) is at
+    most ``ratio`` = 3 (1 + 2c).
     """
 
     lower: Scalar
@@ -52,13 +50,9 @@ class Rates(Record):
         holds: Whether tr(H Psi) <= c sigma^2, as the upper bounds with c suppose.
         best_step: Bounds on R_min, the risk of the best GD-beta and LTB.
         average: Bounds on the average Bayes risk E R(X).
-        sandwich: Bounds on it that hold at any signal-to-noise ratio; the upper one is
-            R_min.
-        competitive_ratio: (R_min - sigma^2) / (E R(X) - sigma^2) is at most this;
-            infinite without noise.
+        sandwich: Bounds on it at any signal-to-noise ratio; the upper one is R_min.
+        competitive_ratio: Bound on (R_min - sigma^2) / (E R(X) - sigma^2).
         likely: Bounds on the Bayes risk R(X) of drawn inputs.
-
-    Source: Zhang, Wu and Bartlett (2024), Section 6.
     """
 
     effective_dimension: Scalar
@@ -72,12 +66,7 @@ class Rates(Record):
     likely: LikelyBounds
 
 
-@calculator(
-    integers=("num_examples",),
-    population=informative,
-    num_examples=count(1),
-    constant=scalar & nonnegative,
-)
+@calculator(**OF_POPULATION, constant=scalar & nonnegative)
 def rates(
     population: LinearPopulation, num_examples: Any, *, constant: Any = None
 ) -> Rates:
@@ -99,15 +88,11 @@ def rates(
         1 + \frac{\tau - \sigma^2 + \phi_1}{\sigma^2}, \\
         \tfrac13 S &\le R(X) - \sigma^2 \le (36 + 32 \log 9 + 16 c)\, S .
 
-    One step of gradient descent is optimal up to constants while the signal is at most
-    c times the noise. In the last line, the left side has probability at least
-    :math:`1 - e^{-M (1 - \log 2) / 2}` over the inputs X, for any c, both have
-    :math:`1 - e^{-M (1 - \log 2) / 2} - e^{-M} - e^{-M / 32}`. The paper states orders;
-    the constants are proved on the page "Flows, rates and related results". On drawn X,
+    Without ``constant``, c is tr(H Psi) / sigma^2. In the last line the left side holds
+    with a probability over the inputs X of at least 1 - p, p = e^{-M (1 - log 2) / 2},
+    for any c, and both with 1 - p - e^{-M} - e^{-M / 32}. The paper states orders; the
+    constants are proved on the page "Flows, rates and related results". On drawn X,
     with c between 0.01 and 3.2, (R(X) - sigma^2) / S lay between 0.17 and 4.9.
-
-    Args:
-        constant: c; the smallest that fits, tr(H Psi) / sigma^2, if None.
 
     Example:
         >>> found = rates(LinearPopulation.isotropic(2, 4.0), 8)
@@ -161,8 +146,7 @@ def eigenvalues(population: LinearPopulation) -> Array:
 
     Those below d eps times the largest count as 0.
     """
-    H = jnp.asarray(population.input_cov)
-    root = symmetric_root(jnp.asarray(population.task_cov))
-    values = jnp.linalg.eigvalsh(einsum("ji,jk,kl->il", root, H, root))[::-1]
+    H, root = population.input_cov, symmetric_root(population.task_cov)
+    values = jnp.linalg.eigvalsh(root.T @ H @ root)[::-1]
     cutoff = population.dim * jnp.finfo(H.dtype).eps * jnp.max(jnp.abs(values))
     return jnp.where(values > cutoff, values, 0)

@@ -35,9 +35,7 @@ class _Wrapped(Source):
         """Kind of labels, that of the family."""
         return self.task.targets
 
-    def sample_inputs(
-        self, key: PRNGKey, num_points: int, num_prompts: int
-    ) -> Float[Array, "B P d"]:
+    def sample_inputs(self, key, num_points, num_prompts) -> Float[Array, "B P d"]:
         """Draws inputs of the family."""
         return self.task.sample_inputs(key, num_points, num_prompts)
 
@@ -45,9 +43,7 @@ class _Wrapped(Source):
         """Labels of the family without noise."""
         return self.task.evaluate(w, X)
 
-    def label(
-        self, key: PRNGKey, w: Any, X: Float[Array, "B P d"]
-    ) -> tuple[Float[Array, "B P"], Any]:
+    def label(self, key, w, X) -> tuple[Float[Array, "B P"], Any]:
         """Labels of the family with noise."""
         return self.task.label(key, w, X)
 
@@ -58,10 +54,9 @@ class TaskPool(_Wrapped):
     .. math:: w \sim \mathrm{Uniform}\{w_1, \dots, w_M\}, \qquad
         x, \text{noise as in the underlying family}.
 
-    Raventos et al. draw with replacement (the default); Garg's finite pools draw a
-    batch without, which needs M >= B. Either ``pool_size`` tasks are drawn with
-    ``key``, or ``pool`` is an (M, d) array, or the family's pytree of parameters with a
-    leading axis M.
+    Garg's finite pools draw a batch without replacement, which needs M >= B. Either
+    ``pool_size`` tasks are drawn with ``key``, or ``pool`` is an (M, d) array, or the
+    family's pytree of parameters with a leading axis M.
 
     Example:
         >>> from icltheory.regression import LinearPopulation
@@ -86,29 +81,32 @@ class TaskPool(_Wrapped):
         pool: Any = None,
         replace: bool = True,
     ):
-        self.task, self.replace = task, replace
-        self.pool, self.pool_size = self._members(pool_size, key, pool)
-
-    def _members(self, pool_size, key, pool):
-        """Draws the pool, or checks the one that is given."""
+        parts = {"pool_size": pool_size, "key": key, "pool": pool}
+        given = [name for name, part in parts.items() if part is not None]
         if (pool is None) != (key is not None and pool_size is not None):
-            parts = {"pool_size": pool_size, "key": key, "pool": pool}
-            given = [name for name, part in parts.items() if part is not None]
             raise ValueError(
                 "pool: expected either pool_size and key, or pool, got "
                 f"{' and '.join(given) or 'none of them'}"
             )
         if pool is None:
             check_positive_int("pool_size", pool_size)
-            return self.task.sample_parameters(key, pool_size), pool_size
+            pool = task.sample_parameters(key, pool_size)
+        else:
+            self._check(task, pool_size, pool)
+        self.task, self.replace = task, replace
+        self.pool = jax.tree.map(jnp.asarray, pool)
+        self.pool_size = jax.tree.leaves(self.pool)[0].shape[0]
+
+    @staticmethod
+    def _check(task, pool_size, pool) -> None:
+        """Raises unless these are so many members of the family."""
         sizes = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(pool)}
         if len(sizes) != 1 or not (size := max(sizes)):
             raise ValueError(f"pool: expected one leading axis, got {sorted(sizes)}")
         if size[0] < 1:
             raise ValueError("pool: expected at least one member, got none")
-        drawn = jax.eval_shape(
-            lambda key: self.task.sample_parameters(key, 1), jax.random.key(0)
-        )
+        draw = lambda key: task.sample_parameters(key, 1)  # noqa: E731
+        drawn = jax.eval_shape(draw, jax.random.key(0))
         expected, got = (
             ", ".join(str(np.shape(leaf)[1:]) for leaf in jax.tree.leaves(tree))
             for tree in (drawn, pool)
@@ -116,15 +114,11 @@ class TaskPool(_Wrapped):
         if expected != got:
             raise ValueError(f"pool: expected members of shape {expected}, got {got}")
         if pool_size not in (None, size[0]):
-            raise ValueError(
-                f"pool_size: expected {size[0]} as in pool, got {pool_size}"
-            )
-        return jax.tree.map(jnp.asarray, pool), size[0]
+            expected = f"{size[0]} as in pool"
+            raise ValueError(f"pool_size: expected {expected}, got {pool_size}")
 
-    def sample_parameters(
-        self, key: PRNGKey, num_prompts: int, *, active_dims: Any = None
-    ) -> Any:
-        """Draws the parameters of ``num_prompts`` members of the pool."""
+    def sample_parameters(self, key, num_prompts, *, active_dims=None) -> Any:
+        """Draws the parameters of members of the pool."""
         size = jax.tree.leaves(self.pool)[0].shape[0]
         index = draw_indices(key, size, num_prompts, self.replace)
         return jax.tree.map(lambda leaf: leaf[index], self.pool)
@@ -136,8 +130,7 @@ class PromptPool(_Wrapped):
     .. math:: \text{prompt}_i = \text{sample}(\text{fold\_in}(key, i)), \qquad
         i \sim \mathrm{Uniform}\{0, \dots, M - 1\}.
 
-    Prompt i is a pure function of (key, i, number of examples). Garg's finite training
-    sets draw a batch without replacement (the default here), which needs M >= B.
+    A batch is drawn without replacement, unless ``replace``, which needs M >= B.
 
     Example:
         >>> from icltheory.regression import LinearPopulation
@@ -158,20 +151,11 @@ class PromptPool(_Wrapped):
     def __post_init__(self):
         check_positive_int("pool_size", self.pool_size)
 
-    def sample_parameters(
-        self, key: PRNGKey, num_prompts: int, *, active_dims: Any = None
-    ) -> Any:
+    def sample_parameters(self, key, num_prompts, *, active_dims=None) -> Any:
         """Returns the parameters of ``num_prompts`` prompts of the set."""
         return self.sample(key, 0, num_prompts, active_dims=active_dims).w
 
-    def sample(
-        self,
-        key: PRNGKey,
-        num_examples: int,
-        num_prompts: int,
-        *,
-        active_dims: Any = None,
-    ) -> Prompt:
+    def sample(self, key, num_examples, num_prompts, *, active_dims=None) -> Prompt:
         """Draws prompts of the set; arguments are the same as for every family."""
         check_key("key", key)
         check_positive_int("num_prompts", num_prompts)
@@ -191,8 +175,7 @@ def draw_indices(
     """Draws uniform indices into a pool, distinct ones without replacement.
 
     In a pool much larger than the batch, indices that repeat an earlier one are drawn
-    again until none does. No index is special, so the set is uniform, and the cost
-    does not grow with the pool.
+    again until none does, so that the cost does not grow with the pool.
     """
     if replace:
         return jax.random.randint(key, (num_prompts,), 0, size)

@@ -20,7 +20,8 @@ from icltheory._checks import (
     real,
     scalar,
 )
-from icltheory._typing import Array, Float, PRNGKey, Scalar
+from icltheory._core import where_valid
+from icltheory._typing import Array, Float, Scalar
 from icltheory.regression._linalg import (
     Matrix,
     Number,
@@ -31,7 +32,6 @@ from icltheory.regression._linalg import (
     default_dtype,
     einsum,
     is_zero,
-    root_matrix,
     symmetric_root,
 )
 from icltheory.regression.sources import NoisyLinear
@@ -39,8 +39,16 @@ from icltheory.regression.sources import NoisyLinear
 __all__ = ["CorrelatedTasks", "LinearPopulation"]
 
 
-_NAME = "fourth_moment"
+_MOMENTS = "input_cov", "task_mean", "task_cov", "noise_var"
 _KURTOSIS = finite & Check(lambda x: x >= 1, "a kurtosis >= 1")
+_DIAGONAL = Check(
+    lambda off: off <= 1e-6,
+    "(d, d, d, d), or entries off the diagonal of input_cov <= 1e-6 of the largest",
+)
+_SYMMETRIC = Check(
+    lambda gap: gap <= 1e-6, "symmetry in all axes (relative differences <= 1e-6)"
+)
+_SQUARES = Check(lambda least: least >= -1e-6, "E x_i^2 x_j^2 >= 0")
 
 
 class LinearPopulation(NoisyLinear):
@@ -50,9 +58,8 @@ class LinearPopulation(NoisyLinear):
         y = \langle w, x\rangle + \epsilon, \quad \epsilon \sim N(0, \sigma^2)
 
     for the examples and for the query alike; a mean ``None`` is 0, a Psi ``None`` is I.
-    H and Psi may be singular. Their symmetric roots are found once, when the object is
-    built; a covariance that is then known to be diagonal keeps only its diagonal, and
-    sampling costs O(B N d) in place of O(B N d^2).
+    H and Psi may be singular. Their symmetric roots are found once; of a covariance
+    that is known to be diagonal only the diagonal is kept.
 
     Args:
         fourth_moment: Of inputs that are not Gaussian: E x_i x_j x_k x_l, ``(d, d, d,
@@ -89,22 +96,19 @@ class LinearPopulation(NoisyLinear):
         *,
         fourth_moment: Any = None,
     ):
-        input_cov = real("input_cov", input_cov)
-        check_shape("input_cov", input_cov, ("d", "d"))
-        dim, kind = np.shape(input_cov)[0], jnp.result_type(input_cov)
-        task_mean = jnp.zeros(dim, kind) if task_mean is None else task_mean
-        task_cov = jnp.eye(dim, dtype=kind) if task_cov is None else task_cov
-        self.noiseless = is_zero(noise_var)  # also in jit, which traces what it makes
-        names = ("input_cov", "task_mean", "task_cov", "noise_var")
-        given = input_cov, task_mean, task_cov, noise_var
-        given = [real(*pair) for pair in zip(names, given, strict=True)]
-        check_shape("task_mean", given[1], ("d",))
-        dim = np.shape(given[1])[0]
+        H = real("input_cov", input_cov)
+        check_shape("input_cov", H, ("d", "d"))
+        dim, kind = np.shape(H)[0], jnp.result_type(H)
         check_positive_int("dim", dim)
-        check_shape("input_cov", given[0], (dim, dim))
-        check_shape("task_cov", given[2], (dim, dim))
+        mean = jnp.zeros(dim, kind) if task_mean is None else task_mean
+        Psi = jnp.eye(dim, dtype=kind) if task_cov is None else task_cov
+        mean, Psi = real("task_mean", mean), real("task_cov", Psi)
+        check_shape("task_mean", mean, (dim,))
+        check_shape("task_cov", Psi, (dim, dim))
+        self.noiseless = is_zero(noise_var)  # also in jit, which traces what it makes
+        values = as_floats(H, mean, Psi, real("noise_var", noise_var))
         rules = covariance, finite, covariance, scalar & nonnegative
-        for name, value, rule in zip(names, as_floats(*given), rules, strict=True):
+        for name, value, rule in zip(_MOMENTS, values, rules, strict=True):
             setattr(self, name, checked(name, value, rule))
         self.fourth_moment = None
         if fourth_moment is not None:
@@ -130,7 +134,7 @@ class LinearPopulation(NoisyLinear):
 
     def with_(self, **changes: Any) -> "LinearPopulation":
         """The population with some of its moments changed."""
-        names = ("input_cov", "task_mean", "task_cov", "noise_var", "fourth_moment")
+        names = *_MOMENTS, "fourth_moment"
         for name in changes:
             check_choice("with_", name, names)
         return LinearPopulation(**{n: getattr(self, n) for n in names} | changes)
@@ -163,16 +167,14 @@ class LinearPopulation(NoisyLinear):
                 "moments of inputs whose distribution is not known"
             )
 
-    def sample_inputs(
-        self, key: PRNGKey, num_points: int, num_prompts: int
-    ) -> Float[Array, "B P d"]:
+    def sample_inputs(self, key, num_points, num_prompts) -> Float[Array, "B P d"]:
         """Draws inputs from N(0, H)."""
         self.check_drawn()
         z = jax.random.normal(key, (num_prompts, num_points, self.dim), self.dtype)
         return apply_root(self.input_root, z)
 
     def sample_parameters(
-        self, key: PRNGKey, num_prompts: int, *, active_dims: Any = None
+        self, key, num_prompts, *, active_dims=None
     ) -> Float[Array, "B d"]:
         """Draws weights from N(beta*, Psi); ``active_dims`` is ignored."""
         z = jax.random.normal(key, (num_prompts, self.dim), self.dtype)
@@ -208,9 +210,7 @@ class TaskPerExample(NoisyLinear):
         """Noise variance sigma^2."""
         return self.population.noise_var
 
-    def evaluate(
-        self, w: Float[Array, "B P d"], X: Float[Array, "B P d"]
-    ) -> Float[Array, "B P"]:
+    def evaluate(self, w, X) -> Float[Array, "B P"]:
         """<w_i, x_i>, without noise."""
         return jnp.sum(w * X, axis=-1)
 
@@ -242,9 +242,7 @@ class CorrelatedTasks(TaskPerExample):
         R = checked("correlation", R, covariance)
         self.correlation = R.astype(self.population.dtype)
 
-    def sample_inputs(
-        self, key: PRNGKey, num_points: int, num_prompts: int
-    ) -> Float[Array, "B P d"]:
+    def sample_inputs(self, key, num_points, num_prompts) -> Float[Array, "B P d"]:
         """Draws inputs from N(0, H); a prompt has N + 1 of them."""
         if num_points != len(self.correlation):
             got, wanted = num_points - 1, len(self.correlation) - 1
@@ -252,15 +250,14 @@ class CorrelatedTasks(TaskPerExample):
         return self.population.sample_inputs(key, num_points, num_prompts)
 
     def sample_parameters(
-        self, key: PRNGKey, num_prompts: int, *, active_dims: Any = None
+        self, key, num_prompts, *, active_dims=None
     ) -> Float[Array, "B P d"]:
         """Draws the weights of all points; ``active_dims`` is ignored."""
         shape = (num_prompts, len(self.correlation), self.dim)
         z = jax.random.normal(key, shape, self.dtype)
         z = einsum("ij,bjd->bid", symmetric_root(self.correlation), z)
-        return self.population.task_mean[None, None] + einsum(
-            "bid,de->bie", z, root_matrix(self.population.task_root)
-        )
+        population = self.population
+        return population.task_mean[None, None] + apply_root(population.task_root, z)
 
 
 def label_moment(population: Any, second: Array, k: Array) -> Array:
@@ -281,56 +278,41 @@ def label_moment(population: Any, second: Array, k: Array) -> Array:
     return gaussian + jnp.diag(excess)
 
 
-def step_risk(population: Any, Gamma: Array, k: Array) -> Array:
+def step_risk(population: Any, Gamma: Array, k: Array, second: Any = None) -> Array:
     r"""Risk of <Gamma X'y / k, x> without the query's noise.
 
     .. math:: \mathrm{tr}(H M) - 2\,\mathrm{tr}(H \Gamma H M)
         + \mathrm{tr}(\Gamma^\top H \Gamma S), \qquad
         k S = E [x x^\top M x x^\top] + (k - 1) H M H + \sigma^2 H
+
+    with M = E w w', or another ``second`` moment of the weights.
     """
     check_shape("Gamma", Gamma, (population.dim, population.dim))
-    H, M = population.input_cov, population.second_moment
-    G = jnp.asarray(Gamma, H.dtype)
-    moment = label_moment(population, M, k)
-    cross = einsum("ij,jk,ki->", H, G, einsum("ij,jk->ik", H, M))
-    square = einsum("ji,jk,kl,li->", G, H, G, moment) / jnp.maximum(k, 1)
-    return population.signal + jnp.where(k > 0, square - 2 * cross, 0)
+    H = population.input_cov
+    M = population.second_moment if second is None else second
+    G, HM = jnp.asarray(Gamma, H.dtype), einsum("ij,jk->ik", H, M)
+    cross = einsum("ij,jk,ki->", H, G, HM)
+    square = einsum("ji,jk,kl,li->", G, H, G, label_moment(population, M, k))
+    moved = square / jnp.maximum(k, 1) - 2 * cross
+    return jnp.trace(HM) + jnp.where(k > 0, moved, 0)
 
 
 def checked_fourth_moment(value: Any, H: Array) -> Array:
     """The moment of a population as an array; raises for moments of no distribution."""
-    value = jnp.asarray(real(_NAME, value), H.dtype)
-    if value.ndim >= 2:
-        return _checked_moments(value, len(H))
-    if value.ndim == 1:
-        check_shape(_NAME, value, (len(H),))
-    kept = checked(_NAME, value, _KURTOSIS)
-    module = jnp if is_tracer(H) else np
-    variances = module.diagonal(H)
-    off = module.max(abs(H - module.diag(variances)))
-    fits = off <= 1e-6 * module.maximum(module.max(variances), 1e-30)
-    return _require(
-        kept, fits, "(d, d, d, d) unless input_cov is diagonal", "a kurtosis"
-    )
-
-
-def _checked_moments(moments, dim):
-    check_shape(_NAME, moments, (dim,) * 4)
-    moments = checked(_NAME, moments, finite)
-    module = jnp if is_tracer(moments) else np
-    size = module.maximum(module.max(abs(moments)), 1e-30)
+    name, dim = "fourth_moment", len(H)
+    value = jnp.asarray(real(name, value), H.dtype)
+    module = jnp if is_tracer(value) or is_tracer(H) else np
+    if value.ndim < 2:
+        check_shape(name, value, (dim,) * value.ndim)
+        variances = module.diagonal(H)
+        off = module.max(abs(H - module.diag(variances)))
+        off = off / module.maximum(module.max(variances), 1e-30)
+        return where_valid(value, _KURTOSIS(name, value), _DIAGONAL(name, off))
+    check_shape(name, value, (dim,) * 4)
+    flags = [finite(name, value)]
+    size = module.maximum(module.max(abs(value)), 1e-30)
     for order in ((1, 0, 2, 3), (1, 2, 3, 0)):  # they generate all orders
-        gap = module.max(abs(moments - module.transpose(moments, order))) / size
-        expected = "symmetry in all axes (relative differences <= 1e-6)"
-        moments = _require(moments, gap <= 1e-6, expected, gap)
-    least = module.min(module.einsum("iijj->ij", moments)) / size
-    return _require(moments, least >= -1e-6, "E x_i^2 x_j^2 >= 0", least)
-
-
-def _require(value, right, expected, got):
-    """The value, NaN where ``right`` is traced and false; raises where it is known."""
-    if is_tracer(right):
-        return jnp.where(right, value, jnp.nan)
-    if not right:
-        raise ValueError(f"{_NAME}: expected {expected}, got {got}")
-    return value
+        gap = module.max(abs(value - module.transpose(value, order))) / size
+        flags.append(_SYMMETRIC(name, gap))
+    least = module.min(module.einsum("iijj->ij", value)) / size
+    return where_valid(value, *flags, _SQUARES(name, least))

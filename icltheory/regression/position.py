@@ -1,8 +1,4 @@
-r"""Effect of an example's position in the prompt.
-
-With the papers' mask every demonstration sees all others, and a linear attention stack
-does not depend on their order. With a causal mask it does.
-"""
+"""Effect of an example's position in the prompt, which a causal mask makes."""
 
 from typing import Any
 
@@ -19,8 +15,7 @@ from icltheory._checks import (
     within,
 )
 from icltheory._core import calculator
-from icltheory._names import Mask, SpecialExample
-from icltheory._typing import Array, Float, PRNGKey
+from icltheory._typing import Array, Float, Mask, PRNGKey, SpecialExample
 from icltheory.regression.predictors.base import predictor_of
 
 __all__ = ["errors_by_position", "label_weights", "limit_profile"]
@@ -43,8 +38,7 @@ def label_weights(
 
     with :math:`K_{ij} = \langle x_i, x_j \rangle`. With the mask ``"causal"`` a
     demonstration reads those up to itself: :math:`K_{ij} = 0` for :math:`j > i`. The
-    weights are those of :func:`icltheory.constructions.gradient_descent` with
-    ``scale=1 / N``. They take O(L N^2 + N^2 d) operations.
+    stack is :func:`icltheory.constructions.gradient_descent` with ``scale=1 / N``.
 
     Example:
         >>> X, steps = jnp.ones((3, 1)), jnp.full(2, 0.3)
@@ -87,8 +81,7 @@ def limit_profile(
 
     an associated Laguerre polynomial, for :math:`i / N \to s` (1 is next to the query),
     inputs of covariance I and L equal steps. It is L for the last example, and for many
-    steps L times :math:`J_1(u) / (u / 2)` at :math:`u = 2 \sqrt{L \eta (1 - s)}`: the
-    weight falls from the last example to the first and changes its sign.
+    steps L times :math:`J_1(u) / (u / 2)` at :math:`u = 2 \sqrt{L \eta (1 - s)}`.
 
     Example:
         >>> limit_profile(0.5, 2, jnp.array([0.0, 0.5, 1.0])).tolist()
@@ -122,8 +115,7 @@ def errors_by_position(
 
     ``"relevant"``: the special example is the query with its label, and each of the
     others comes from a task of its own. ``"wrong"``: the special example comes from
-    another task, and the others are of the query's. The other N - 1 keep their order,
-    and the same prompts serve all places: differences between places are paired.
+    another task, and the others are of the query's. The same prompts serve all places.
 
     Example:
         >>> from icltheory.regression import LeastSquares, LinearPopulation
@@ -138,8 +130,8 @@ def errors_by_position(
     check_positive_int("num_prompts", num_prompts)
     check_positive_int("num_examples", num_examples)
     check_choice("special", special, ("relevant", "wrong"))
-    learner = predictor_of(predictor)
-    return _errors(learner, source, key, num_examples, num_prompts, special)
+    sizes = num_examples, num_prompts, special
+    return _errors(predictor_of(predictor), source, key, *sizes)
 
 
 @calculator(static=("num_examples", "num_prompts", "special"))
@@ -168,8 +160,6 @@ def _errors(learner, source, key, num_examples, num_prompts, special):
 
 def _inserted(one: Array, rest: Array, place: Array) -> Array:
     """Inserts one row into every prompt at the given position."""
-    both = jnp.concatenate([rest, one[:, None]], axis=1)
-    last = rest.shape[1]
-    i = jnp.arange(last + 1)
+    i, last = jnp.arange(rest.shape[1] + 1), rest.shape[1]
     order = jnp.where(i == place, last, i - (i > place))
-    return both[:, order]
+    return jnp.concatenate([rest, one[:, None]], axis=1)[:, order]

@@ -22,17 +22,23 @@ from icltheory._checks import (
     positive,
     scalar,
 )
-from icltheory._core import Record, calculator, where_valid
+from icltheory._core import Record, calculator, exact_products, where_valid
 from icltheory._typing import Array, PRNGKey, Scalar
-from icltheory.regression._block_moments import Whitened, best_step, informative
+from icltheory.regression._block_moments import OF_POPULATION, Whitened, best_step
 from icltheory.regression._leading_terms import start_constant, step_constant
-from icltheory.regression._linalg import as_floats, einsum, quotient, seen_eigenvalues
+from icltheory.regression._linalg import (
+    as_floats,
+    quotient,
+    seen_eigenvalues,
+    seen_inverse,
+)
 from icltheory.regression.blocks import LSA, LTB
 from icltheory.regression.depth import best_matrix
 from icltheory.regression.gradient_blocks import GDBeta
-from icltheory.regression.one_layer import OneLayer
+from icltheory.regression.one_layer import OneLayer, drawn_features, length_of
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.predictors import LinearStep
+from icltheory.statistics import Estimate
 
 __all__ = [
     "HighDimensionalLimit",
@@ -46,10 +52,7 @@ __all__ = [
 
 
 class LeadingExcess(Record):
-    """The risk after T pretraining prompts, to first order in 1 / T.
-
-    ``optimum_risk`` has the query's noise; ``standard_error`` is that of the constant.
-    """
+    """The risk after T prompts to first order, with the constant's standard error."""
 
     optimum_risk: Any
     constant: Any
@@ -65,6 +68,7 @@ class LeadingExcess(Record):
         return quotient(self.constant, excess, jnp.inf)
 
 
+@exact_products
 def leading_excess(
     family: Any,
     population: LinearPopulation,
@@ -93,10 +97,8 @@ def leading_excess(
     Args:
         family: ``LinearStep``, ``GDBeta``, ``LTB``, ``LSA`` (for tasks of mean 0, where
             one gradient step is best), or ``OneLayer(phi, degree=...)``.
-        population: The population; for LTB and LSA H Psi is not 0.
-        num_examples: N, 1 or more; may be traced.
+        population: For LTB and LSA H Psi is not 0.
         key: For ``OneLayer``, whose C is a mean over ``num_prompts`` sampled prompts.
-        num_prompts: Number of these.
 
     Example:
         >>> H = jnp.diag(jnp.array([1.0, 0.7, 0.5, 0.3, 0.2]))
@@ -113,12 +115,14 @@ def leading_excess(
     if isinstance(family, OneLayer):
         if key is None:
             raise ValueError("key: expected one to sample prompts, got None")
-        cost = family.pretraining_cost(
-            population, num_examples, key=key, num_prompts=num_prompts
-        )
         moments = family.moments(population, num_examples)
-        least = moments.risk(moments.optimum())
-        return LeadingExcess(least, cost.mean, cost.standard_error)
+        best = moments.optimum()
+        length = length_of(population, num_examples, family.weights)
+        flat, y, _ = drawn_features(family, population, key, length, num_prompts)
+        missed = y - flat @ jnp.ravel(best)
+        weight = jnp.sum(flat @ seen_inverse(moments.A) * flat, axis=1)
+        cost = Estimate.of(missed**2 * weight)
+        return LeadingExcess(moments.risk(best), cost.mean, cost.standard_error)
     name = getattr(family, "__name__", repr(family))
     if not any(family is known for known in (LinearStep, GDBeta, LTB, LSA)):
         expected = "LinearStep, GDBeta, LTB, LSA or OneLayer(phi)"
@@ -130,12 +134,7 @@ def leading_excess(
     return where_valid(found, centred("population", population.task_mean))
 
 
-@calculator(
-    static=("family",),
-    integers=("num_examples",),
-    population=informative,
-    num_examples=count(1),
-)
+@calculator(static=("family",), **OF_POPULATION)
 def _exact_excess(population, num_examples, family):
     N = jnp.asarray(num_examples, population.dtype)
     if family == "LinearStep":
@@ -150,14 +149,10 @@ def _exact_excess(population, num_examples, family):
 
 
 class HighDimensionalLimit(Record):
-    """Errors on new tasks (``icl``) and on the tasks of pretraining, noise included.
-
-    ``effective_ridge`` is that of a fit to infinitely many prompts with the same mean.
-    """
+    """Errors on new tasks (``icl``) and on the tasks of pretraining, noise included."""
 
     icl: Scalar
     in_distribution: Scalar
-    effective_ridge: Scalar
 
 
 _RATIO = scalar & Check(lambda x: x > 0, "a number > 0, or infinity")
@@ -194,12 +189,8 @@ def high_dimensional_limit(
 
     where xi = 0 without ridge for tau > 1. Both are infinite without ridge at tau = 1.
 
-    Args:
-        context_ratio: alpha = N / d.
-        task_ratio: kappa = k / d, which may be infinite.
-        prompt_ratio: tau = n / d^2, which may be infinite.
-        noise_var: rho.
-        ridge: lambda; the fit of least norm for 0.
+    The ratios are alpha, kappa and tau, of which the last two may be infinite, and the
+    ridge is lambda, for 0 the fit of least norm.
 
     Example:
         >>> found = high_dimensional_limit(2.0, 2.0, 4.0, 0.25)
@@ -238,9 +229,7 @@ def shifted_tasks_limit(
     for the G that stands for the resolvent of k sampled tasks, and G' its derivative in
     z. ``in_distribution`` is the error on the tasks of pretraining.
 
-    Args:
-        train_cov: R, ``(d, d)``; a small matrix stands for one of equal such blocks.
-        test_cov: R', of the same shape.
+    R and R' are ``(d, d)``; a small matrix stands for one of equal such blocks.
 
     Example:
         >>> R, other = jnp.diag(jnp.array([1.5, 0.5])), jnp.diag(jnp.array([0.5, 1.5]))
@@ -256,7 +245,7 @@ def shifted_tasks_limit(
         context_ratio, task_ratio, prompt_ratio, noise_var, ridge, train_cov, test_cov
     )
     values, V = seen_eigenvalues(R)
-    return _limit(values, einsum("ji,jk,ki->i", V, other, V), *given)
+    return _limit(values, jnp.sum(V * (other @ V), axis=0), *given)
 
 
 class _Resolvent:
@@ -301,7 +290,7 @@ def _limit(r, test, alpha, kappa, tau, rho, ridge):
     square = 1 - 2 * z * G.values - z**2 * G.slopes
     variance = own / tau * (G.values + xi * G.slopes)
     new = jnp.mean(test * (2 * z * G.values - 1) + of_test * (square + variance))
-    return HighDimensionalLimit(rho + new, own, xi)
+    return HighDimensionalLimit(rho + new, own)
 
 
 def _bisect(below, high):
@@ -317,10 +306,7 @@ def _bisect(below, high):
 
 
 class PretrainingPlan(Record):
-    """Prompts with the given tasks, and tasks with any number of prompts.
-
-    Both are infinite where the risk cannot be reached.
-    """
+    """Prompts with the given tasks, and tasks with any prompts; may be infinite."""
 
     num_prompts: Scalar
     num_tasks: Scalar
@@ -341,14 +327,9 @@ def prompts_needed(
     In :func:`high_dimensional_limit` without ridge, for n > d^2 prompts of k tasks,
 
     .. math:: \mathrm{ICL} = a(k) + \frac{b(k)}{n / d^2 - 1} , \qquad
-        n = d^2 \Bigl( 1 + \frac{b(k)}{\mathrm{risk} - a(k)} \Bigr) .
+        n = d^2 \Bigl( 1 + \frac{b(k)}{\mathrm{risk} - a(k)} \Bigr)
 
-    Args:
-        risk: The risk on new tasks, where labels have variance 1 + noise_var.
-        dim: d; the formula is that of large d.
-        num_examples: N.
-        noise_var: rho.
-        num_tasks: k of which the prompts are made, which may be infinite.
+    for large d, where labels have variance 1 + noise_var; k may be infinite.
 
     Example:
         >>> plan = prompts_needed(1.0, 40, 80, 0.25, num_tasks=80)

@@ -17,8 +17,8 @@ class PrefixPrompt(Record):
         \qquad k = 0, \dots, P - 1.
 
     In a standard prompt the query after k examples is the next example; in a shifted
-    one it may be any point, with its own label. ``w`` holds the parameters of the
-    tasks: a vector each, or a pytree for other families.
+    one it may be any point. ``w`` holds the parameters of the tasks, an array or a
+    pytree.
 
     Example:
         >>> X, y = jnp.eye(3)[None], jnp.ones((1, 3))

@@ -1,8 +1,7 @@
-r"""Recurrent learners: linear attention, the delta rule, their gates, and Mesa.
+"""Recurrent learners: linear attention, the delta rule, their gates, and Mesa.
 
-Their exact risks are affine recursions on second moments of state and task. The inputs
-are Gaussian, so that in the eigenbasis of their covariance the diagonals of these
-moments depend on each other alone, and the risk on nothing else.
+Their exact risks are affine recursions on second moments of state and task, of which
+the diagonals suffice in the eigenbasis of the Gaussian inputs' covariance.
 """
 
 from typing import Any
@@ -76,17 +75,17 @@ class _Recurrent(LinearInLabels):
             )
         return tuple(as_floats(self.step_size, self.gate))
 
+    def prefix_sizes(self, y: Array) -> Array:
+        """Sizes for prefixes, whose last point is no example."""
+        return jnp.pad(self.sizes(max(len(y) - 1, 0), y.dtype), (0, 1))[: len(y)]
+
     def weights(self, X: Array, y: Array) -> Array:
         """The state after all examples."""
         return self._states(X, y, self.sizes(len(y), X.dtype))[0]
 
     def prefix_weights(self, X: Array, y: Array) -> Array:
         """The states before each example."""
-        return self._states(X, y, self._all_but_last(y))[1]
-
-    def _all_but_last(self, y):
-        """Sizes for prefixes, whose last point is no example."""
-        return jnp.pad(self.sizes(max(len(y) - 1, 0), y.dtype), (0, 1))[: len(y)]
+        return self._states(X, y, self.prefix_sizes(y))[1]
 
     def _states(self, X, y, sizes):
         def step(w, row):
@@ -99,10 +98,8 @@ class _Recurrent(LinearInLabels):
         gate = self.known()[1].astype(X.dtype)
         at, n = jnp.arange(len(y)), len(y)
         added = self.added(w, X, y, size, gate)
-        answers = gate**at * einsum("cd,d->c", Q, w)
-        answers = answers + einsum("ij,j->i", _faded(gate, n) * (Q @ X.T), added)
-        kept = gate ** (n - 1 - at) * added
-        return gate**n * w + einsum("cd,c->d", X, kept), answers
+        answers = gate**at * (Q @ w) + _faded(gate, n) * (Q @ X.T) @ added
+        return gate**n * w + (gate ** (n - 1 - at) * added) @ X, answers
 
     def start(self, dim: int, dtype: Any) -> Any:
         """The state before the first example."""
@@ -129,13 +126,10 @@ class DeltaRule(_Recurrent):
         \bigl(y_t - g\, \langle x_t, W_{t-1}\rangle\bigr), \qquad
         \hat y = \langle W_N, x\rangle ,
 
-    which is stochastic gradient descent through the prompt; with a gate g < 1 the gated
-    delta rule. :func:`chunked_predictions` has the form of matrix products.
-
-    Args:
-        step_size: beta, or one for each example; ``None`` and ``"schedule"`` are
-            families, of constant and of any sizes, whose best ``optimum`` finds.
-        gate: g in [0, 1]; ``None`` is the family of all.
+    which is stochastic gradient descent through the prompt; with a gate g in [0, 1) the
+    gated delta rule. The step size is one beta or one for each example. ``None`` and
+    ``"schedule"`` are families, of constant and of any sizes, and a gate ``None`` that
+    of all gates; ``optimum`` finds the best of a family.
 
     Example:
         >>> from icltheory.regression import DriftingTasks, optimum, risk
@@ -163,7 +157,7 @@ class DeltaRule(_Recurrent):
         """Multiples of the inputs that a chunk adds, by one triangular system."""
         C = len(y)
         own = size[:, None] * gate * _faded(gate, C) * (X @ X.T)
-        missed = y - gate ** (1 + jnp.arange(C)) * einsum("cd,d->c", X, w)
+        missed = y - gate ** (1 + jnp.arange(C)) * (X @ w)
         own = own + jnp.eye(C, dtype=y.dtype)
         return jax.scipy.linalg.solve_triangular(own, size * missed, lower=True)
 
@@ -171,8 +165,8 @@ class DeltaRule(_Recurrent):
         r"""By recursion on the diagonals of the second moments.
 
         In the eigenbasis of H, with :math:`c_i = E W_i w_i` and :math:`s_i = E W_i^2`
-        of the decayed state g W and the example's task, and :math:`e = M_{ii} - 2 c +
-        s`, :math:`M = E w w^\top`,
+        of the decayed state g W and the example's task, :math:`M = E w w^\top`, and
+        :math:`e = M_{ii} - 2 c + s`,
 
         .. math:: c \leftarrow c + \beta \lambda (M_{ii} - c), \quad
             s \leftarrow s + 2 \beta \lambda (c - s) + \beta^2 \lambda
@@ -182,8 +176,8 @@ class DeltaRule(_Recurrent):
         p, a = population_of(population)
         size, g = (value.astype(p.dtype) for value in self.known())
         values, U = jnp.linalg.eigh(p.input_cov)
-        m = einsum("ji,j->i", U, p.task_mean)
-        M = einsum("ji,jk,ki->i", U, p.task_cov, U) + m**2
+        m = p.task_mean @ U
+        M = jnp.sum(U * (p.task_cov @ U), axis=0) + m**2
 
         def next_task(mu, c):
             return a * c + (1 - a) * m * mu
@@ -267,13 +261,9 @@ class Mesa(LinearInLabels):
     .. math:: \hat w = \Bigl(\sum_i \gamma^{N-i} x_i x_i^\top + \lambda I\Bigr)^{-1}
         \sum_i \gamma^{N-i} y_i x_i .
 
-    The penalty does not fade; with a forgetting of 1 it is :class:`Ridge`. One prompt
-    by the QR factorisation of the weighted examples; the prefixes carry both sums and
-    solve once each, O(d^3), with an error of eps times the condition number.
-
-    Args:
-        penalty: lambda > 0.
-        forgetting: gamma in [0, 1].
+    The penalty lambda > 0 does not fade; with a forgetting gamma of 1 it is
+    :class:`Ridge`. One prompt by the QR factorisation of the weighted examples; the
+    prefixes carry both sums and solve once each, O(d^3).
 
     Example:
         >>> X, y = jnp.array([[1.0], [1.0]]), jnp.array([1.0, 3.0])
@@ -322,8 +312,9 @@ class Mesa(LinearInLabels):
         """The sums before the first example."""
         return jnp.zeros((dim, dim), dtype), jnp.zeros(dim, dtype)
 
-    def _all_but_last(self, y):
-        return jnp.zeros_like(y)  # there are no step sizes
+    def prefix_sizes(self, y: Array) -> Array:
+        """Zeros, as there are no step sizes."""
+        return jnp.zeros_like(y)
 
     def _solved(self, H, G):
         H = H + jnp.asarray(self.penalty, H.dtype) * jnp.eye(len(H), dtype=H.dtype)
@@ -336,15 +327,13 @@ def chunked_predictions(
 ) -> Float[Array, " P"]:
     r"""Answers of a recurrent learner after every prefix, chunk by chunk.
 
-    They are those of ``predictor.predict_prefixes(X, y, X_query)``, with C examples at
-    once by products of matrices: of the delta rule the multiples u of the inputs that
-    they add solve one triangular system,
+    Those of ``predictor.predict_prefixes(X, y, X_query)``, C examples at once by
+    products of matrices: of the delta rule the multiples u of the inputs that they add
+    solve one triangular system,
 
     .. math:: u_i + \beta_i \sum_{j < i} g^{i-j} \langle x_i, x_j\rangle u_j
         = \beta_i \bigl(y_i - g^i \langle x_i, W_0\rangle\bigr) , \qquad
         W_i = g^i W_0 + \sum_{j \le i} g^{i-j} x_j u_j .
-
-    ``predictor`` is a DeltaRule, GatedLinearAttention or Mesa.
 
     Example:
         >>> X, y = jnp.ones((3, 2)), jnp.array([1.0, 2.0, 3.0])
@@ -366,7 +355,7 @@ def chunked_predictions(
     check_shape("X_query", X_query, X.shape)
     X, y, X_query = as_floats(X, y, X_query)
     (P, d), C = X.shape, min(chunk_size, max(len(y), 1))
-    rows = X, y, X_query, predictor._all_but_last(y)
+    rows = X, y, X_query, predictor.prefix_sizes(y)
     # Rows of zeros after the last point change no answer before them.
     padded = (jnp.pad(r, ((0, -P % C), *((0, 0),) * (r.ndim - 1))) for r in rows)
     chunks = tuple(jnp.reshape(r, (-1, C, *r.shape[1:])) for r in padded)

@@ -8,7 +8,7 @@ import numpy as np
 
 from icltheory._checks import check_nonnegative_int
 from icltheory._core import calculator
-from icltheory.regression._linalg import einsum, is_isotropic, seen_inverse
+from icltheory.regression._linalg import is_isotropic, seen_inverse
 from icltheory.regression.drift import (
     correlation,
     demonstration_moments,
@@ -85,7 +85,7 @@ def _best_weights(source, num_examples):
     first, second, own = demonstration_moments(p)
     A = second[0] * R[:-1, :-1] + second[1] + own * jnp.eye(num_examples, dtype=p.dtype)
     b = first[0] * R[-1, :-1] + first[1]
-    omega = einsum("ij,j->i", seen_inverse(A), b)
+    omega = seen_inverse(A) @ b
     return omega, p.signal - jnp.sum(b * omega) + p.noise_var
 
 

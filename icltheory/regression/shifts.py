@@ -1,7 +1,10 @@
-"""Distribution shifts: Garg's evaluation settings, and user-defined ones."""
+"""Distribution shifts: Garg's evaluation settings.
+
+A setting of one's own is any function ``(key, num_points, batch_size)`` that returns a
+:class:`PrefixPrompt`.
+"""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -11,18 +14,16 @@ import numpy as np
 
 from icltheory._checks import (
     check_choice,
+    check_integer,
     check_key,
     check_positive_int,
-    check_shape,
-    checked,
-    positive,
 )
 from icltheory._core import Record
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.regression._linalg import default_dtype, einsum
 from icltheory.regression.prompts import PrefixPrompt
 
-__all__ = ["EXTRA_SHIFTS", "GARG_SHIFTS", "SampledShift", "Shift", "garg_shifts"]
+__all__ = ["EXTRA_SHIFTS", "GARG_SHIFTS", "Shift", "garg_shifts"]
 
 _SCALES = (0.333, 0.5, 2.0, 3.0)
 GARG_SHIFTS = (
@@ -80,10 +81,8 @@ class Shift(Record):
         if not _is_scaled(self.name):
             check_choice("name", self.name, (*GARG_SHIFTS, *EXTRA_SHIFTS))
         check_positive_int("dim", self.dim)
-        if self.name == "half_subspace" and self.dim < 2:
-            raise ValueError(
-                f"dim: expected at least 2 for half_subspace, got {self.dim}"
-            )
+        if self.name == "half_subspace":
+            check_integer("dim", self.dim, 2)
         self.dtype = default_dtype(self.dtype)
 
     @property
@@ -115,90 +114,17 @@ class Shift(Record):
             w = self.scale * w
         y = jnp.sum(X * w[:, None], axis=-1)
         if self.name == "noisyLR":
+            if y.size < 2:
+                raise ValueError("batch_size: expected two labels or more, got 1")
             y = y + jax.random.normal(key_shift, y.shape, self.dtype)
-            factor = _unit_scale(y, self.dim)
+            factor = self.normalizer**0.5 / jnp.std(y, ddof=1)
             y, w = factor * y, factor * w
         y_query = y if X_query is X else jnp.sum(X_query * w[:, None], axis=-1)
         return PrefixPrompt(X, y, X_query, y_query, w)
 
 
-class SampledShift(Record):
-    r"""A user-defined evaluation setting, with the interface of Garg's.
-
-    .. math:: (x_i)_i \sim D, \quad w \sim D_w, \quad y_i = \langle w, x_i\rangle,
-        \quad x^{query}_k \sim D'(x_1, \dots, x_k).
-
-    What is left out is as in Garg's standard setting. It is called as :class:`Shift`.
-
-    Args:
-        inputs: Draws the inputs: ``inputs(key, num_points, batch_size)`` returns
-            ``(B, P, d)``; standard normal if ``None``.
-        queries: Draws the queries: ``queries(key, X)`` returns ``(B, P, d)``, of which
-            query k may depend on the first k rows of ``X`` alone; the next example,
-            row k, if ``None``.
-        weights: Draws the tasks: ``weights(key, batch_size)`` returns ``(B, d)``;
-            standard normal if ``None``.
-        normalizer: What an error is divided by: the mean square of a label of the
-            query; d, that of the standard setting, if ``None``.
-
-    Example:
-        >>> def signs(key, num_points, batch_size):
-        ...     return jax.random.rademacher(key, (batch_size, num_points, 3), float)
-        >>> shift = SampledShift(3, inputs=signs, queries=lambda key, X: -X)
-        >>> prompt = shift(jax.random.key(0), 5, 2)
-        >>> prompt.X.shape, bool((prompt.y_query == -prompt.y).all())
-        ((2, 5, 3), True)
-
-    Source: Garg et al. (2022), Section 4.
-    """
-
-    dim: int = eqx.field(static=True)
-    inputs: Callable[..., Any] | None = eqx.field(static=True, default=None)
-    queries: Callable[..., Any] | None = eqx.field(static=True, default=None)
-    weights: Callable[..., Any] | None = eqx.field(static=True, default=None)
-    name: str = eqx.field(static=True, default="own")
-    normalizer: float | int | None = eqx.field(static=True, default=None)
-    dtype: Any = eqx.field(static=True, default=None)
-    num_informative: None = eqx.field(static=True, default=None, init=False, repr=False)
-
-    def __post_init__(self):
-        check_positive_int("dim", self.dim)
-        for name in ("inputs", "queries", "weights"):
-            sampler = getattr(self, name)
-            if sampler is not None and not callable(sampler):
-                raise TypeError(f"{name}: expected a function or None, got {sampler!r}")
-        normalizer = self.dim if self.normalizer is None else self.normalizer
-        checked("normalizer", normalizer, positive)
-        self.normalizer = float(normalizer)
-        self.dtype = default_dtype(self.dtype)
-
-    def __call__(self, key: PRNGKey, num_points: int, batch_size: int) -> PrefixPrompt:
-        """Draws prompts with ``num_points`` prefixes each."""
-        check_key("key", key)
-        check_positive_int("num_points", num_points)
-        check_positive_int("batch_size", batch_size)
-        key_x, key_w, key_query = jax.random.split(key, 3)
-        shape = (batch_size, num_points, self.dim)
-
-        def drawn(name, sampler, size, *args):
-            if sampler is None:
-                return jax.random.normal(args[0], size, self.dtype)
-            found = jnp.asarray(sampler(*args), self.dtype)
-            check_shape(f"what {name} returns", found, size)
-            return found
-
-        X = drawn("inputs", self.inputs, shape, key_x, num_points, batch_size)
-        w = drawn("weights", self.weights, (shape[0], shape[2]), key_w, batch_size)
-        asked = (lambda _, X: X) if self.queries is None else self.queries
-        X_query = drawn("queries", asked, shape, key_query, X)
-        y, y_query = (jnp.sum(x * w[:, None], axis=-1) for x in (X, X_query))
-        return PrefixPrompt(X, y, X_query, y_query, w)
-
-
 def garg_shifts(dim: int, dtype: Any = None) -> dict[str, Shift]:
-    r"""Returns Garg's fifteen evaluation settings for linear regression.
-
-    .. math:: \text{name} \mapsto \bigl((key, P, B) \mapsto \text{prompts}\bigr).
+    """Returns Garg's fifteen evaluation settings for linear regression by name.
 
     Example:
         >>> shifts = garg_shifts(20)
@@ -220,7 +146,7 @@ def _is_scaled(name: Any) -> bool:
 
 
 def _inputs(shift: Shift, key: PRNGKey, z: Array) -> tuple[Array, Array]:
-    """Examples and queries; the same array if query k is example k + 1."""
+    """Examples and queries; one array if query k is example k + 1."""
     name, dim = shift.name, shift.dim
     if name.endswith("quadrants"):
         shape = (z.shape[0], 1, z.shape[2])
@@ -241,16 +167,6 @@ def _inputs(shift: Shift, key: PRNGKey, z: Array) -> tuple[Array, Array]:
     return z, z
 
 
-def _unit_scale(y: Array, dim: int) -> Array:
-    """Factor that rescales the labels of a batch to variance d."""
-    if y.size < 2:
-        raise ValueError(
-            "batch_size: expected two labels or more in a batch that is rescaled to "
-            "its own variance, got 1"
-        )
-    return math.sqrt(dim) / jnp.std(y, ddof=1)
-
-
 def _orthogonal(z: Array) -> Array:
     """The part of each point that is orthogonal to those before, at its length."""
     head = z[:, : z.shape[2]]
@@ -262,9 +178,7 @@ def _orthogonal(z: Array) -> Array:
     return jnp.zeros_like(z).at[:, : head.shape[1]].set(queries)
 
 
-def _transformation(
-    key: PRNGKey, eigenvalues: np.ndarray, dtype: Any
-) -> Float[Array, "d d"]:
+def _transformation(key, eigenvalues, dtype) -> Float[Array, "d d"]:
     """A random symmetric matrix with these eigenvalues, scaled to |e|^2 = d."""
     dim = eigenvalues.shape[0]
     U, _ = jnp.linalg.qr(jax.random.normal(key, (dim, dim), dtype))

@@ -22,6 +22,7 @@ from icltheory._checks import (
 )
 from icltheory._core import Record, calculator, where_valid
 from icltheory._typing import Array, Float, Scalar
+from icltheory.regression._block_moments import weighted
 from icltheory.regression._linalg import (
     as_floats,
     einsum,
@@ -32,7 +33,6 @@ from icltheory.regression._softmax import (
     concentration,
     one_head,
     score_form,
-    square,
     value_forms,
 )
 from icltheory.regression.depth import best_matrix
@@ -63,9 +63,7 @@ class SoftmaxHeads(Predictor):
     .. math:: \hat y = \sum_h v_h \sum_i p_i^h y_i , \qquad
         p_i^h = e^{x_i^\top B_h x} \Big/ \sum_j e^{x_j^\top B_h x} .
 
-    Args:
-        B: Score matrices ``(H, d, d)``, with the factor 1 / sqrt(d) if there is one.
-        values: v, ``(H,)``; ``None`` is the family of all, for ``optimum``.
+    B is ``(H, d, d)``, v ``(H,)``; v = ``None`` is the family of all, for ``optimum``.
 
     Example:
         >>> pair = SoftmaxHeads.pair(jnp.eye(2), 0.01)
@@ -103,8 +101,8 @@ class SoftmaxHeads(Predictor):
                 "values: expected numbers, got None: optimum(heads, population, "
                 "num_examples).model has the best"
             )
-        d = self.B.shape[-1]
-        return jnp.reshape(self.B, (-1, d, d)), jnp.reshape(self.values, (-1,))
+        shape = -1, *self.B.shape[-2:]
+        return jnp.reshape(self.B, shape), jnp.reshape(self.values, -1)
 
     def attention(self, X: Array, x_query: Array) -> Array:
         """Weights of the examples, summed over heads with their values, ``(N,)``."""
@@ -195,9 +193,7 @@ class DebiasedStep(LinearInLabels):
 class RiskExpansion(Record):
     """A risk to order 1/N, ``limit + first_order / N``, with the query's noise.
 
-    Args:
-        first_order: inf where the coefficient has no average over the query.
-        num_examples: N, at which :attr:`risk` is evaluated.
+    ``first_order`` is inf where the coefficient has no average over the query.
     """
 
     limit: Scalar
@@ -213,11 +209,7 @@ class RiskExpansion(Record):
 class AnswerExpansion(Record):
     """Moments of an answer to order 1/N, given the task and the query.
 
-    Args:
-        limit: The answer as N grows.
-        mean: Mean over the examples.
-        variance: Variance over the examples and their noise.
-        effective_examples: N e^{-S} of each head.
+    ``limit`` is the answer as N grows, ``effective_examples`` N e^{-S} of each head.
     """
 
     limit: Scalar
@@ -251,11 +243,11 @@ def answer_expansion(
     for name, value in (("w", w), ("x_query", x_query)):
         check_shape(name, value, (population.dim,))
     w, x = (jnp.asarray(value, H.dtype) for value in (w, x_query))
-    b = einsum("hij,j->hi", B, x)
-    S, m = einsum("hi,ij,kj->hk", b, H, b), einsum("i,ij,hj->h", w, H, b)
+    b = B @ x
+    S, m = b @ H @ b.T, b @ H @ w
     own, noise = jnp.exp(jnp.diagonal(S)), population.noise_var
-    spread = jnp.exp(S) * (einsum("i,ij,j->", w, H, w) + noise + m[:, None] * m[None])
-    mean, variance = jnp.sum(v * m * (1 - own / N)), square(spread, v) / N
+    spread = jnp.exp(S) * (w @ H @ w + noise + jnp.outer(m, m))
+    mean, variance = jnp.sum(v * m * (1 - own / N)), weighted(spread, v) / N
     return AnswerExpansion(jnp.sum(v * m), mean, variance, N / own)
 
 
@@ -267,10 +259,9 @@ def risk_expansion(head: Any, population: Any, num_examples: Any) -> RiskExpansi
         e^{S_{hk}} (\mathrm{tr}(\Sigma M) + \sigma^2 + m_h m_k)
         - 2 (f_\infty - t) \sum_h v_h m_h e^{S_{hh}} \Bigr] + o(1/N)
 
-    with t = <w, x>, f_inf = sum_h v_h m_h and M = E w w'. The averages over x ~ N(0,
-    Sigma) are Gaussian integrals. They exist where 2 B' Sigma B < Sigma^{-1} for every
-    head that has a value: for larger B rare queries see one example only, and the
-    excess falls more slowly than 1/N.
+    with t = <w, x>, f_inf = sum_h v_h m_h and M = E w w'. The averages over x exist
+    where 2 B' Sigma B < Sigma^{-1} for every head that has a value: for larger B rare
+    queries see one example only, and the excess falls more slowly than 1/N.
 
     Example:
         >>> population = LinearPopulation.isotropic(4, noise_var=0.25)
@@ -282,8 +273,8 @@ def risk_expansion(head: Any, population: Any, num_examples: Any) -> RiskExpansi
     """
     B, v = _heads_of(head, population)
     forms, zero = value_forms(B, population), population.signal + population.noise_var
-    limit = zero - 2 * jnp.sum(forms.line * v) + square(forms.form, v)
-    first = 2 * jnp.sum(forms.line_1 * v) + square(forms.form_1, v)
+    limit = zero - 2 * jnp.sum(forms.line * v) + weighted(forms.form, v)
+    first = 2 * jnp.sum(forms.line_1 * v) + weighted(forms.form_1, v)
     exists = jnp.all(forms.exists | (v == 0))
     first = jnp.where(exists, first, jnp.inf)
     return RiskExpansion(limit, first, jnp.asarray(num_examples, limit.dtype))
@@ -355,7 +346,7 @@ def _best_scale(family, population, num_examples, exact):
             usable &= jnp.all(jnp.linalg.eigvalsh(form) > 0)
             safe = jnp.where(usable, form, jnp.eye(len(form), dtype=form.dtype))
             values = jnp.linalg.solve(safe, line)
-        risk = zero - 2 * jnp.sum(values * line) + square(form, values)
+        risk = zero - 2 * jnp.sum(values * line) + weighted(form, values)
         return jnp.where(usable, risk, jnp.inf), values
 
     def refine(interval, _):

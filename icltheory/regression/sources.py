@@ -1,9 +1,4 @@
-"""Sources of prompts: families of functions, and what draws their prompts.
-
-A source has the method ``sample(key, num_examples, num_prompts)``, which returns a
-:class:`Prompt`, or ``sample_prefixes(key, num_points, num_prompts)``, which returns a
-:class:`PrefixPrompt`. The one with exact theory is :class:`LinearPopulation`.
-"""
+"""Sources of prompts: families of functions, and what draws their prompts."""
 
 import abc
 import math
@@ -32,7 +27,6 @@ __all__ = [
     "DecisionTree",
     "Functions",
     "LinearClassification",
-    "QuadraticRegression",
     "ReluNetwork",
     "Source",
     "SparseLinearRegression",
@@ -44,9 +38,8 @@ class Source(Record):
 
     .. math:: x \sim D_X, \qquad w \sim D_W, \qquad y = f_w(x) + \text{noise}.
 
-    A subclass has an integer ``dim`` and a ``dtype``, and says how parameters arise and
-    how they label inputs. All is traceable and drawn by whole-array calls, so that a
-    sharded batch has the same values as an unsharded one.
+    A subclass says how parameters arise and how they label inputs. All is drawn by
+    whole-array calls, so that a sharded batch has the values of an unsharded one.
     """
 
     if TYPE_CHECKING:  # a dataclass would use an inherited property as a default
@@ -102,11 +95,10 @@ class Source(Record):
         *,
         active_dims: Any = None,
     ) -> Prompt:
-        """Draws prompts; they are a pure function of the key and the shapes.
+        """Draws prompts of N >= 0 examples, a pure function of the key and the shapes.
 
-        A prompt has N labelled examples, 0 or more, and one query. Coordinates of x
-        from ``active_dims`` on are set to 0 before the labels are made (Garg's
-        curriculum). It may be traced: out of range, the inputs are then NaN.
+        Coordinates of x from ``active_dims`` on are set to 0 before the labels are made
+        (Garg's curriculum). It may be traced: out of range, the inputs are then NaN.
         """
         check_key("key", key)
         check_nonnegative_int("num_examples", num_examples)
@@ -130,15 +122,11 @@ class NoisyLinear(Source):
         @property
         def noise_var(self) -> Number: ...
 
-    def evaluate(
-        self, w: Float[Array, "B d"], X: Float[Array, "B P d"]
-    ) -> Float[Array, "B P"]:
+    def evaluate(self, w, X) -> Float[Array, "B P"]:
         """<w, x>, without noise."""
         return inner_products(w, X)
 
-    def label(
-        self, key: PRNGKey, w: Any, X: Float[Array, "B P d"]
-    ) -> tuple[Float[Array, "B P"], Any]:
+    def label(self, key, w, X) -> tuple[Float[Array, "B P"], Any]:
         """<w, x> plus noise, also drawn for 0 so that streams stay comparable."""
         y = self.evaluate(w, X)
         std = jnp.sqrt(jnp.asarray(self.noise_var, y.dtype))
@@ -151,9 +139,8 @@ class SparseLinearRegression(NoisyLinear):
     .. math:: w = m \odot z, \quad z \sim N(0, I), \quad m \in \{0, 1\}^d,\ |m|_1 = s,
         \quad y = \langle w, x\rangle + \epsilon.
 
-    With ``active_dims`` the positions are drawn among the first ``active_dims`` only,
-    and are all of them where fewer than s are active. Cost O(B N d). The paper has s =
-    3 and no noise.
+    With ``active_dims`` the positions are among the first ``active_dims``, and all of
+    them where fewer than s are active. The paper has s = 3 and no noise.
 
     Example:
         >>> prompt = SparseLinearRegression(20).sample(jax.random.key(0), 40, 8)
@@ -177,7 +164,7 @@ class SparseLinearRegression(NoisyLinear):
         self.noise_var = checked("noise_var", self.noise_var, scalar & nonnegative)
 
     def sample_parameters(
-        self, key: PRNGKey, num_prompts: int, *, active_dims: Any = None
+        self, key, num_prompts, *, active_dims=None
     ) -> Float[Array, "B d"]:
         """Draws sparse weights, supported on the first ``active_dims`` coordinates."""
         key_z, key_m = jax.random.split(key)
@@ -190,43 +177,7 @@ class SparseLinearRegression(NoisyLinear):
         return jnp.where(chosen & active, z, 0)
 
 
-class _GaussianWeights(Source):
-    dim: int = eqx.field(static=True)
-    dtype: Any = eqx.field(static=True, default=None)
-
-    def __post_init__(self):
-        self._read("dim")
-
-    def sample_parameters(
-        self, key: PRNGKey, num_prompts: int, *, active_dims: Any = None
-    ) -> Float[Array, "B d"]:
-        """Draws weights from N(0, I); ``active_dims`` is ignored."""
-        return jax.random.normal(key, (num_prompts, self.dim), self.dtype)
-
-
-class QuadraticRegression(_GaussianWeights):
-    r"""Regression on the squares of the inputs, scaled as linear regression.
-
-    .. math:: y = \tfrac{1}{\sqrt 3} \sum_j w_j x_j^2, \qquad w \sim N(0, I) ,
-
-    whose variance is d, as E x^4 = 3 for a standard normal x.
-
-    Example:
-        >>> prompt = QuadraticRegression(2).sample(jax.random.key(0), 3, 1)
-        >>> bool(jnp.allclose(prompt.y, (prompt.X**2 @ prompt.w[0]) / 3**0.5))
-        True
-
-    Source: Garg et al. (2022), published code.
-    """
-
-    def evaluate(
-        self, w: Float[Array, "B d"], X: Float[Array, "B P d"]
-    ) -> Float[Array, "B P"]:
-        """<w, x^2> / sqrt(3)."""
-        return inner_products(w, X**2) / math.sqrt(3)
-
-
-class LinearClassification(_GaussianWeights):
+class LinearClassification(Source):
     r"""Classification by the sign of a random linear function.
 
     .. math:: y = \mathrm{sign} \langle w, x\rangle \in \{-1, 0, 1\}, \ w \sim N(0, I) ,
@@ -242,14 +193,22 @@ class LinearClassification(_GaussianWeights):
     Source: Garg et al. (2022), published code.
     """
 
+    dim: int = eqx.field(static=True)
+    dtype: Any = eqx.field(static=True, default=None)
+
+    def __post_init__(self):
+        self._read("dim")
+
     @property
     def targets(self) -> str:
         """Kind of labels, here signs."""
         return "sign"
 
-    def evaluate(
-        self, w: Float[Array, "B d"], X: Float[Array, "B P d"]
-    ) -> Float[Array, "B P"]:
+    def sample_parameters(self, key, num_prompts, *, active_dims=None) -> Array:
+        """Draws weights from N(0, I); ``active_dims`` is ignored."""
+        return jax.random.normal(key, (num_prompts, self.dim), self.dtype)
+
+    def evaluate(self, w, X) -> Float[Array, "B P"]:
         """Sign of <w, x>."""
         return jnp.sign(inner_products(w, X))
 
@@ -260,8 +219,8 @@ class ReluNetwork(Source):
     .. math:: y = \sqrt{2 / h}\ W_2^\top \mathrm{relu}(W_1^\top x), \qquad
         W_1 \in R^{d \times h},\ W_2 \in R^h,
 
-    whose variance is d, that of linear regression. Cost O(B N d h). The paper has h =
-    100. The ``w`` of its prompts is ``{"W1": (B, d, h), "W2": (B, h)}``.
+    whose variance is d, that of linear regression. The paper has h = 100. The ``w`` of
+    its prompts is ``{"W1": (B, d, h), "W2": (B, h)}``.
 
     Example:
         >>> prompt = ReluNetwork(5, hidden=7).sample(jax.random.key(0), 4, 2)
@@ -278,20 +237,14 @@ class ReluNetwork(Source):
     def __post_init__(self):
         self._read("dim", "hidden")
 
-    def sample_parameters(
-        self, key: PRNGKey, num_prompts: int, *, active_dims: Any = None
-    ) -> dict[str, Array]:
+    def sample_parameters(self, key, num_prompts, *, active_dims=None) -> dict:
         """Draws standard normal weights; ``active_dims`` is ignored."""
         key_1, key_2 = jax.random.split(key)
         shape = (num_prompts, self.dim, self.hidden)
-        return {
-            "W1": jax.random.normal(key_1, shape, self.dtype),
-            "W2": jax.random.normal(key_2, (num_prompts, self.hidden), self.dtype),
-        }
+        W1 = jax.random.normal(key_1, shape, self.dtype)
+        return {"W1": W1, "W2": jax.random.normal(key_2, shape[::2], self.dtype)}
 
-    def evaluate(
-        self, w: dict[str, Array], X: Float[Array, "B P d"]
-    ) -> Float[Array, "B P"]:
+    def evaluate(self, w, X) -> Float[Array, "B P"]:
         """Output of the network."""
         features = jax.nn.relu(einsum("bpd,bdh->bph", X, w["W1"]))
         return math.sqrt(2 / self.hidden) * einsum("bph,bh->bp", features, w["W2"])
@@ -304,9 +257,8 @@ class DecisionTree(Source):
         \qquad y = v_{i - (2^{depth} - 1)},
 
     with coordinates c uniform on 0..d-1 (with repetition along a path) and leaf values
-    v from N(0, 1). All points of all prompts descend together, O(B N depth) gathers.
-    The ``w`` of its prompts is ``{"coordinates": (B, 2^depth - 1), "values":
-    (B, 2^depth)}``.
+    v from N(0, 1). The ``w`` of its prompts is ``{"coordinates": (B, 2^depth - 1),
+    "values": (B, 2^depth)}``.
 
     Example:
         >>> task = DecisionTree(2, depth=1)
@@ -324,10 +276,8 @@ class DecisionTree(Source):
     def __post_init__(self):
         self._read("dim", "depth")
 
-    def sample_parameters(
-        self, key: PRNGKey, num_prompts: int, *, active_dims: Any = None
-    ) -> dict[str, Array]:
-        """Draws the inner nodes' coordinates from all of 0..d-1, and leaf values."""
+    def sample_parameters(self, key, num_prompts, *, active_dims=None) -> dict:
+        """Draws the coordinates of the inner nodes, and leaf values."""
         key_c, key_v = jax.random.split(key)
         leaves = 2**self.depth
         inner = (num_prompts, leaves - 1)
@@ -336,9 +286,7 @@ class DecisionTree(Source):
             "values": jax.random.normal(key_v, (num_prompts, leaves), self.dtype),
         }
 
-    def evaluate(
-        self, w: dict[str, Array], X: Float[Array, "B P d"]
-    ) -> Float[Array, "B P"]:
+    def evaluate(self, w, X) -> Float[Array, "B P"]:
         """Value of the leaf that each input reaches."""
         right = (X > 0).astype(jnp.int32)
 
@@ -377,9 +325,7 @@ class Functions(Source):
         if not callable(self.draw):
             raise ValueError(f"draw: expected a function (key, X), got {self.draw!r}")
 
-    def sample_parameters(
-        self, key: PRNGKey, num_prompts: int, *, active_dims: Any = None
-    ) -> Any:
+    def sample_parameters(self, key, num_prompts, *, active_dims=None) -> Any:
         """A key for each prompt, which draws its function."""
         return jax.random.split(key, num_prompts)
 

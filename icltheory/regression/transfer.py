@@ -1,9 +1,4 @@
-"""A trained layer away from its training prompts: other lengths, labels, covariances.
-
-With linear labels the risk of a step trained with N examples on prompts of M examples
-is ``risk(optimum(LinearStep, population, N).model, population, M)``, and what it loses
-there is its ``excess``. Here is what that does not cover.
-"""
+"""A trained layer away from its training: other lengths, labels, covariances."""
 
 from typing import Any
 
@@ -24,11 +19,11 @@ from icltheory._core import Record, calculator
 from icltheory._typing import Array, Bool, Float, Scalar
 from icltheory.regression._linalg import (
     as_floats,
-    einsum,
     is_isotropic,
     quotient,
     seen_eigenvalues,
 )
+from icltheory.regression.gradient_blocks import CENTRED
 from icltheory.regression.orders import eigenvalues
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.predictors import LinearStep
@@ -79,9 +74,8 @@ def risk_for_labels(
         + |(I - \Gamma \Lambda) a|_\Lambda^2
 
     with Lambda = ``input_cov``, :math:`\Lambda a = E[x y]` (``weight``), Sigma = Cov(x
-    y) (``moment_cov``) and ``least_risk``, that of the best linear predictor: pairs (x,
-    y) independent and alike, y any function of x and noise. For the Gamma = G^{-1} of
-    training with N examples, G = (1 + 1/N) Lambda + tr(Lambda) I / N, the last term is
+    y) (``moment_cov``) and ``least_risk``, that of the best linear predictor: y is any
+    function of x and noise. For the Gamma of training with N examples the last term is
     of order 1/N^2; it stays as M grows.
 
     Example:
@@ -101,9 +95,9 @@ def risk_for_labels(
     Gamma, Lam, Sigma, a, least = as_floats(
         step.Gamma, input_cov, moment_cov, weight, least_risk
     )
-    spread = einsum("ij,kj,kl,li->", Sigma, Gamma, Lam, Gamma)
-    missed = a - einsum("ij,jk,k->i", Gamma, Lam, a)
-    return least + spread / num_examples + einsum("i,ij,j->", missed, Lam, missed)
+    missed = a - Gamma @ Lam @ a
+    spread = jnp.sum(Gamma * (Lam @ Gamma @ Sigma))
+    return least + spread / num_examples + missed @ Lam @ missed
 
 
 @calculator(
@@ -142,10 +136,9 @@ def length_transfer_rate(
         \Bigr\} \min\Bigl\{\frac{\phi_i}{\mu_M}, 1\Bigr\}, \qquad
         \mu_n = \frac{\sigma^2}{n},
 
-    with phi_i the eigenvalues of H^{1/2} Psi H^{1/2}: psi^2 times those of H for the
-    paper's prior w ~ N(0, psi^2 I). It supposes tr(H Psi) at most a constant times
-    sigma^2. The constants are not proved here: over 300 spectra with tr(H Psi) <=
-    sigma^2 the ratio of the sides lay between 0.28 and 2.0.
+    with phi_i the eigenvalues of H^{1/2} Psi H^{1/2}. It supposes tr(H Psi) at most a
+    constant times sigma^2. The constants are not proved here: over 300 spectra with
+    tr(H Psi) <= sigma^2 the ratio of the sides lay between 0.28 and 2.0.
 
     Example:
         >>> population = LinearPopulation.isotropic(3, 4.0)
@@ -179,8 +172,7 @@ def random_covariance_optimum(
 
     for w ~ N(0, I), no noise and the diagonals ``variances`` (T, d) with the
     ``probabilities``, equal if None, up to a factor. It is v U of the limit of the
-    flow, with 0 for a direction that no covariance has, and is no longer the inverse of
-    any covariance: prompts of one task are not learnt however long they are.
+    flow, with 0 for a direction that no covariance has.
 
     Example:
         >>> Gamma = random_covariance_optimum(jnp.array([[1.0], [3.0]]), 2)
@@ -202,25 +194,19 @@ def random_covariance_optimum(
     return jnp.diag(quotient(target, system, 0))
 
 
-_CENTRED = Check(lambda mean: mean == 0, "task_mean = 0")
-_ROUND = Check(is_isotropic, "task_cov = psi^2 I")
-
-
 class TaskComplexity(Record):
     r"""The order of the excess risk after T tasks, UNVERIFIED.
 
     .. math:: \mathrm{bias} + (\mathrm{tr}(H \Psi) + \sigma^2)\, D_{eff} / T_{eff}.
 
-    With T_eff = T / log T; ``largest_step`` = 1 / (tr(H) tr(Ht_N)) is what gamma_0 is
-    to stay a constant below, and ``commutes`` whether the start commutes with H, as the
-    statement supposes.
+    gamma_0 is to stay a constant below ``largest_step`` = 1 / (tr(H) tr(Ht_N)), and the
+    start is to commute with H.
     """
 
     bias: Scalar
     variance: Scalar
     total: Scalar
     effective_dimension: Scalar
-    effective_tasks: Scalar
     largest_step: Scalar
     commutes: Bool[Array, ""]
 
@@ -243,9 +229,12 @@ def halving_steps(num_tasks: int, initial_step: Any) -> Float[Array, "T"]:
     return jnp.asarray(initial_step) * jnp.asarray(0.5**halvings)
 
 
+_ROUND = Check(is_isotropic, "task_cov = psi^2 I")
+
+
 def _plain(name: str, population: Any, given: Any = None) -> Any:
     """The check of tasks with the prior N(0, psi^2 I)."""
-    return _CENTRED(name, population.task_mean) & _ROUND(name, population.task_cov)
+    return CENTRED(name, population.task_mean) & _ROUND(name, population.task_cov)
 
 
 @calculator(
@@ -274,10 +263,10 @@ def task_complexity_bound(
 
     with lambda and lambda~ the eigenvalues of H and of Ht_N = E (X'y/N)(X'y/N)', for
     Gamma_t = Gamma_{t-1} - gamma_t (<Gamma_{t-1} h, x> - y) x h', h = X'y / N, with the
-    steps of ``halving_steps``; Gamma_0, which is to commute with H, is 0 if None. The
-    prior is N(0, psi^2 I). The statement is from memory, without its constant and not
-    checked against the paper; it agreed with simulation on one instance (ratios of
-    excess to bound between 0.58 and 1.24). Do not rest a proof on it.
+    steps of ``halving_steps``; Gamma_0 is 0 if None. The prior is N(0, psi^2 I). The
+    statement is from memory, without its constant and not checked against the paper; it
+    agreed with simulation on one instance (ratios of excess to bound between 0.58 and
+    1.24). Do not rest a proof on it.
 
     Example:
         >>> population = LinearPopulation.isotropic(2, 1.0)
@@ -287,35 +276,32 @@ def task_complexity_bound(
 
     Source: Wu et al. (2024), Theorem 4.1, from memory.
     """
-    H, noise_var = population.input_cov, population.noise_var
-    signal = population.signal
-    N = jnp.asarray(num_examples, H.dtype)
+    H, N = population.input_cov, jnp.asarray(num_examples, population.dtype)
+    total = population.signal + population.noise_var
     steps = halving_steps(num_tasks, initial_step).astype(H.dtype)
     lam, V = jnp.linalg.eigh(H)
     lam = jnp.maximum(lam, 0)
     psi2 = jnp.trace(population.task_cov) / population.dim
-    slope = ((N + 1) * psi2 * lam + signal + noise_var) / N  # psi^2 / Gamma*_N
+    slope = ((N + 1) * psi2 * lam + total) / N  # psi^2 / Gamma*_N
     feature = lam * slope
     start = jnp.zeros_like(H)
     if Gamma_0 is not None:
         check_shape("Gamma_0", Gamma_0, H.shape)
         start = jnp.asarray(Gamma_0, H.dtype)
-    rotated = einsum("ji,jk,kl->il", V, start, V)
     left = jnp.prod(1 - steps[:, None] * (lam * feature)[None], axis=0)
-    gap = left[:, None] * (rotated - jnp.diag(psi2 / slope))
+    gap = left[:, None] * (V.T @ start @ V - jnp.diag(psi2 / slope))
     bias = jnp.sum(lam[:, None] * gap**2 * feature[None])
     tasks = jnp.asarray(num_tasks / np.log(num_tasks), H.dtype)
     strength = tasks * initial_step * lam[:, None] * feature[None]
     dimension = jnp.sum(jnp.minimum(1, strength**2))
-    variance = (signal + noise_var) * dimension / tasks
-    swapped = einsum("ij,jk->ik", H, start) - einsum("ij,jk->ik", start, H)
+    variance = total * dimension / tasks
+    swapped = jnp.max(jnp.abs(H @ start - start @ H))
     scale = jnp.max(jnp.abs(start)) * jnp.max(lam)
     return TaskComplexity(
         bias=bias,
         variance=variance,
         total=bias + variance,
         effective_dimension=dimension,
-        effective_tasks=tasks,
         largest_step=1 / (jnp.sum(lam) * jnp.sum(feature)),
-        commutes=jnp.max(jnp.abs(swapped)) <= 1e-6 * scale,
+        commutes=swapped <= 1e-6 * scale,
     )

@@ -15,7 +15,6 @@ from icltheory.statistics.comparison import (
     exact_mcnemar,
     majority_baseline,
     score_mcnemar,
-    smallest_p_value,
 )
 from icltheory.statistics.estimates import Estimate, Interval, crossed_estimate
 from icltheory.statistics.intervals import (
@@ -40,5 +39,4 @@ __all__ = [
     "paired_interval",
     "proportion_interval",
     "score_mcnemar",
-    "smallest_p_value",
 ]

@@ -22,17 +22,6 @@ from icltheory.statistics.intervals import (
     proportion_interval,
 )
 
-__all__ = [
-    "Comparison",
-    "MajorityBaseline",
-    "adjust_holm",
-    "compare",
-    "exact_mcnemar",
-    "majority_baseline",
-    "score_mcnemar",
-    "smallest_p_value",
-]
-
 # Largest count that a float represents exactly.
 _MOST = 2**53
 
@@ -168,7 +157,7 @@ def compare(
         method=method,
         draws=draws if method in ("bca", "percentile") else 0,
         could_be_chance=p_value > 1 - level,
-        smallest_p_value=smallest_p_value(gained + lost),
+        smallest_p_value=exact_mcnemar(gained + lost, 0),
     )
 
 
@@ -192,8 +181,9 @@ def exact_mcnemar(
     for g examples that became right and l that became wrong; 1 where nothing changed.
     The mid-p value counts the outcome seen by half, :math:`p - P(X = \max(g, l))`, or
     :math:`1 - P(X = g) / 2` where g = l. It has more power, and is not guaranteed to
-    keep its level. A net change :math:`g - l` alone allows no smaller p-value than
-    ``exact_mcnemar(g - l, 0)``.
+    keep its level. The smallest p-value of m changed examples is ``exact_mcnemar(m,
+    0)``, :math:`\min\{1, 2^{1 - m}\}`; a net change :math:`g - l` alone allows none
+    below ``exact_mcnemar(g - l, 0)``.
 
     Example:
         >>> exact_mcnemar(5, 0), exact_mcnemar(3, 0), exact_mcnemar(7, 7)
@@ -246,19 +236,6 @@ def score_mcnemar(gained: int | np.integer, lost: int | np.integer) -> float:
         return 1.0
     z = abs(gained - lost) / (gained + lost) ** 0.5
     return 2 * float(scipy.special.ndtr(-z))
-
-
-def smallest_p_value(discordant: int | np.integer, *, mid_p: bool = False) -> float:
-    r"""Smallest p-value possible for m changed examples, :math:`\min\{1, 2^{1 - m}\}`.
-
-    Example:
-        >>> smallest_p_value(5), smallest_p_value(6)
-        (0.0625, 0.03125)
-
-    Source: McNemar (1947).
-    """
-    check_nonnegative_int("discordant", discordant)
-    return exact_mcnemar(discordant, 0, mid_p=mid_p)
 
 
 def adjust_holm(p: Any) -> np.ndarray:

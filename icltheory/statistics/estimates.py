@@ -10,10 +10,7 @@ import numpy as np
 import scipy.special
 
 from icltheory._checks import as_numbers, check_choice, check_open_unit, real
-from icltheory._core import Record
-from icltheory._precision import widened
-
-__all__ = ["Estimate", "Interval", "crossed_estimate"]
+from icltheory._core import Record, widened
 
 # Values that differ by no more roundings of their mean than this are equal.
 _ROUNDINGS = 4

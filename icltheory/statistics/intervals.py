@@ -20,16 +20,9 @@ from icltheory._checks import (
     finite,
     real,
 )
-from icltheory._precision import widened
+from icltheory._core import widened
 from icltheory._typing import Float, PRNGKey
 from icltheory.statistics.estimates import Interval
-
-__all__ = [
-    "bootstrap_interval",
-    "curve_interval",
-    "paired_interval",
-    "proportion_interval",
-]
 
 # Numbers drawn together; all draws of 8000 examples and 10000 resamples need 640 MB.
 _CHUNK = 2**22

@@ -15,7 +15,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from icltheory._checks import check_positive_int
-from icltheory._files import named_file
+from icltheory.models._files import named_file
 
 __all__ = ["Checkpoints", "Restored"]
 

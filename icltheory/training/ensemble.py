@@ -26,14 +26,6 @@ from icltheory.training.steps import (
     make_step,
 )
 
-__all__ = [
-    "Ensemble",
-    "EnsembleState",
-    "Member",
-    "init_ensemble",
-    "make_ensemble_step",
-]
-
 
 class Member(NamedTuple):
     """One model of an :class:`Ensemble`; ``None`` keeps the shared value."""
@@ -206,16 +198,11 @@ def make_ensemble_step(
     axis of members: ``loss`` and ``grad_norm``, NaN from divergence on, and ``alive``.
 
     Args:
-        model: As :func:`make_step` has it.
         task: Task of all members, up to their noise.
         optimizer: Config of all members' optimiser, up to their scalars.
-        ensemble: The members, those of the state.
-        curriculum: Which coordinates and points count.
-        num_steps: Length of the run, for the schedule.
         at_once: Members whose products are batched; the others wait for their turn
             within the step. Unless given all, but one on a CPU, whose batched products
             are slower.
-        **options: Further ones of :func:`make_step`.
 
     Source: Garg et al. 2022, Appendix A.
     """

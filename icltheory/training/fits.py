@@ -23,8 +23,6 @@ from icltheory.training.loop import run
 from icltheory.training.optimizers import OptimizerConfig, averaged, make_optimizer
 from icltheory.training.steps import Curriculum, init_state, make_step
 
-__all__ = ["Fit", "TrainedModel", "fit", "load_fit"]
-
 _MODELS = {"GPT2": models.GPT2, "LinearStack": models.LinearStack}
 _FILE = "fit.json"
 
@@ -120,18 +118,10 @@ def fit(
         model: A Flax module such as :func:`icltheory.models.transformer` makes.
         source: Where prompts come from, any with ``dim`` and ``sample``.
         key: Typed key of the start and the prompts; an array of keys, ``(S,)``, trains
-            S models side by side and returns a list.
-        steps: Training steps.
+            S models side by side and returns a list of :class:`Fit`.
         num_examples: Most examples N of a prompt; as many as the model has positions
             for unless given.
-        batch_size: Prompts per step.
-        optimizer: Its configuration.
-        curriculum: Which coordinates and points count at a step.
-        progress: Called as ``progress(done, total, part)``; see
-            :mod:`icltheory.batching`.
-
-    Returns:
-        A :class:`Fit`, or a list of them.
+        progress: See :mod:`icltheory.batching`.
 
     Example:
         >>> from icltheory import models, regression as reg

@@ -12,13 +12,10 @@ import optax
 from jaxtyping import Array, Float, Int, PyTree
 
 from icltheory._checks import check_choice, check_shape, is_tracer, within
-from icltheory._core import calculator
-from icltheory._precision import exact_products
+from icltheory._core import calculator, exact_products
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.predictors import Bayes
 from icltheory.regression.prompts import PrefixPrompt
-
-__all__ = ["bayes_targets", "in_context_loss", "prefix_errors"]
 
 LOSSES = {
     "squared": lambda guess, y: jnp.square(guess - y),

@@ -24,15 +24,6 @@ from icltheory._core import Record
 from icltheory._typing import Array, Float, Int
 from icltheory.training.packing import hidden_matrix
 
-__all__ = [
-    "AveragedState",
-    "OptimizerConfig",
-    "averaged",
-    "learning_rate",
-    "make_optimizer",
-    "with_average",
-]
-
 _NAMES = ("adam", "adamw", "muon", "sgd")
 _SCHEDULES = ("constant", "cosine", "linear", "trapezoid", "triangle")
 _RATE = Check(lambda x: (x > 0) & (x < math.inf), "a value > 0")
@@ -79,10 +70,10 @@ class OptimizerConfig(Record):
     clip_norm: float = 0.0  # largest global norm of the gradient; no clipping at 0
     # decoupled decay: all weights of adamw, the hidden matrices of muon
     weight_decay: float = 0.0
-    # Decay of the first moment (momentum of sgd; hidden matrices of muon have optax's
-    # 0.95) and of the second one. Both are static, since 1 - b2 loses four digits if b2
-    # is rounded to float32.
+    # decay of the first moment, or momentum of sgd; hidden matrices of muon have
+    # optax's 0.95
     b1: float = eqx.field(static=True, default=0.9)
+    # decay of the second moment; static, since 1 - b2 loses four digits in float32
     b2: float = eqx.field(static=True, default=0.999)
     eps: float = eqx.field(static=True, default=1e-8)  # Adam's constant
 

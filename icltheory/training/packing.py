@@ -19,8 +19,6 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, PyTree
 
-__all__ = ["Packed", "hidden_matrix", "pack", "unpack"]
-
 _NUMBERED = re.compile(r"([^.]*_)\d+(?=\.|$)")  # matches block_0 of block_0.w
 _WIDEST = 11, 52  # bits of float64's exponent and mantissa
 

@@ -12,11 +12,7 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Int, PyTree
 
-from icltheory._checks import (
-    check_choice,
-    check_nonnegative_int,
-    check_positive_int,
-)
+from icltheory._checks import check_choice, check_nonnegative_int, check_positive_int
 from icltheory._core import Record
 from icltheory.training.devices import (
     check_batch,
@@ -26,18 +22,6 @@ from icltheory.training.devices import (
 )
 from icltheory.training.objectives import LOSSES, in_context_loss
 from icltheory.training.packing import unpack
-
-__all__ = [
-    "Curriculum",
-    "Metrics",
-    "Ramp",
-    "Step",
-    "Task",
-    "TrainState",
-    "init_state",
-    "make_step",
-    "stream_key",
-]
 
 _STREAMS = ("init", "data", "evaluation")
 
@@ -95,10 +79,9 @@ class Task(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Ramp:
-    r"""A count that increases in equal steps.
+    """A count that increases in equal steps: min(end, start + increment * stair).
 
-    .. math:: v(t) = \min(\text{end},\ \text{start}
-              + \text{increment} \lfloor t / \text{interval} \rfloor)
+    The stair at step t is t / interval, rounded down.
 
     Example:
         >>> [int(Ramp(5, 7, 1, 10)(t)) for t in (0, 9, 10, 25, 99)]
@@ -231,10 +214,6 @@ def make_step(
     Args:
         model: Flax module; called with ``(X, y)`` it predicts every prefix, and its
             ``predict`` answers the last query.
-        task: Where prompts come from.
-        optimizer: Update rule :math:`u`.
-        curriculum: Which coordinates and points count.
-        batch_size: Prompts per step.
         num_points: Points of a prompt, the query included.
         accumulation: Parts into which the batch is split to save memory.
         loss_points: ``"all"`` prefixes, or only the ``"last"``.

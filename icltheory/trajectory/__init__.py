@@ -7,7 +7,6 @@ Stability: stable.
 """
 
 from icltheory.trajectory.descent import (
-    depth_errors,
     implicit_gd,
     implicit_gd_blocks,
     implicit_gd_factors,
@@ -26,7 +25,6 @@ __all__ = [
     "Trajectory",
     "TrajectoryFactors",
     "TrajectoryNorms",
-    "depth_errors",
     "implicit_gd",
     "implicit_gd_blocks",
     "implicit_gd_factors",

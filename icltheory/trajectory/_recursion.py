@@ -6,9 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from icltheory._checks import check_choice, check_shape
-from icltheory._names import DemoUpdates
-from icltheory._precision import widened
-from icltheory._typing import Array
+from icltheory._core import widened
+from icltheory._typing import Array, DemoUpdates
 from icltheory.attention import LinearAttentionStack
 
 DEMO_UPDATES = ("shared", "causal", "frozen")

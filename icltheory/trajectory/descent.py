@@ -7,8 +7,7 @@ from jaxtyping import Real
 
 from icltheory._checks import check_choice, finite, scalar
 from icltheory._core import calculator
-from icltheory._names import DemoUpdates, DenseMethod, NormMethod
-from icltheory._typing import Array, Float
+from icltheory._typing import DemoUpdates, DenseMethod, Float, NormMethod
 from icltheory.attention import LinearAttentionStack, LinearTransformerStack
 from icltheory.linalg import safe_sqrt, thin_frobenius_inner
 from icltheory.linalg.products import frobenius_norm, magnitude
@@ -26,14 +25,6 @@ from icltheory.trajectory.records import (
     TrajectoryFactors,
     TrajectoryNorms,
 )
-
-__all__ = [
-    "depth_errors",
-    "implicit_gd",
-    "implicit_gd_blocks",
-    "implicit_gd_factors",
-    "implicit_gd_norms",
-]
 
 
 @calculator(static=("demo_updates", "method"), scale=scalar)
@@ -214,55 +205,6 @@ def implicit_gd_blocks(
     cast = jax.tree.map(lambda leaf: leaf.astype(one.dtype), stack)
     start = cast, depths.H[:-1], depths.h_query[:-1]
     return BlockTrajectory(*jax.lax.scan(step, jnp.zeros_like(one), start)[1])
-
-
-@calculator(static=("demo_updates", "method", "dtype"), scale=scalar)
-def depth_errors(
-    stack: LinearAttentionStack,
-    H: Float[ArrayLike, "_N _n"],
-    h_query: Float[ArrayLike, "_n"],
-    *,
-    demo_updates: DemoUpdates = "shared",
-    scale: Real[ArrayLike, ""] = 1.0,
-    method: NormMethod = "auto",
-    dtype=jnp.float32,
-) -> Float[Array, " L"]:
-    r"""Relative error of the recursion in ``dtype`` against the float64 forward pass.
-
-    .. math::
-        e_t = \big\| (1 + W_t)\, h^0 - h^t \big\|_2 / \| h^t \|_2 ,
-        \qquad t = 1, \dots, L ,
-
-    with :math:`W_t` in ``dtype`` (half precision in float32) and :math:`h^t` from the
-    layers in float64, of the same rounded arguments; NaN where both overflow.
-    Demonstrations are not ``"frozen"``. Needs ``jax_enable_x64``.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> I = jnp.stack([jnp.eye(2)] * 3) / 10
-        >>> stack = LinearAttentionStack(I, I, I)
-        >>> errors = depth_errors(stack, jnp.eye(2), jnp.ones(2))
-        >>> errors.shape, bool((errors < 1e-6).all())
-        ((3,), True)
-
-    Source: Yao et al. (2024), Theorem 1.
-    """
-    if jnp.result_type(float) != jnp.float64:
-        raise ValueError("depth_errors: expected jax_enable_x64, got float64 disabled")
-    check_choice("demo_updates", demo_updates, ("shared", "causal"))
-    low = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), (stack, H, h_query))
-    stack, H, h_query = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), low)
-    options = {"demo_updates": demo_updates, "scale": scale}
-    if method == "factors":
-        trajectory = implicit_gd_factors(*low[:2], **options)
-    else:
-        trajectory = implicit_gd(*low[:2], method=method, **options)
-    mask = "demos" if demo_updates == "shared" else "causal"
-    forward = stack.apply(H, h_query, mask, scale=scale).h_query[1:]
-    recursion = trajectory.outputs(low[2])[1:].astype(jnp.float64)
-    error = jnp.linalg.norm(recursion - forward, axis=1)
-    size = jnp.linalg.norm(forward, axis=1)
-    return error / jnp.where((size == 0) & (error == 0), 1, size)
 
 
 def _norms_of_step(delta_W, G, W):

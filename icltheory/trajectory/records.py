@@ -5,11 +5,8 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from icltheory._checks import check_shape
-from icltheory._core import Record
-from icltheory._precision import exact_products
+from icltheory._core import Record, exact_products
 from icltheory._typing import Array, Bool, Float
-
-__all__ = ["BlockTrajectory", "Trajectory", "TrajectoryFactors", "TrajectoryNorms"]
 
 
 class Trajectory(Record):

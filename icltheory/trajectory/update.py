@@ -5,14 +5,10 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._checks import check_choice, check_shape, scalar
-from icltheory._core import calculator
-from icltheory._names import MLPForm
-from icltheory._precision import widened
-from icltheory._typing import Array, Float
+from icltheory._core import calculator, widened
+from icltheory._typing import Array, Float, MLPForm
 from icltheory.attention import MLP_FORMS
 from icltheory.attention._layer import as_mlp, as_projections
-
-__all__ = ["implicit_update", "implicit_update_mlp"]
 
 
 @calculator(scale=scalar)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jaxtyping import TypeCheckError
 
-from icltheory._precision import widened
+from icltheory._core import widened
 from icltheory.attention import (
     LinearAttentionStack,
     MLPAttentionStack,

@@ -31,13 +31,6 @@ def load(name, folder, style="config", dtype="float32"):
     return load_checkpoint(checkpoint(name, folder / name / style, style), dtype)
 
 
-def rename(folder, new_name):
-    """Rewrites a checkpoint's tensors under other names; None drops one."""
-    named = {new_name(key): value for key, value in tensors_of(folder).items()}
-    named.pop(None, None)
-    store(folder, named)
-
-
 def tensors_of(folder):
     """All tensors of a checkpoint in one file."""
     from safetensors.flax import load_file

@@ -10,15 +10,12 @@ import numpy as np
 import pytest
 
 from icltheory.bridge import AnswerFile, Evaluator, algorithm1, evaluate
-from icltheory.bridge.evaluator import method_name
 from icltheory.bridge.methods import Cumulative
 from icltheory.bridge.pruning import pruned_stacks
 from icltheory.layered import get_matrix, replace_matrix
 from icltheory.linalg import svd
 from icltheory.pruning import (
     Intervention,
-    LowRank,
-    Magnitude,
     choose_rate,
     module_matrices,
     prune,
@@ -268,34 +265,6 @@ def test_a_run_that_was_killed_goes_on_in_the_same_loop(
     scores = [[row.pop("scores") for row in rows] for rows in (own, before)]
     assert own == before
     np.testing.assert_allclose(*scores, atol=1e-9, rtol=0)
-
-
-@pytest.mark.slow
-def test_some_rates_of_some_examples_go_through_the_same_loop(model, task, whole):
-    evaluator, some = Evaluator(model, task, method=LOOP), [1, 4, 8]
-    (scores,) = evaluator.scores("validation", pruned(RATES[-1:]), some)
-    assert len(evaluator.answers) == 3
-    every = whole[1].scores("validation", pruned(RATES))[-1]
-    np.testing.assert_allclose(scores, every[some], atol=1e-9)
-
-
-@pytest.mark.slow
-def test_answers_of_two_ways_are_kept_apart(model, task, tmp_path):
-    path, total = tmp_path / "answers.sqlite", 4 * 9
-    ways = (
-        LowRank(),
-        Magnitude(),
-        LOOP,
-        Cumulative(RATES, 4),
-        Cumulative(RATES[:3], 3),
-    )
-    names = [method_name(way) for way in ways]
-    assert len(set(names)) == len(ways)
-    for i, way in enumerate(ways[1:3]):
-        search(model, task, path, method=way)
-        rows = [row for row in AnswerFile(path) if row["split"] == "validation"]
-        assert len(rows) == (i + 1) * total
-        assert {row["method"] for row in rows} == set(names[1 : i + 2])
 
 
 @pytest.mark.usefixtures("as_for_a_user")

@@ -7,18 +7,23 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.bridge import KV, Architecture, Decoder, Rotary, Tokens, prune_model
-from icltheory.bridge import model as model_module
+from icltheory.bridge import (
+    Architecture,
+    Decoder,
+    LanguageModel,
+    Rotary,
+    Tokens,
+    prune_model,
+)
+from icltheory.bridge import decoder as decoder_module
 from icltheory.bridge.families import read_architecture
-from icltheory.bridge.families.config import read_rotary
+from icltheory.bridge.families.declare import read_rotary
 from icltheory.bridge.streams import rotate
 from icltheory.induction import find_heads
-from icltheory.layered import LayeredModel, forward, forward_from, hidden_before
-from tests.bridge.tiers import quick
-from tests.bridge.tiny import CONFIGS, config_of, model_of
+from icltheory.layered import forward
+from tests.bridge.tiny import config_of, model_of
 
 IDS = np.random.default_rng(0).integers(0, 37, (3, 9))
-LENGTHS = (9, 6, 1)
 CLOSE = {"atol": 2e-5, "rtol": 0}
 run_block = jax.jit(Decoder.run_block, static_argnums=0, static_argnames="last_only")
 embed_after = jax.jit(Decoder.embed_after, static_argnums=0)
@@ -41,102 +46,6 @@ def last_stream(model):
     return stream
 
 
-def through(model, tokens, start=0, prefixes=None, last_only=False):
-    """Logits of tokens behind prefixes, and every block's keys and values."""
-    stream, caches = embed_after(model.decoder, model.params, tokens, start), []
-    for number, layer in enumerate(model.params["layers"]):
-        prefix = None if prefixes is None else prefixes[number]
-        last = last_only and number == model.num_layers - 1
-        decoder = model.decoder.of_layer(number)
-        stream, own = run_block(decoder, layer, stream, prefix, last_only=last)
-        caches.append(own)
-    return read_out(model.decoder, model.params, stream), caches
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", quick(["gptj"], CONFIGS))
-@pytest.mark.parametrize("side", ["left", "right"])
-def test_padding_changes_nothing(family, side):
-    model = model_of(family)
-    ids, mask = np.full((3, 9), 36), np.zeros((3, 9), bool)
-    for row, length in enumerate(LENGTHS):
-        place = slice(9 - length, 9) if side == "left" else slice(0, length)
-        ids[row, place], mask[row, place] = IDS[row, :length], True
-    logits = model.logits(ids, mask)
-    assert np.isfinite(logits).all()
-    for row, length in enumerate(LENGTHS):
-        alone = model.logits(IDS[row : row + 1, :length])
-        np.testing.assert_allclose(logits[row][mask[row]], alone[0], **CLOSE)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", quick(["gptj", "mistral"], CONFIGS))
-def test_a_prefix_kept_as_keys_and_values_is_the_whole_prompt(family):
-    model, cut = model_of(family), 5
-    ids = np.concatenate([np.repeat(IDS[:1, :cut], 3, 0), IDS[:, cut:]], 1)
-    full = model.logits(ids)
-    _, shared = through(model, whole(ids[:1, :cut]))
-    assert shared[0].k.shape[0] == 1
-    behind, own = through(model, whole(ids[:, cut:]), cut, shared)
-    assert own[0].k.shape[:2] == (3, 9 - cut)
-    np.testing.assert_allclose(behind, full[:, cut:], **CLOSE)
-    last, _ = through(model, whole(ids[:, cut:]), cut, shared, last_only=True)
-    np.testing.assert_allclose(last, full[:, -1:], **CLOSE)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", quick(["mistral"], ["gpt2", "mistral"]))
-def test_every_row_may_have_a_prefix_of_its_own_length(family):
-    model, starts = model_of(family), np.array([5, 3, 0])
-    ids, mask = IDS[:, :5], np.arange(5)[None] >= 5 - starts[:, None]
-    shifted = np.stack(
-        [np.roll(row, 5 - n) for row, n in zip(ids, starts, strict=True)]
-    )
-    _, prefixes = through(model, Tokens(shifted, mask))
-    behind, _ = through(model, whole(IDS[:, 5:]), starts, prefixes)
-    for row, start in enumerate(starts):
-        alone = model.logits(np.concatenate([ids[row, :start], IDS[row, 5:]])[None])
-        np.testing.assert_allclose(behind[row], alone[0, start:], **CLOSE)
-
-
-@pytest.mark.slow
-def test_the_last_token_of_a_row_is_found_behind_its_padding():
-    model, mask = model_of("llama"), np.arange(9)[None] < np.array(LENGTHS)[:, None]
-    last, _ = through(
-        model, Tokens(jnp.asarray(IDS), jnp.asarray(mask)), last_only=True
-    )
-    full = model.logits(IDS, mask)
-    for row, length in enumerate(LENGTHS):
-        np.testing.assert_allclose(last[row, 0], full[row, length - 1], **CLOSE)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", ["gptj", "gemma", "gemma2"])
-def test_it_is_a_layered_model(family):
-    model, tokens = model_of(family), whole(IDS)
-    decoder, params = model.decoder, model.params
-    assert isinstance(decoder, LayeredModel)
-    assert hash(decoder) == hash(Decoder(read_architecture(config_of(family))))
-    full = forward(decoder, params, tokens)
-    resumed = forward_from(
-        decoder, params, hidden_before(decoder, params, tokens, 1), 1
-    )
-    np.testing.assert_array_equal(resumed, full)
-    np.testing.assert_allclose(model.logits(IDS), full, **CLOSE)
-    with pytest.raises(ValueError, match="layer: expected 0 to 1, got 2"):
-        decoder.matrices(2)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", quick(["gptj"], ["gptj", "llama", "gemma"]))
-def test_label_logits_are_columns_of_the_logits(family):
-    model, rows = model_of(family), np.array([3, 30, 3])
-    stream = last_stream(model)
-    few = label_logits(model.decoder, model.params, stream, rows)
-    full = read_out(model.decoder, model.params, stream)
-    np.testing.assert_allclose(few, full[:, :, rows], **CLOSE)
-
-
 @pytest.mark.slow
 def test_label_logits_of_half_precision_are_not_rounded():
     model = model_of("gptj", "bfloat16")
@@ -155,12 +64,12 @@ def test_label_logits_of_half_precision_are_not_rounded():
 @pytest.mark.slow
 def test_one_program_serves_all_layers_and_pruned_weights():
     arch = read_architecture(config_of("llama", num_hidden_layers=5, vocab_size=11))
-    decoder, block = Decoder(arch), model_module._block
+    decoder, block = Decoder(arch), decoder_module.block
     shapes = jax.eval_shape(decoder.init, jax.random.key(0))
     params = jax.tree.map(
         lambda leaf: jnp.asarray(np.ones(leaf.shape, leaf.dtype)), shapes
     )
-    model = model_module.LanguageModel(decoder, params)
+    model = LanguageModel(decoder, params)
     before = block._cache_size()
     model.logits(IDS % 11)
     assert block._cache_size() == before + 1
@@ -205,22 +114,6 @@ def test_a_window_hides_what_is_behind_it_and_nothing_else():
     # Token t sees itself and the three before it: as the last of those four alone.
     last = np.asarray(answer(wide, params, whole(IDS[:, 4:8])))[:, -1]
     np.testing.assert_allclose(seen[:, 7], last, **CLOSE)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-@pytest.mark.parametrize("family", quick(["gptj"], ["gptj", "gpt2", "qwen3", "gemma"]))
-def test_half_precision_is_near_and_its_logits_are_float32(family, dtype):
-    model = model_of(family, dtype)
-    wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), model.params)
-    logits, exact = model.logits(IDS), model.replace(params=wide).logits(IDS)
-    logits, exact = np.asarray(logits), np.asarray(exact)
-    assert logits.dtype == jnp.float32
-    assert model.params["head"].get(
-        "weight", model.params["embed"]["tokens"]
-    ).dtype == (jnp.dtype(dtype))
-    steps = np.abs(logits - exact).max() / float(jnp.finfo(dtype).eps)
-    assert 0.1 < steps < 30 * float(np.abs(exact).max())
 
 
 @pytest.mark.slow
@@ -395,12 +288,6 @@ def test_impossible_architectures_are_refused(change, message):
     )
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(good, **change)
-
-
-def test_caches_are_pytrees():
-    _, (cache, _) = through(model_of("gptj"), whole(IDS))
-    assert isinstance(cache, KV)
-    assert len(jax.tree.leaves(cache)) == 3
 
 
 def test_numbers_of_tokens_are_tokens_without_padding():

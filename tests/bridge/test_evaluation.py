@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from tests.bridge.evaluation_tasks import (
     classification,
     tiny,
 )
-from tests.bridge.stored import load
 from tests.bridge.tiers import quick
 
 TASKS = {
@@ -45,29 +43,6 @@ def same(fast, plain, atol=1e-10):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("family", "scoring"),
-    [
-        *(("groups", scoring) for scoring in TASKS),
-        ("gpt2", "label_token"),
-        ("gptj", "average_log_likelihood"),
-    ],
-)
-def test_batches_behind_a_cache_answer_as_one_prompt_at_a_time(family, scoring):
-    plain = naive(family, scoring)
-    assert np.ptp(plain.scores) > 1e-3
-    same(evaluate(tiny(family), TASKS[scoring], **SHAPES), plain)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", ["gpt2", "groups"])
-def test_single_precision(family):
-    model, task = tiny(family, dtype="float32"), TASKS["label_token"]
-    found = evaluate(model, task)
-    same(found, naive(family, "label_token", "float32"), atol=1e-4)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("family", GROUPS)
 def test_without_demonstrations(family):
     model, task = tiny(family), TASKS["label_token"]
@@ -86,16 +61,6 @@ def test_a_prompt_without_a_shared_beginning():
     model = tiny("groups", tokenizer=Letters(bos=False))
     task = classification(12)
     same(evaluate(model, task, shots=0, **SHAPES), evaluate_naive(model, task, shots=0))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["gptj", "mistral", "qwen3"])
-def test_stored_checkpoints(name, tmp_path):
-    model = load(name, tmp_path)
-    small = Letters(vocab=model.arch.vocab_size)
-    model = model.replace(tokenizer=small)
-    for task in (classification(5, 0), choice(3, 0)):
-        same(evaluate(model, task), evaluate_naive(model, task), atol=1e-5)
 
 
 def with_rows(model, table, rows, values):
@@ -199,16 +164,6 @@ def test_what_scores_amount_to():
         evaluation_of(scores[:1], np.array([0]), "n-1")
     with pytest.raises(ValueError, match="denominator: expected one of"):
         evaluation_of(scores, np.zeros(4, int), "n+1")
-
-
-@pytest.mark.slow
-def test_half_precision():
-    task = classification(12)
-    model = tiny("groups")
-    half = jax.tree.map(lambda leaf: np.asarray(leaf, jnp.bfloat16), model.params)
-    fast = evaluate(model.replace(params=half), task, **SHAPES)
-    plain = evaluate_naive(model.replace(params=half), task)
-    np.testing.assert_allclose(fast.scores, plain.scores, atol=0.2)
 
 
 def test_the_mean_of_capped_logits_is_refused():

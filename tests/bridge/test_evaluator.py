@@ -19,6 +19,7 @@ from icltheory.bridge.spectra import Exact, Randomised, SingularSystems
 from icltheory.linalg import SVD, svd
 from icltheory.pruning import Intervention, LowRank, Magnitude, Rank, Whitened
 from tests.bridge.evaluation_tasks import at_rates, choice, classification, tiny
+from tests.bridge.test_evaluation import with_nan
 from tests.bridge.tiers import quick
 from tests.raising import raises
 
@@ -100,13 +101,6 @@ def test_layers_of_two_kinds():
     """The pruned layer has a window, the one above none, and rotations of its own."""
     found = at_rates(tiny("mixed"), TASKS["label_token"], 0, "attn", RATES, **SIZE)
     check(found, "mixed", every([0], ["attn"]))
-
-
-@pytest.mark.slow
-def test_single_precision():
-    model, models = tiny("llama", dtype="float32"), every([1], ["attn", "mlp"])
-    rows = Evaluator(model, TASKS["label_token"], **SIZE).evaluate("validation", models)
-    check(rows, "llama", models, atol=1e-4, dtype="float32")
 
 
 @pytest.mark.parametrize(
@@ -392,9 +386,6 @@ def test_wrong_models_and_options():
     ):
         with raises(why):
             scores("1:mlp:rank=3", method=method)
-    layers = list(model.params["layers"])
-    W_in = {"weight": layers[1]["mlp"]["W_in"]["weight"].at[0, 0].set(jnp.nan)}
-    layers[1] = layers[1] | {"mlp": layers[1]["mlp"] | {"W_in": W_in}}
-    broken = model.replace(params=model.params | {"layers": tuple(layers)})
+    broken = with_nan(model, 1, "mlp", "W_in")
     with pytest.raises(ValueError, match="W_in: expected finite entries"):
         Evaluator(broken, task).scores("validation", ["1:mlp:0.5"])

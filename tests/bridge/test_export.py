@@ -11,8 +11,9 @@ import pytest
 
 from icltheory.bridge._tensors import safetensors_of
 from icltheory.bridge.checkpoint import load_checkpoint
+from icltheory.bridge.cost import size_report
 from icltheory.bridge.decoder import Decoder
-from icltheory.bridge.export import save_checkpoint, size_report
+from icltheory.bridge.export import save_checkpoint
 from icltheory.bridge.factors import factorise, join_factors, take_factors
 from icltheory.bridge.families import FAMILIES, read_architecture
 from icltheory.bridge.model import LanguageModel
@@ -364,7 +365,6 @@ def test_the_break_even_rate_is_where_factors_begin_to_save():
     for rate, saves in ((0.15, False), (0.25, True)):
         for size in size_report(model, 0, "mlp", rate).matrices:
             assert size.break_even_rate == 0.2
-            np.testing.assert_allclose(size.break_even_rank, 19.2)
             assert (size.factors < size.dense) == saves
             assert size.stored == min(size.factors, size.dense)
     square = size_report(model, 0, "W_Q", 0.5)

@@ -46,46 +46,72 @@ def test_the_stored_logits_depend_on_every_setting(name, change, tmp_path):
     assert stored.difference(others, logits) > 0.01
 
 
-@pytest.mark.parametrize(
-    ("family", "change", "message"),
-    [
-        ("gemma2", {"attn_logit_softcapping": 0}, "attn_logit_softcapping: expected a"),
-        ("gemma2", {"sliding_window": "4"}, "sliding_window: expected a positive int"),
-        (
-            "gemma3_text",
-            {"rope_parameters": {"full_attention": 3}},
-            "rope_parameters: expected an object with the sets full_attention and",
-        ),
-        ("gemma3_text", {"rope_scaling": "linear"}, "rope_scaling: expected an object"),
-        (
-            "gemma3_text",
-            {"rope_parameters": {"sliding_attention": {"partial_rotary_factor": 0.34}}},
-            "partial_rotary_factor: expected 1 for this model family, got",
-        ),
-        (
-            "starcoder2",
-            {"layer_types": ["full_attention"] * 2},
-            "layer_types: expected",
-        ),
-        ("opt", {"num_attention_heads": 5}, "num_attention_heads: expected a divisor"),
-        ("opt", {"word_embed_proj_dim": 6}, "word_embed_proj_dim: expected 12, got 6"),
-        ("opt", {"do_layer_norm_before": False}, "do_layer_norm_before: expected True"),
-    ],
-)
-def test_what_is_not_built_is_refused_by_name(family, change, message):
-    with pytest.raises(ValueError, match=message):
-        read_architecture(config_of(family, **change))
+def rope(kind, **numbers):
+    return {"rope_scaling": {"type": kind, **numbers}}
 
 
-@pytest.mark.parametrize("cut", ["", "model."])
-def test_opt_may_leave_off_its_prefix(cut, tmp_path):
-    """Files of the bare decoder begin with "decoder."; a tied head is stored twice."""
-    one, other = stored.load("opt", tmp_path), stored.checkpoint("opt", tmp_path / "b")
-    tensors = stored.tensors_of(other)
-    if not cut:
-        tensors["lm_head.weight"] = tensors["model.decoder.embed_tokens.weight"]
-    stored.store(other, {k.removeprefix(cut): v for k, v in tensors.items()})
-    assert_equal(load_checkpoint(other), one)
+BANDS = {"low_freq_factor": 4.0, "high_freq_factor": 4.0}
+FULL = {"layer_types": ["full_attention"] * 2}
+TURNED = {"sliding_attention": {"partial_rotary_factor": 0.34}}
+REFUSED = [
+    ("llama", {"model_type": "bert"}, "expected model_type one of .*, got 'bert'"),
+    ("llama", {"model_type": ["llama"]}, "expected model_type one of"),
+    ("llama", {"hidden_act": "mish"}, "hidden_act: expected one of .*'mish'"),
+    ("llama", {"hidden_act": ["silu"]}, "hidden_act: expected one of"),
+    ("llama", {"hidden_size": None}, "hidden_size: expected a positive integer"),
+    ("llama", {"attention_bias": "no"}, "attention_bias: expected true or false"),
+    ("llama", {"rms_norm_eps": "1e-5"}, "rms_norm_eps: expected a number"),
+    ("llama", {"rms_norm_eps": -1.0}, "rms_norm_eps: .*, finite and not below 0"),
+    ("llama", {"rms_norm_eps": np.nan}, "rms_norm_eps: .*, finite and not below 0"),
+    ("llama", {"quantization_config": {"bits": 4}}, "got quantised ones; dequantise"),
+    ("llama", {"quantization_config": {"quant_method": "awq"}}, r"ones \(awq\)"),
+    ("llama", {"is_causal": False}, "is_causal: expected True"),
+    ("llama", {"per_layer_config": {"0": {}}}, "per_layer_config: expected None"),
+    ("llama", {"rope_theta": -1.0}, "rope_theta: expected a positive number"),
+    ("llama", {"rope_theta": 0}, "rope_theta: expected a positive number"),
+    ("llama", {"rope_theta": 1}, "rope_theta: expected a number above 1"),
+    ("llama", {"rope_theta": "100"}, "rope_theta: expected a positive number"),
+    ("llama", {"rope_scaling": ["linear"]}, "rope_scaling: expected an object"),
+    ("llama", {"rope_scaling": "x"}, "rope_scaling: expected an object, got 'x'"),
+    ("llama", {"rope_parameters": "x"}, "rope_parameters: expected an object"),
+    ("llama", rope("mrope"), "rope_type: .*'mrope'"),
+    ("llama", rope(["linear"]), "rope_type: expected one of"),
+    ("llama", rope("linear", factor=np.nan), "factor: expected"),
+    ("llama", rope("llama3", factor=2.0, **BANDS), "above low_freq_factor 4, got 4"),
+    ("llama", rope("dynamic", factor=2.0) | {"head_dim": 2}, "expected at least 4 for"),
+    ("llama", {"partial_rotary_factor": "half"}, "partial_rotary_factor: expected"),
+    ("llama", {"partial_rotary_factor": 0.34}, "partial_rotary_factor: expected 1 for"),
+    ("gpt2", {"n_head": 5}, "n_head: expected a divisor of n_embd 12, got 5"),
+    ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "inverse_layer_idx: expected"),
+    ("gpt2", {"scale_attn_weights": False}, "scale_attn_weights: expected True"),
+    ("gptj", {"rotary_dim": 64}, "rotary: expected 1 to 2 frequencies, got 32"),
+    ("phi", {"qk_layernorm": True}, "qk_layernorm: expected False, got True"),
+    ("phi3", rope("linear", factor=2.0), "rope_type: expected default, longrope"),
+    ("phi3", FULL, "layer_types: expected None"),
+    ("mixtral", FULL, "layer_types: expected None"),
+    ("starcoder2", FULL, "layer_types: expected None"),
+    ("olmo2", {"clip_qkv": 8.0}, "clip_qkv: expected None"),
+    ("gemma", {"use_bidirectional_attention": True}, "attention: expected False"),
+    ("gemma2", {"attn_logit_softcapping": 0}, "attn_logit_softcapping: expected a"),
+    ("gemma2", {"sliding_window": "4"}, "sliding_window: expected a positive int"),
+    ("gemma3_text", {"attn_logit_softcapping": 50.0}, "softcapping: expected None"),
+    ("gemma3_text", {"rope_parameters": {"rope_theta": 5.0}}, "object with the sets"),
+    ("gemma3_text", {"rope_parameters": {"full_attention": 3}}, "object with the sets"),
+    ("gemma3_text", {"rope_scaling": "linear"}, "rope_scaling: expected an object"),
+    ("gemma3_text", {"rope_parameters": TURNED}, "partial_rotary_factor: expected 1"),
+    ("opt", {"num_attention_heads": 5}, "num_attention_heads: expected a divisor"),
+    ("opt", {"word_embed_proj_dim": 6}, "word_embed_proj_dim: expected 12, got 6"),
+    ("opt", {"do_layer_norm_before": False}, "do_layer_norm_before: expected True"),
+    ("opt", {"layer_norm_elementwise_affine": False}, "affine: expected True"),
+    ("opt", {"_remove_final_layer_norm": True}, "_layer_norm: expected False"),
+]
+
+
+@pytest.mark.parametrize(("family", "change", "message"), REFUSED)
+def test_what_is_not_built_or_no_number_is_refused_by_name(family, change, message):
+    """Settings that change logits are never ignored."""
+    with pytest.raises(ValueError, match=f"^here/config.json: .*{message}"):
+        read_architecture(config_of(family, **change), "here/config.json")
 
 
 def test_a_mistral_with_named_kinds_of_layers_is_a_ministral(tmp_path):

@@ -15,7 +15,6 @@ from tests.bridge import gguf_files, tiny
 from tests.bridge.gguf_files import CONFIGS, KINDS
 from tests.bridge.test_checkpoint import assert_same
 
-CODES = gguf.GGMLQuantizationType
 TEXTS = [
     "Hello world",
     "  it's 2024, I'LL pay $67.89 for 12345!",

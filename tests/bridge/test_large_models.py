@@ -7,11 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory._safetensors import open_safetensors, write_safetensors
-from icltheory.bridge import Evaluator, algorithm1
 from icltheory.bridge._blocks import product
-from icltheory.pruning import LowRank, Whitened, methods
-from tests.bridge.evaluation_tasks import classification, tiny, with_test
+from icltheory.models._safetensors import open_safetensors, write_safetensors
+from icltheory.pruning import LowRank, Whitened
 
 
 @pytest.mark.parametrize("rows", [(5,), (2, 3)])
@@ -71,19 +69,3 @@ def test_a_product_of_the_first_vectors_is_that_of_all(method, rank):
     whole = jax.jit(cut)(rank)  # a traced rank has one program for all
     np.testing.assert_allclose(cut(rank), whole, rtol=0, atol=1e-12)
     assert np.linalg.matrix_rank(np.asarray(cut(rank)), tol=1e-9) == rank
-
-
-def test_the_test_of_a_search_decomposes_nothing_again(monkeypatch):
-    model = tiny("groups", num_layers=2)
-    task = with_test(classification(9), classification(9, seed=5).validation)
-    shapes = []
-
-    def counted(W):
-        shapes.append(W.shape)
-        return plain(W)
-
-    plain = methods.svd
-    monkeypatch.setattr(methods, "svd", counted)
-    found = algorithm1(Evaluator(model, task), 1, "attn", (0.5, 0.75))
-    assert found.rate > 0, "the test is about a choice that is pruned"
-    assert len(shapes) == 4

@@ -4,7 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from icltheory.bridge.evaluation import likelihood, log_likelihoods
+from icltheory.bridge.evaluation import log_likelihoods
+from icltheory.bridge.evaluation import rows as rows_module
 from icltheory.bridge.tokenizer import read_rows
 from tests.bridge.evaluation_tasks import FAMILIES, tiny
 from tests.bridge.test_evaluation import with_nan, with_rows
@@ -53,13 +54,13 @@ def test_rows_that_begin_alike_are_read_as_one_line(family, monkeypatch):
     Two contexts begin with the same 12 tokens, as questions behind demonstrations do.
     """
     model, rng, lines = tiny(family), np.random.default_rng(4), []
-    run = likelihood._run
+    run = rows_module._run
 
     def counted(model, tokens, answers):
         lines.append(int(tokens.mask.sum()))
         return run(model, tokens, answers)
 
-    monkeypatch.setattr(likelihood, "_run", counted)
+    monkeypatch.setattr(rows_module, "_run", counted)
     contexts = [rng.integers(0, 128, size).tolist() for size in (12, 12)]
     contexts.append([*contexts[1], 5, 9])
     tails = [rng.integers(0, 128, size).tolist() for size in (1, 3, 6)]

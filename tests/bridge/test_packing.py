@@ -240,14 +240,3 @@ def test_every_scoring_of_packed_questions_is_that_of_single_ones(case):
     for one, other in zip(packed, (model, prune_model(model, models[1])), strict=True):
         naive = evaluate_naive(other, task)
         np.testing.assert_allclose(one, naive.scores, rtol=0, atol=atol)
-
-
-@pytest.mark.slow
-def test_some_packed_questions_are_answered_as_all_single_ones():
-    model, task = tiny("groups", num_layers=2), classification(30, 2, longest=5)
-    chosen, name = [7, 3, 22, 9, 28], "1:attn:0.5"
-    found = Evaluator(model, task, batch_size=8)
-    some = found.scores("validation", [name, ()], chosen)
-    for one, other in zip(some, (prune_model(model, name), model), strict=True):
-        expected = evaluate_naive(other, task).scores[chosen]
-        np.testing.assert_allclose(one, expected, rtol=0, atol=1e-9)

@@ -27,6 +27,7 @@ from icltheory.bridge.tasks.scorings import (
     answer_prefix,
     calibrated,
     pointwise_mutual_information,
+    reference_task,
     without_content,
 )
 from icltheory.pruning import Intervention
@@ -255,9 +256,11 @@ def test_reference_prompts():
     # Each prompt is asked once.
     model = tiny("groups")
     for scoring, count in zip(DERIVED, (1, 3), strict=True):
-        prompts = tokenize(model, classification(6, scoring=scoring))
-        assert prompts.reference.num_examples == count
-        assert prompts.reference_of.tolist() == [list(range(count))] * 6
+        asked, numbers = reference_task(
+            classification(6, scoring=scoring), "validation"
+        )
+        assert len(asked.validation) == tokenize(model, asked).num_examples == count
+        assert numbers.tolist() == [list(range(count))] * 6
     zero = dataclasses.replace(task.template, zero_shot="Of {text} the mood is")
     assert answer_prefix(dataclasses.replace(task, template=zero), 0) == "the mood is"
 

@@ -31,6 +31,7 @@ from icltheory.statistics import (
     proportion_interval,
 )
 from tests.bridge.evaluation_tasks import choice, classification, tiny, with_test
+from tests.bridge.test_evaluation import with_nan
 from tests.bridge.tiers import quick
 from tests.raising import raises
 
@@ -266,15 +267,6 @@ def test_what_cannot_be_done_is_said_before_anything_runs(
         algorithm1(evaluator, **arguments)
 
 
-def broken(model):
-    """The model with a weight that is NaN."""
-    W = np.array(model.params["layers"][1]["mlp"]["W_in"]["weight"])
-    W[0, 0] = np.nan
-    mlp = {**model.params["layers"][1]["mlp"], "W_in": {"weight": W}}
-    layers = (model.params["layers"][0], {**model.params["layers"][1], "mlp": mlp})
-    return model.replace(params={**model.params, "layers": layers})
-
-
 def test_tasks_and_weights_that_would_give_wrong_numbers_are_refused(model, task):
     """The lint runs inside, and before anything is evaluated."""
 
@@ -301,7 +293,7 @@ def test_tasks_and_weights_that_would_give_wrong_numbers_are_refused(model, task
     place = "['layers'][1]['mlp']['W_in']['weight']"
     why = "model: expected finite weights, got 1 NaN or infinite ones in params"
     with raises(f"{why}{place}"):
-        search(task, broken(model))
+        search(task, with_nan(model, 1, "mlp", "W_in"))
 
 
 # --- several modules

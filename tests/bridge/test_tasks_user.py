@@ -18,7 +18,7 @@ from icltheory.bridge.tasks import (
     load_table,
     load_task,
 )
-from icltheory.bridge.tasks.declare import fill
+from icltheory.bridge.tasks.task import fill
 from tests.bridge.tasks_data import jsonl, lines
 
 WEATHER = TaskSpec(

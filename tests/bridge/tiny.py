@@ -6,9 +6,9 @@ import json
 import numpy as np
 from flax import serialization, traverse_util
 
-from icltheory._safetensors import write_safetensors
 from icltheory.bridge import Decoder, LanguageModel
 from icltheory.bridge.families import entries_of, read_architecture
+from icltheory.models._safetensors import write_safetensors
 from tests.weights import drawn
 
 _GPT = {"vocab_size": 37, "n_embd": 12, "n_head": 3, "n_layer": 2, "n_positions": 24}
@@ -85,7 +85,7 @@ def tensors_of(model, prefix=None):
     entries = entries_of(model.arch, prefix)
     return {
         entry.name: np.asarray(
-            entry.join([np.asarray(at(model.params, path)) for path in entry.paths], np)
+            entry.join([np.asarray(at(model.params, path)) for path in entry.paths])
         )
         for entry in entries
     }

@@ -1,5 +1,7 @@
 """Fixtures of several experiments."""
 
+import json
+
 import jax
 import pytest
 
@@ -23,3 +25,17 @@ def refused(tmp_path):
         assert not folder.exists()
 
     return check
+
+
+@pytest.fixture
+def small_run(tmp_path):
+    """Runs an experiment: its folder, its result, and the pictures that it drew."""
+
+    def run(experiment, options):
+        words = options.split() if isinstance(options, str) else options
+        result = experiment.main([*words, "--output", str(tmp_path)])
+        (path,) = tmp_path.glob("*/*/result.json")
+        assert json.loads(path.read_text(), parse_constant=pytest.fail) == result
+        return path.parent, result, {file.stem for file in path.parent.glob("*.png")}
+
+    return run

@@ -3,14 +3,48 @@
 import dataclasses
 import json
 import math
+import re
 
 import pytest
 
-from experiments.frame import Run
+from experiments.frame import (
+    Run,
+    check_ascending,
+    check_at_least,
+    check_each,
+    check_seeds,
+)
 from experiments.frame.command_line import parse
 from experiments.frame.config import resized
 from icltheory.training import OptimizerConfig, Ramp
 from tests.experiments.tiny import PRESETS, Config, Recipe
+
+
+@dataclasses.dataclass
+class Values:
+    """A field of any value."""
+
+    x: object
+
+
+@pytest.mark.parametrize(
+    ("check", "rule", "right", "wrong", "expected"),
+    [
+        (check_at_least, [2], 2, 1, "at least 2, got 1"),
+        (check_at_least, [2], (3, 2), (3, 1), "at least one value, each at least 2, "),
+        (check_each, ["in (0, 1]"], 1, 0, "a number in (0, 1], got 0"),
+        (check_each, ["above 0"], (1,), (), "at least one value, each above 0, got ()"),
+        (check_ascending, [], (1, 3), (3, 1), "ascending whole numbers >= 1, got"),
+        (check_ascending, [], (4,), (0, 1), "ascending whole numbers >= 1, got"),
+        (check_ascending, [], (4,), (), "ascending whole numbers >= 1, got ()"),
+    ],
+)
+def test_values_are_checked_one_by_one(check, rule, right, wrong, expected):
+    check(Values(right), *rule, "x")
+    with pytest.raises(ValueError, match=re.escape(f"x: expected {expected}")):
+        check(Values(wrong), *rule, "x")
+    with pytest.raises(ValueError, match="seeds: expected at least two seeds, all"):
+        check_seeds("seeds", (1, 1))
 
 
 def config_of(*args):

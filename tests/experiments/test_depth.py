@@ -137,18 +137,3 @@ def test_a_run_writes_everything_it_promises(tmp_path):
     stored = result["settings"]["d = 2, N = 6"]["trained"]
     assert {name.rpartition(", L")[0] for name in stored} == set(depth.KINDS)
     assert {path.name for path in folder.glob("*.png")} == {"layers.png", "phase.png"}
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"lengths": (20,)}, "lengths: expected one for each of 3 dims"),
-        ({"free_layers": (7,)}, "free_layers: expected at most max_layers = 6"),
-        ({"free_layers": ()}, "free_layers: expected at least 1 each"),
-        ({"starts": 0}, "starts"),
-        ({"draws": 15}, "draws: expected at least 16, got 15"),
-    ],
-)
-def test_mistakes_are_named(change, message):
-    with pytest.raises(ValueError, match=message):
-        Config(**change)

@@ -158,7 +158,7 @@ def test_a_report_is_printed_stored_and_shown_on_a_page_without_other_files(
         figures={"errors.png": drawn()},
         axes={"errors": ["examples k, from 1"]},
     )
-    run = Run.begin(launch_of(tmp_path, "--prompts", "7"), "errors")
+    run = Run.begin(launch_of(tmp_path, "--prompts", "7"))
     result = run.finish(found, steps=3)
     assert result == json.loads((run.folder / "result.json").read_text())
     row = {"columns": ["k", "error <b>"], "rows": [["1", "0.25"]]}
@@ -204,7 +204,7 @@ def test_a_report_is_printed_stored_and_shown_on_a_page_without_other_files(
 
 def test_a_page_has_small_figures_as_vectors_and_names_the_documentation(tmp_path):
     launch = launch_of(tmp_path)
-    run = Run.begin(launch, "errors")
+    run = Run.begin(launch)
     run.finish(Report({}, figures={"many_errors.png": drawn()}))
     text = (run.folder / "report.html").read_text()
     assert "data:image/svg+xml;base64," in text

@@ -15,7 +15,6 @@ import pytest
 from experiments import garg_linear, garg_published
 from experiments.frame import Report
 from experiments.frame.command_line import parse
-from experiments.frame.exits import run_program
 from experiments.garg_linear import MODEL, PRESETS, set_up
 from icltheory import training
 from icltheory.plotting import Curve
@@ -197,53 +196,6 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
     assert (folder / "checkpoints" / "step_00000120.1").is_dir()
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("--preset huge", "preset: expected one of cpu, gpu, paper, sparse"),
-        ("--resume nowhere", "resume: expected a run folder"),
-        ("--num-points 4", "num_points: expected at least"),
-        ("--optimizer.name lion", "optimizer: expected one of"),
-        ("--seeds", "seeds"),
-        ("--seeds 1 1", "seeds: expected at least one seed, all"),
-        ("--snapshots", "snapshots: expected at least one value"),
-        ("--chunk-steps 0", "chunk_steps: expected at least 1"),
-        ("--checkpoint-every 0", "checkpoint_every: expected at least 1, got 0"),
-        ("--eval-prompts 1", "eval_prompts: expected at least"),
-        ("--ridge-penalty -1", "ridge_penalty: expected at"),
-        ("--task quadratic", "task"),
-        ("--task sparse --targets posterior", "labels with the task sparse, whose"),
-        ("--task sparse --family.sparsity 6", "expected at most dim = 5, got 6"),
-        ("--family.depth 0", "depth: expected at least 1, got 0"),
-        ("--baselines.network.learning-rate 0", "a number above 0, got 0"),
-        ("--baselines.prompts 1", "prompts: expected at least 2, got 1"),
-        ("--task sparse --eval-shifts", "eval_shifts: expected the task linear, got"),
-    ],
-)
-def test_mistakes_are_one_line_and_nothing_is_written(line, message, tmp_path, capsys):
-    args = line.split()
-    if args[0] not in ("--preset", "--resume"):
-        args = ["--preset", "cpu", *args]
-    with pytest.raises(SystemExit) as ended:
-        run_program(
-            lambda: garg_linear.main([*args, "--output", str(tmp_path / "runs")])
-        )
-    assert ended.value.code == 2
-    err = capsys.readouterr().err
-    assert message in err
-    assert len(err.strip().splitlines()) == 1
-    assert not (tmp_path / "runs").exists()
-
-
-def test_a_results_folder_that_cannot_be_written_is_named(tmp_path, capsys):
-    occupied = tmp_path / "file"
-    occupied.write_text("not a folder")
-    assert processes.status("garg_linear", arguments(occupied)) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "output: expected a folder that can be written" in line
-    assert occupied.read_text() == "not a folder"
-
-
 def config(*options, preset="cpu"):
     flags = garg_linear.Switches()
     return parse(PRESETS, ["--preset", preset, *options], flags=flags).config
@@ -276,8 +228,8 @@ def test_the_published_recipe_to_the_letter():
 
 def a_checkpoint(path, **sizes):
     """A file of the published layout with random weights."""
-    from icltheory._safetensors import write_safetensors
     from icltheory.models import GPT2
+    from icltheory.models._safetensors import write_safetensors
     from icltheory.models.garg_checkpoint import _parameters, _stored
 
     rng = np.random.default_rng(0)

@@ -172,28 +172,6 @@ def test_a_small_run_writes_everything_it_promises_and_resumes(tmp_path):
         assert again[part] == result[part]
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (["--shots", "0"], "shots: expected numbers from 1 to 20, got (0,)"),
-        (["--shots", "21"], "shots: expected numbers from 1 to 20, got (21,)"),
-        (["--queries", "31"], "queries: expected an even number from 2 dim = 10"),
-        (["--parts", "2"], "parts: expected parts in [0, 1]"),
-        (["--subsets", "1"], "subsets: expected at least 2, got 1"),
-        (["--gpt2.num-points", "10"], "gpt2.num_points: expected at least 2 dim"),
-        (["--stack.model", "gpt2"], "model: expected gpt2 and linear"),
-        (["--gpt2.seeds", "0", "1"], "gpt2: expected one seed"),
-        (
-            ["--stack.steps", "50", "--stack.optimizer.warmup-steps", "100"],
-            "warmup_steps: expected at most 50, got 100",
-        ),
-        (["--preset", "paper"], "preset: expected one of cpu, gpu, got paper"),
-    ],
-)
-def test_mistakes_are_named_and_nothing_is_written(change, message, refused):
-    refused(implicit_noise.main, change, message)
-
-
 # --- figures
 
 

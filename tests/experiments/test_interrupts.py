@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import jax
 import pytest
 
-from experiments.frame import Run
+from experiments.frame import Run, experiment
 from experiments.frame.command_line import parse
 from experiments.frame.exits import deferred, run_program
 from tests.experiments.tiny import PRESETS, Switches
@@ -111,7 +112,7 @@ def test_a_full_disk_is_one_line_with_the_command_that_continues(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
     def fills():
-        run = Run.begin(parse(PRESETS, ["--output", str(tmp_path)]), "nothing")
+        run = Run.begin(parse(PRESETS, ["--output", str(tmp_path)]))
         monkeypatch.setattr(Path, "write_text", full)
         run.write_json("result.json", {})
 
@@ -147,7 +148,7 @@ def test_the_command_that_continues_has_the_switches(tmp_path, capsys):
     args = ["--loud", "--error", "1", "--quiet", "--output", str(tmp_path)]
 
     def stopped():
-        Run.begin(parse(PRESETS, args, flags=Switches()), "nothing")
+        Run.begin(parse(PRESETS, args, flags=Switches()))
         raise KeyboardInterrupt
 
     assert exit_of(stopped) == 130
@@ -158,3 +159,16 @@ def test_the_command_that_continues_has_the_switches(tmp_path, capsys):
         f"{folder} --error 1.0 --loud --quiet\n"
     )
     assert out == ""
+
+
+def test_an_interrupted_sweep_names_the_runs_that_are_left(tmp_path, capsys):
+    @experiment(PRESETS)
+    def main(config, run):
+        raise KeyboardInterrupt
+
+    args = ["--quiet", "--output", str(tmp_path), "--sweep", "prompts=7,9"]
+    assert exit_of(lambda: main(args)) == 130
+    told = capsys.readouterr().err
+    assert told.endswith(
+        f"; then python -m experiments.tiny {shlex.join(args[:3])} --prompts 9\n"
+    )

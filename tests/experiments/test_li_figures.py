@@ -11,7 +11,7 @@ from experiments.cot import PUBLISHED, PUBLISHED_LENGTHS
 from experiments.pattern_layers import Layers
 from experiments.shared.patterns import PatternEnsemble
 from icltheory.chain_of_thought import vote_error
-from icltheory.strict_json import plain
+from icltheory.runs import plain
 
 GRID = li.VoteGrid(
     prompts=40, probabilities=(0.5, 0.65), gaps=(0.5, 0.6), rivals=(1,), steps=(1, 2)
@@ -206,23 +206,3 @@ def test_a_small_training_of_three_layers_is_followed():
     # delta xi sqrt(d) and what the noise of W_V adds; ten times the scale.
     np.testing.assert_allclose(second["norm"][0], 10 * first["norm"][0], rtol=1e-4)
     assert np.all(first["angle"] <= 0.5)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ("--votes.steps 0", "steps: expected numbers >= 1"),
-        ("--votes.rivals 9", "rivals: expected numbers from 1 to 8"),
-        ("--votes.fractions 2", "fractions: expected at least one value, each in (0"),
-        ("--votes.floor 0", "floor: expected a number > 0"),
-        ("--votes.probabilities 1.0 --votes.gaps 0.5", "expected a combination that"),
-        ("--fresh-prompts 1", "fresh_prompts: expected at least 2"),
-        ("--one-layer.gains 0", "gains: expected at least one value, each above 0"),
-        ("--one-layer.pruned 1", "pruned: expected a number in (0, 1), got 1"),
-        ("--three-layers.layers.num-layers 2", "layers.num_layers: expected 3, as in"),
-    ],
-)
-def test_impossible_configs_are_refused_before_anything_is_written(
-    change, message, refused
-):
-    refused(li.main, change.split(), message)

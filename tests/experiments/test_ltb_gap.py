@@ -1,7 +1,6 @@
 """The experiment ltb_gap: its settings, its theory, a small run and its figures."""
 
 import functools
-import json
 import shutil
 
 import jax
@@ -45,12 +44,9 @@ def test_unused_dimensions_change_no_risk():
 
 
 @pytest.mark.slow
-def test_a_run_reports_risks_in_order_and_resumes_to_the_same_numbers(tmp_path):
-    result = ltb_gap.main([*SMALL.split(), "--output", str(tmp_path)])
-    (run,) = (tmp_path / "ltb_gap").iterdir()
-    assert json.loads((run / "result.json").read_text()) == result
-    pictures = {path.name for path in run.glob("*.png")}
-    assert pictures == {"risks.png", "phases.png", "hills.png"}
+def test_a_run_reports_risks_in_order_and_resumes_to_the_same_numbers(small_run):
+    run, result, pictures = small_run(ltb_gap, SMALL)
+    assert pictures == {"risks", "phases", "hills"}
     verdicts = {check["name"]: check["passed"] for check in result["checks"]}
     assert all(passed for name, passed in verdicts.items() if "seconds" not in name)
     assert len(result["settings"]) == 4
@@ -75,20 +71,6 @@ def test_the_phase_picture_and_the_hills_are_those_of_the_theory():
     assert profile[0] == 1.0
     assert profile.max() > 100.0
     assert abs(profile[-1]) < 1e-12
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (["--dim", "0"], "dim: expected at least 1, got 0"),
-        (["--dims"], "dims: expected at least one value, each above 0, got ()"),
-        (["--noise-vars", "0"], "noise_vars: expected at least one value, each above"),
-        (["--noise-var", "-1"], "noise_var: expected at least 0, got -1.0"),
-        (["--seeds", "0"], "seeds: expected at least two seeds, all distinct"),
-    ],
-)
-def test_impossible_configs_are_refused(change, message, refused):
-    refused(ltb_gap.main, change, message)
 
 
 def test_the_table_counts_the_trained_models_near_the_best():

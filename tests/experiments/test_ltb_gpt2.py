@@ -371,22 +371,3 @@ def test_a_killed_run_ends_as_one_that_was_not(tmp_path, interrupted):
         assert resumed[part] == result[part]
     texts = [(x / "metrics.jsonl").read_text() for x in (folder, cut)]
     assert texts[0] == texts[1]
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (["--mean", "0"], "mean: expected a value other than 0, got 0"),
-        (["--eval-prompts", "1"], "eval_prompts: expected at least 2, got 1"),
-        (["--recipe.dim", "1"], "recipe.dim: expected at least 2, got 1"),
-        (["--random-directions", "0"], "random_directions: expected at least 1"),
-        (["--recipe.model", "linear"], "recipe: expected model gpt2, mlp True"),
-        (["--recipe.seeds", "1", "1"], "recipe.seeds: expected distinct seeds"),
-        (["--recipe.task-mean", "10"], "recipe: expected model gpt2, mlp True"),
-        (["--recipe.loss-points", "all"], "recipe: expected the loss of the last"),
-        (["--recipe.snapshots", "7"], "snapshots: expected multiples"),
-        (["--recipe.optimizer.name", "lion"], "optimizer: expected one of"),
-    ],
-)
-def test_mistakes_are_named_and_nothing_is_written(change, message, refused):
-    refused(ltb_gpt2.main, change, message)

@@ -214,27 +214,6 @@ def test_an_answer_that_is_no_number_is_wrong():
     assert float(pattern_pruning.errors(answers, np.ones((1, 4)))[1][0]) == 0.5
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ("--coefficient-sum 1.5", "sums: expected M1' S_1^2 <= M1"),
-        ("--rates 0.1 0.2", "rates: expected 0 and then ascending rates below 1"),
-        ("--gpt-rates 0 1", "gpt_rates: expected 0 and then ascending rates below 1"),
-        ("--ranks 2 1", "ranks: expected ascending ranks"),
-        ("--ranks 1 31", "ranks: expected r (m + n) <= m n in every matrix"),
-        ("--alphas 0.8 1.2", "alphas: expected at least one value, each in (0, 1]"),
-        ("--gpt-seeds 1", "gpt_seeds: expected at least two seeds"),
-        ("--gpt-draws 0", "gpt_draws: expected at least 1, got 0"),
-        ("--tolerance 0", "tolerance: expected a number > 0"),
-        ("--ensemble.shifts 1 2 3 4 5", "ensemble.shifts: expected fewer than 5"),
-    ],
-)
-def test_impossible_configs_are_refused_before_anything_is_written(
-    change, message, refused
-):
-    refused(pattern_pruning.main, change.split(), message)
-
-
 def test_pictures_show_their_numbers():
     values, rates = np.array([[0.1, 0.3], [0.1, 0.5]]), [0.0, 0.5]
     sizes = np.array([[0.1, 0.9, 1.0], [0.2, 0.3, 1.0]])

@@ -1,7 +1,5 @@
 """The experiment on places end to end, and how a curve gets its name."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -44,34 +42,15 @@ def test_noise_has_no_shape():
 
 
 @pytest.mark.slow
-def test_a_small_run_agrees_with_the_exact_weights(tmp_path):
-    result = position.main([*SMALL.split(), "--output", str(tmp_path)])
-    (folder,) = (tmp_path / "position").iterdir()
-    text = (folder / "result.json").read_text()
-    assert json.loads(text, parse_constant=pytest.fail) == result
-    assert {path.name for path in folder.glob("*.png")} == {"errors.png", "weights.png"}
+def test_a_small_run_agrees_with_the_exact_weights(small_run):
+    _, result, pictures = small_run(position, SMALL)
+    assert pictures == {"errors", "weights"}
     stacks, limit = result["checks"]
     assert stacks["passed"]
     # Prompts of 200 examples are shorter than those of the preset.
     assert limit["measured"] < 0.2
     assert result["relevant"]["1 layer"]["shape"] == "no effect found"
     assert len(result["wrong"]["GPT-2, seed 0"]["error"]) == 6
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (["--layers", "0"], "layers: expected numbers >= 1"),
-        (["--step-size", "2"], "step_size: expected a number in (0, 2), got 2"),
-        (["--long-prompt", "30"], "long_prompt: expected a multiple of 20, got 30"),
-        (["--level", "1"], "level: expected a number in (0, 1), got 1"),
-        (["--gpt2.model", "linear"], "gpt2.model: expected gpt2, got linear"),
-    ],
-)
-def test_impossible_configs_are_refused_before_anything_is_written(
-    change, message, refused
-):
-    refused(position.main, change, message)
 
 
 def test_figures_draw_what_they_are_given():

@@ -71,27 +71,6 @@ def test_a_resumed_run_reports_the_same_and_trains_nothing(small_run):
     assert again["claims"] == result["claims"]
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (["--gpt2-ranks", "64"], "gpt2_ranks: expected at least two ranks"),
-        (["--linear-ranks", "6", "0"], "linear_ranks: expected at least two ranks"),
-        (["--top-k", "9"], "top_k: expected 1 to 3 layers, got 9"),
-        (["--level", "1.5"], "level: expected a value within (0, 1), got 1.5"),
-        (["--gpt2.num-points", "5"], "gpt2.num_points: expected at least 2 dim + 1"),
-        (["--test-prompts", "1"], "test_prompts: expected at least 2, got 1"),
-        (["--error-cap", "0"], "error_cap: expected a value > 0, got 0"),
-        (["--label-noise", "-1"], "label_noise: expected at least 0, got -1"),
-        (["--linear.seeds", "3"], "linear.seeds: expected at least two seeds"),
-        (["--gpt2.seeds", "1", "1"], "gpt2.seeds: expected at least two seeds"),
-    ],
-)
-def test_impossible_configs_are_refused_before_anything_is_written(
-    change, message, refused
-):
-    refused(prune_icl.main, change, message)
-
-
 def test_matrices_of_one_seed_are_one_observation(monkeypatch):
     """The interval of the ratio is Student's over seeds."""
     logs = np.random.default_rng(0).normal(size=(3, 4, 6))  # seeds, layers, matrices

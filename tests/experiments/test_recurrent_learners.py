@@ -1,7 +1,5 @@
 """The experiment recurrent_learners: its search, its layers, its checks and figures."""
 
-import json
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -42,11 +40,9 @@ def test_the_search_has_the_least_mean_risk():
 
 
 @pytest.mark.slow
-def test_a_run_reports_and_stores_what_it_found(tmp_path):
-    result = one.main([*SMALL.split(), "--output", str(tmp_path)])
-    (run,) = (tmp_path / "recurrent_learners").iterdir()
-    assert json.loads((run / "result.json").read_text()) == result
-    assert {path.name for path in run.glob("*.png")} == {"risks.png", "gates.png"}
+def test_a_run_reports_and_stores_what_it_found(small_run):
+    _, result, pictures = small_run(one, SMALL)
+    assert pictures == {"risks", "gates"}
     assert len(result["gates"]) == 4
     for own in result["sources"].values():
         bayes = own["curves"]["Bayes"]["mean"]
@@ -97,15 +93,3 @@ def test_what_was_measured_is_said_and_drawn():
     drawn = {line.get_label(): line for line in axes.get_lines()}
     np.testing.assert_array_equal(drawn["delta rule, predicted"].get_ydata(), [0.7, 1])
     np.testing.assert_array_equal(drawn["delta rule, trained"].get_ydata(), [0.91])
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (["--dim", "0"], "dim: expected at least 1, got 0"),
-        (["--persistences", "1.5"], "persistences: expected values from 0 to 1, got"),
-        (["--seeds", "0"], "seeds: expected at least two seeds, all distinct"),
-    ],
-)
-def test_impossible_configs_are_refused(change, message, refused):
-    refused(one.main, change, message)

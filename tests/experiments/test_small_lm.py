@@ -1,7 +1,6 @@
 """The small language model: its language, its checkpoint, and what it has learned."""
 
 import dataclasses
-import json
 import math
 
 import jax
@@ -11,7 +10,7 @@ import pytest
 from experiments import small_lm
 from experiments.shared import language as v
 from experiments.shared.language import Language
-from experiments.small_lm import QUESTIONS, Config, SentenceCurriculum
+from experiments.small_lm import QUESTIONS, Config
 from icltheory.bridge import evaluate, load_checkpoint
 from icltheory.bridge.tasks import check_overlap, load_task
 from icltheory.training import OptimizerConfig
@@ -171,12 +170,9 @@ def test_the_loss_counts_labels_and_a_little_of_the_rest(key):
 
 
 @pytest.mark.slow
-def test_a_small_run_writes_everything_it_promises(tmp_path):
+def test_a_small_run_writes_everything_it_promises(small_run):
     pytest.importorskip("tokenizers")
-    result = small_lm.main([*SMALL.split(), "--output", str(tmp_path)])
-    (folder,) = (tmp_path / "small_lm").iterdir()
-    text = (folder / "result.json").read_text()
-    assert json.loads(text, parse_constant=pytest.fail) == result
+    folder, result, _ = small_run(small_lm, SMALL)
     assert (folder / "in_context_curves.png").stat().st_size > 10_000
     assert len((folder / "metrics.jsonl").read_text().splitlines()) == 2
     assert set(result["curves"]) == set(QUESTIONS)
@@ -252,22 +248,3 @@ def test_the_bridge_evaluates_the_shipped_tasks(shipped, name):
     if name == "nonce":
         # Chance, which is 128 of 256, is 8 standard deviations of 1 / 32 below 0.75.
         assert none.accuracy < 0.75
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Language(noise=1.0), r"noise: expected a value in \[0, 1\), got 1"),
-        (lambda: Language(fewest_words=0), "fewest_words: expected at least 1, got 0"),
-        (
-            lambda: SentenceCurriculum(words_from=0.5),
-            "words_from: expected a share below",
-        ),
-        (lambda: Config(shots=()), "shots: expected at least one value"),
-        (lambda: Config(lengths=(5, 53, 101)), "lengths: expected at least 7"),
-        (lambda: Config(lengths=(53,)), "lengths: expected 3 and as many"),
-    ],
-)
-def test_impossible_sizes_are_refused(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()

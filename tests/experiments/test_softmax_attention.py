@@ -1,7 +1,5 @@
 """The experiment softmax_attention: its loss, theory, a small run and its figure."""
 
-import json
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -106,11 +104,9 @@ def test_the_figure_shows_theory_as_lines_and_layers_as_marks():
 
 
 @pytest.mark.slow
-def test_a_small_run_reports_every_layer(tmp_path):
-    result = experiment.main([*SMALL.split(), "--output", str(tmp_path)])
-    (run,) = (tmp_path / "softmax_attention").iterdir()
-    assert json.loads((run / "result.json").read_text()) == result
-    assert {path.name for path in run.glob("*.png")} == {"softmax.png"}
+def test_a_small_run_reports_every_layer(small_run):
+    _, result, pictures = small_run(experiment, SMALL)
+    assert pictures == {"softmax"}
     assert len(result["settings"]) == 4
     best = np.array([r["best"] for r in result["settings"]])
     assert np.all(best > 0.25)
@@ -118,17 +114,3 @@ def test_a_small_run_reports_every_layer(tmp_path):
         known = experiment.theory(CONFIG)
     assert np.all(known["one_head"] >= known["centred"])
     assert np.all(known["centred"] >= known["linear"])
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (["--dim", "0"], "dim: expected at least 1, got 0"),
-        (["--lengths", "4"], "lengths: expected at least one value, each >= 5"),
-        (["--others", "10"], "others: expected the lengths"),
-        (["--heads", "3"], "heads: expected 1 and some of 2 and 4"),
-        (["--seeds", "0"], "seeds: expected at least two seeds, all distinct"),
-    ],
-)
-def test_impossible_configs_are_refused(change, message, refused):
-    refused(experiment.main, change, message)

@@ -55,13 +55,6 @@ def test_no_cell_is_cut_and_every_part_tells_its_rows(width):
         assert word in text
 
 
-def test_a_table_is_made_of_rows_and_formats():
-    made = table([{"k": 1, "e": 0.25}], {"k": "{k}", "error": "{e:.3f}"}, "errors")
-    found = {"columns": ["k", "error"], "rows": [["1", "0.250"]], "caption": ""}
-    assert as_data(made) == {"title": "errors", **found}
-    assert as_data(table([{"k": 1, "error": "0.250"}], title="errors")) == as_data(made)
-
-
 def test_one_column_wider_than_the_terminal_stands_alone():
     table = a_table([("1", "x" * 60, "2")], "k", "wide", "last")
     parts = fitting(table, Console(width=30))
@@ -99,9 +92,9 @@ def test_no_word_of_the_stored_tables_is_cut(width):
 
 def test_rows_are_formatted_by_columns_or_written_as_they_are():
     rows = [{"k": 1, "risk": 0.25}, {"k": 2, "risk": 0.125}]
-    formatted = as_data(table(rows, {"examples": "{k}", "error": "{risk:.2f}"}))
-    assert formatted["columns"] == ["examples", "error"]
-    assert formatted["rows"] == [["1", "0.25"], ["2", "0.12"]]
+    made = table(rows, {"examples": "{k}", "error": "{risk:.2f}"}, "risks")
+    found = {"columns": ["examples", "error"], "rows": [["1", "0.25"], ["2", "0.12"]]}
+    assert as_data(made) == {"title": "risks", **found, "caption": ""}
     plain = as_data(table(rows))
     assert plain["columns"] == ["k", "risk"]
     assert plain["rows"] == [["1", "0.25"], ["2", "0.125"]]

@@ -210,28 +210,6 @@ def test_a_killed_run_ends_with_the_numbers_of_a_whole_one(tmp_path, interrupted
     assert lines == (folder / "metrics.jsonl").read_text()
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ("--pool-sizes 4 1 0", "pool_sizes: expected two or more ascending"),
-        ("--pool-sizes 1 4", "pool_sizes: expected two or more ascending"),
-        ("--pool-sizes 0 1 4", "pool_sizes: expected two or more ascending"),
-        ("--recipe.seeds 1", "recipe.seeds: expected at least two seeds"),
-        ("--recipe.seeds 1 1", "recipe.seeds: expected at least two seeds"),
-        ("--recipe.noise-var 0", "recipe.noise_var: expected a value > 0"),
-        ("--recipe.task-mean 1", "recipe.task_mean: expected 0"),
-        ("--recipe.model linear", "recipe: expected model gpt2"),
-        ("--recipe.snapshots 0", "recipe.snapshots: expected none"),
-        ("--eval-prompts 1", "eval_prompts: expected at least 2, got 1"),
-        ("--runs-at-once 0", "runs_at_once: expected at least 1, got 0"),
-    ],
-)
-def test_impossible_configs_are_refused_before_anything_is_written(
-    change, message, refused
-):
-    refused(task_diversity.main, change.split(), message)
-
-
 def test_curves_show_their_numbers_and_no_pool_apart():
     def curve(means, errors, kind, method):
         pairs = zip(means, errors, strict=True)

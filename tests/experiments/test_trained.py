@@ -192,7 +192,7 @@ def test_one_layer_trains_to_the_exact_optimum(tmp_path):
         ({"seeds": ()}, "seeds: expected at least one, got none"),
         ({"checkpoint_every": 0}, "checkpoint_every: expected at least 1, got 0"),
         ({"num_heads": 0}, "num_heads: expected at least 1, got 0"),
-        ({"noise_var": -1.0}, "noise_var: expected at least 0, got -1.0"),
+        ({"noise_var": -1.0}, "noise_var: expected at least 0, got -1"),
     ],
 )
 def test_impossible_recipes_are_refused(change, message):

@@ -1,7 +1,5 @@
 """The trajectory experiment end to end, and its pictures."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -16,13 +14,9 @@ SMALL = """
 
 
 @pytest.mark.slow
-def test_a_small_run_shows_what_theorem_1_says(tmp_path):
-    result = trajectories.main([*SMALL.split(), "--output", str(tmp_path)])
-    (folder,) = (tmp_path / "trajectories").iterdir()
-    text = (folder / "result.json").read_text()
-    assert json.loads(text, parse_constant=pytest.fail) == result
-    pictures = {path.name for path in folder.glob("*.png")}
-    assert pictures == {"norms.png", "pruned_norms.png", "ratios.png", "terms.png"}
+def test_a_small_run_shows_what_theorem_1_says(small_run):
+    _, result, pictures = small_run(trajectories, SMALL)
+    assert pictures == {"norms", "ratios", "terms"}
     verdicts = {check["name"]: check["passed"] for check in result["checks"]}
     for name, passed in verdicts.items():
         assert passed, name
@@ -40,24 +34,6 @@ def test_a_small_run_shows_what_theorem_1_says(tmp_path):
     assert result["unpruned"]["random"]["support_dim"] == [6, 6, 6]
     dims = np.array(by_case["random", "W_K"]["support_dim [k][t]"])
     assert dims.tolist() == (6 - 3 * np.eye(3, dtype=int)).tolist()
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (["--ranks", "6"], "ranks: expected at least one rank, each from 1 to 5"),
-        (["--ranks", "0"], "ranks: expected at least one rank, each from 1 to 5"),
-        (["--shots", "33"], "shots: expected 1 to 32, got 33"),
-        (["--prompts", "1"], "prompts: expected at least 2, got 1"),
-        (["--linear.model", "gpt2"], "linear.model: expected linear, got gpt2"),
-        (["--linear.num-layers", "1"], "linear.num_layers: expected at least 2, got 1"),
-        (["--label-noise", "-1"], "label_noise: expected at least 0, got -1"),
-    ],
-)
-def test_impossible_configs_are_refused_before_anything_is_written(
-    change, message, refused
-):
-    refused(trajectories.main, change, message)
 
 
 def test_curves_are_geometric_means_and_an_infinite_term_leaves_the_axes():

@@ -21,8 +21,8 @@ from tokenizers import (
 )
 
 from experiments.real_model.published import CONFIGS
-from icltheory._safetensors import Tensor, write_safetensors
 from icltheory.bridge.families import entries_of, read_architecture
+from icltheory.models._safetensors import Tensor, write_safetensors
 
 SHARDS = 3
 # As narrow as 0.995 of the paper's grid allows: 200 singular values leave one.

@@ -34,11 +34,16 @@ def pytest_runtest_makereport(item, call):
 def measured():
     """Records a number beside its name: ``measured("relative error", 3e-16)``.
 
-    A test may record a name many times, once for each drawn example, say; the ledger
-    shows the largest in absolute value. The scope lets property tests use it.
+    Of an array it is the largest in absolute value; with ``below`` the test fails
+    unless that is less. A test may record a name many times, once for each drawn
+    example, say; the ledger shows the largest. The scope lets property tests use it.
     """
 
-    def record(name, value):
-        _running[-1].user_properties.append((name, float(np.asarray(value))))
+    def record(name, value, below=None):
+        value = np.asarray(value)
+        number = float(np.abs(value).max() if value.ndim else value)
+        _running[-1].user_properties.append((name, number))
+        if below is not None:
+            assert abs(number) < below, name
 
     return record

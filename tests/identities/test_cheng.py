@@ -16,6 +16,7 @@ from icltheory.regression.kernels import (
     kernel_descent_stack,
     kriging_risk,
 )
+from tests.oracles import z_score
 
 N, D, LAYERS = 16, 4, 30
 RNG = np.random.default_rng(0)
@@ -75,9 +76,7 @@ def test_three_forms_are_one(kernel, measured):
     r, layers, steps, closed = map(np.asarray, forms())
     expected = by_loops(kernel, float(r))
     for name, got in (("layers", layers), ("recursion", steps), ("closed", closed)):
-        error = np.abs(got - expected).max()
-        measured(f"{name} against the double sum", error)
-        assert error < 1e-12
+        measured(f"{name} against the double sum", got - expected, below=1e-12)
 
 
 @pytest.mark.statement("Cheng: closed form")
@@ -88,9 +87,7 @@ def test_closed_form_is_that_with_the_inverse(measured):
         power = np.linalg.matrix_power(np.eye(N) - r * K, L)
         expected = np.asarray(system.query_row) @ np.linalg.solve(K, np.eye(N) - power)
         got = np.asarray(weights_of(system, r, np.array([L])))[0]
-        error = np.abs(got - expected).max()
-        measured("weights against K^-1 (I - (I - rK)^L)", error)
-        assert error < 1e-12
+        measured("weights against K^-1 (I - (I - rK)^L)", got - expected, below=1e-12)
 
 
 @pytest.mark.statement("Cheng: Bayes predictor in depth")
@@ -102,8 +99,7 @@ def test_depth_tends_to_kriging_below_twice_the_inverse_eigenvalue(measured):
         found = descend(system, Y, factor * largest, np.array([100_000]))
         assert found.converges
         error = float(np.abs(found.prediction[0] - kriging))
-        measured("depth 100,000 against kriging", error)
-        assert error < 1e-8
+        measured("depth 100,000 against kriging", error, below=1e-8)
         assert float(np.abs(found.limit - kriging)) < 1e-9
     found = descend(system, Y, 1.05 * largest, np.array([1000]))
     assert not found.converges
@@ -189,7 +185,5 @@ def test_risk_is_that_of_drawn_labels(measured):
     weights = weights_of(system, float(system.largest_step) / 2, np.array([5]))
     labels = RNG.multivariate_normal(np.zeros(N + 1), C, size=20_000)
     squares = (labels[:, :-1] @ np.asarray(weights[0]) - labels[:, -1]) ** 2
-    z = squares.mean() - float(jax.jit(gaussian_process_risk)(weights, C)[0])
-    z /= squares.std(ddof=1) / np.sqrt(len(squares))
-    measured("z-score", z)
-    assert abs(z) < 4
+    exact = jax.jit(gaussian_process_risk)(weights, C)[0]
+    measured("z-score", z_score(squares, exact), below=4)

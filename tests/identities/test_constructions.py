@@ -50,9 +50,8 @@ def test_l_layers_are_l_explicit_steps_of_gradient_descent(seed, scale, measured
     for start in (np.zeros((D_OUT, D_IN)), W_0):
         got = predictions(stack, *join_tokens(X, Y, x, start), scale)
         path = oracles.gradient_descent(start, X, Y, steps, scale)
-        measured("error", np.abs(got - path @ x).max())
+        measured("error", got - path @ x, below=1e-12)
         # 1e-8 is the promise; rounding leaves about 1e-15
-        np.testing.assert_allclose(got, path @ x, atol=1e-12)
 
 
 @pytest.mark.statement("von Oswald: Proposition 1")
@@ -77,8 +76,7 @@ def test_many_layers_reach_the_least_squares_solution(measured):
     stack = gradient_descent(np.full(2000, 0.4), D_IN, D_OUT)
     last = np.asarray(predictions(stack, *join_tokens(X, Y, x), 1 / N))[-1]
     solution = np.linalg.lstsq(X, Y)[0].T @ x
-    measured("distance from least squares, 2000 layers", np.abs(last - solution).max())
-    np.testing.assert_allclose(last, solution, atol=1e-8)
+    measured("distance from least squares, 2000 layers", last - solution, below=1e-8)
 
 
 @pytest.mark.statement("Ahn: Theorem 1, construction")
@@ -102,20 +100,7 @@ def test_the_inverse_covariance_as_preconditioner_solves_in_one_layer(measured):
     stack = preconditioned_gradient_descent(A, D_OUT)
     last = np.asarray(predictions(stack, *join_tokens(X, Y, x, W_0), 1 / N))[-1]
     solution = np.linalg.lstsq(X, Y)[0].T @ x
-    measured("distance from least squares, 1 layer", np.abs(last - solution).max())
-    np.testing.assert_allclose(last, solution, atol=1e-12)
-
-
-@pytest.mark.statement("Ahn: Theorem 1, construction")
-def test_a_multiple_of_the_identity_as_preconditioner_is_gradient_descent():
-    X, Y, x, _ = task()
-    A = np.full((L, 1, 1), 0.3) * np.eye(D_IN)
-    plain = gradient_descent(np.full(L, 0.3), D_IN, D_OUT)
-    both = [
-        predictions(stack, *join_tokens(X, Y, x), 1 / N)
-        for stack in (plain, preconditioned_gradient_descent(A, D_OUT))
-    ]
-    np.testing.assert_allclose(*both, atol=1e-14)
+    measured("distance from least squares, 1 layer", last - solution, below=1e-12)
 
 
 @pytest.mark.statement("von Oswald: GD++")
@@ -133,18 +118,6 @@ def test_gd_plus_plus_equals_its_loops(seed, measured):
 
 
 @pytest.mark.statement("von Oswald: GD++")
-def test_gd_plus_plus_without_input_steps_is_gradient_descent():
-    eta = np.linspace(0.1, 0.4, L)
-    with_zero = gd_plus_plus(eta, np.zeros(L), D_IN, D_OUT)
-    for a, b in zip(
-        jax.tree.leaves(with_zero),
-        jax.tree.leaves(gradient_descent(eta, D_IN, D_OUT)),
-        strict=True,
-    ):
-        np.testing.assert_array_equal(a, b)
-
-
-@pytest.mark.statement("von Oswald: GD++")
 def test_gd_plus_plus_maps_the_spectrum_of_the_inputs(measured):
     # eigenvalues s of X^T X / N become s (1 - gamma s)^2 after one layer
     X, Y, x, _ = task()
@@ -155,8 +128,7 @@ def test_gd_plus_plus_maps_the_spectrum_of_the_inputs(measured):
     s = np.linalg.eigvalsh(X.T @ X / N)
     after = np.linalg.eigvalsh(moved.T @ moved / N)
     expected = np.sort(s * (1 - gamma * s) ** 2)
-    measured("error of the spectrum", np.abs(after - expected).max())
-    np.testing.assert_allclose(after, expected, atol=1e-13)
+    measured("error of the spectrum", after - expected, below=1e-13)
     assert after.max() / after.min() < s.max() / s.min()
 
 

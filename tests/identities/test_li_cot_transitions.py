@@ -35,28 +35,6 @@ def random_steps(seed, K, M):
     return np.random.default_rng(seed).dirichlet(np.ones(M), size=(K, M))
 
 
-@pytest.mark.statement("Li CoT: K-steps transition")
-def test_the_slides_matrices_have_the_slides_numbers(measured):
-    np.testing.assert_array_equal(cot.slide_transitions(), SLIDE)
-    B = np.array([[0.56, 0.44], [0.64, 0.36]])
-    found = jax.tree.map(np.asarray, everything(SLIDE))
-    error = np.abs(found["composed_transition"] - B).max()
-    measured("difference of B", error)
-    assert error < 1e-15
-    exact = {
-        "tau": 0.36,
-        "tau_o": 0.56,
-        "rho": 1 / 3,
-        "rho_o": 1 - 0.44 / 0.56,
-        "icl_error_limit": 0.5,
-    }
-    for name, value in exact.items():
-        assert abs(float(found[name]) - value) < 1e-15
-    np.testing.assert_array_equal(found["stepwise_paths"], [[0, 0, 1], [1, 1, 0]])
-    np.testing.assert_allclose(found["path_probabilities"], [0.36, 0.48], rtol=1e-15)
-    np.testing.assert_array_equal(found["condition_1"], [False, True])
-
-
 @pytest.mark.statement("Li CoT: correct path")
 def test_the_correct_path_need_not_be_the_most_probable_one(measured):
     found = jax.tree.map(np.asarray, everything(COUNTER))
@@ -98,16 +76,6 @@ def test_everything_is_the_sum_over_all_paths(K, M, measured):
         np.testing.assert_array_equal(found["condition_1"], holds)
         assert float(found["icl_error_limit"]) == pytest.approx(1 - holds.mean())
     measured("difference of B", np.abs(found["composed_transition"] - B).max())
-
-
-@pytest.mark.statement("Li CoT: K-steps transition")
-def test_they_are_jitted_and_vmapped_like_any_function():
-    batch = np.stack([random_steps(seed, 2, 2) for seed in range(4)])
-    many = jax.tree.map(np.asarray, jax.jit(jax.vmap(everything))(batch))
-    for i, steps in enumerate(batch):
-        for name, value in everything(steps).items():
-            np.testing.assert_allclose(many[name][i], value, rtol=1e-14)
-    np.testing.assert_allclose(task(batch[0]).tau, many["tau"][0], rtol=1e-14)
 
 
 @pytest.mark.statement("Li CoT: K-steps transition")

@@ -35,9 +35,7 @@ def test_vote_error_is_the_sum_over_all_outcomes(l, measured):
     for p, alpha in ((0.6, 1.0), (0.44, 1.0), (0.6, 0.3), (1.0, 0.5), (0.3, 0.0)):
         found = vote_error(p, l, alpha)
         exact = enumerate_votes(p, l, alpha)
-        error = np.abs(np.array(found) - exact).max()
-        measured("difference", error)
-        assert error < 1e-12
+        measured("difference", np.array(found) - exact, below=1e-12)
     if l % 2:
         assert float(vote_error(0.6, l, 1.0).tied) == 0
 
@@ -63,8 +61,7 @@ def test_vote_error_has_its_derivatives(measured):
         for slope, (up, more) in zip(slopes, steps, strict=False):
             ends = [enumerate_votes(p + s * up, l, alpha + s * more) for s in (1, -1)]
             error = float(slope) - (ends[0][0] - ends[1][0]) / 2e-6
-            measured("difference of a derivative", error)
-            assert abs(error) < 1e-8
+            measured("difference of a derivative", error, below=1e-8)
 
 
 @pytest.mark.parametrize("row", [(0.5, 0.3, 0.2), (0.6, 0.4), (0.4, 0.2, 0.2, 0.2)])
@@ -110,7 +107,7 @@ def counting_errors(steps, l, fraction, prompts):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("l", [11, pytest.param(41, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("l", [11, 41])
 def test_attention_that_matches_has_the_error_of_a_vote(l, measured):
     steps, prompts = cot.slide_transitions(), 10_000
     chain, direct = counting_errors(steps, l, 1.0, prompts)
@@ -123,8 +120,7 @@ def test_attention_that_matches_has_the_error_of_a_vote(l, measured):
         exact.items(), (chain[:, 0].mean(), direct.mean()), strict=True
     ):
         z = (found - share) / math.sqrt(share * (1 - share) / prompts)
-        measured(f"z, {name}", z)
-        assert abs(z) < 4
+        measured(f"z, {name}", z, below=4)
 
 
 @pytest.mark.slow
@@ -138,18 +134,8 @@ def test_ties_leave_an_interval(measured):
 
 
 def test_numbers_out_of_range_are_refused():
-    with pytest.raises(
-        ValueError, match=r"probability: expected a value in \[0, 1\], got 1.5"
-    ):
+    message = r"probability: expected a value in \[0, 1\], got 1.5"
+    with pytest.raises(ValueError, match=message):
         cot.vote_error(1.5, 3)
-    with pytest.raises(ValueError, match="num_examples: expected an integer >= 0"):
-        cot.vote_error(0.5, -1)
-    with pytest.raises(ValueError, match="probabilities: expected a value >= 0, got -"):
-        cot.decay_bound(jnp.array([0.5, -0.1]), 3)
-    with pytest.raises(ValueError, match="relevant_fraction: expected a value in"):
-        cot.decay_bound(jnp.array([0.5, 0.5]), 3, -0.1)
     with pytest.raises(ValueError, match="probabilities: expected a sum <= 1"):
         cot.decay_bound(jnp.array([0.9, 0.8]), 3)
-    for bound in (cot.cot_error_bound, cot.icl_error_bound):
-        with pytest.raises(ValueError, match="num_examples: expected a value >= 0"):
-            bound(cot.ReasoningTask(cot.slide_transitions()), -5)

@@ -136,7 +136,7 @@ def test_gradients_are_those_of_the_population(alpha, measured):
         }
 
     draws = optimised.jit(lambda keys: jax.lax.map(sampled, keys))(
-        jax.random.split(KEY, 200)
+        jax.random.split(KEY, 100)
     )
     expected = found._asdict() | {"mass": recorded[1], "loss": recorded[2]}
     for name, values in draws.items():
@@ -178,7 +178,7 @@ def both(seed, beta, alpha, steps):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "beta", "alpha", "steps"),
-    [(0, 2.0, 1.0, 240), (1, 2.0, 1.0, 240), (0, 2.0, 0.4, 360), (1, 3.0, 0.6, 240)],
+    [(0, 2.0, 1.0, 240), (0, 2.0, 0.4, 360), (1, 3.0, 0.6, 240)],
 )
 def test_attention_loss_and_stopping_time_are_predicted(
     seed, beta, alpha, steps, measured
@@ -263,25 +263,11 @@ def test_many_substeps_are_gradient_flow():
 # --- what it refuses
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"num_examples": 65}, "num_examples: expected at most 64, got 65"),
-        ({"num_examples": 0}, "num_examples: expected"),
-        ({"step_size": -1.0}, "step_size: expected"),
-        ({"substeps": 0}, "substeps: expected"),
-    ],
-)
-def test_bad_numbers_are_refused(change, message):
+def test_long_prompts_and_another_start_of_attention_are_refused():
     task, model = pattern_task(3, 2, 2.0), PatternTransformer(4)
     start = start_of(task, model=model)
-    with pytest.raises(ValueError, match=message):
-        reduced_training(start, task, 3, **{"step_size": 1.0, **change})
-
-
-def test_another_start_of_attention_is_refused():
-    task, model = pattern_task(3, 2, 2.0), PatternTransformer(4)
-    start = start_of(task, model=model)
+    with pytest.raises(ValueError, match="num_examples: expected at most 64, got 65"):
+        reduced_training(start, task, 3, step_size=1.0, num_examples=65)
     for name in ("W_Q", "W_K"):
         turned = start | {name: start[name].at[0, 1].set(0.1)}
         with pytest.raises(

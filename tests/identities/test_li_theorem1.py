@@ -46,8 +46,7 @@ def test_error_of_an_ideal_network_is_that_of_a_miss(measured):
     p = float(miss_probability(1.0, 4))
     assert p == 2**-4
     z = (float(found.error) - p) / (p * (1 - p) / 8192) ** 0.5
-    measured("z-score of 2^-l", z)
-    assert abs(z) < 4.5
+    measured("z-score of 2^-l", z, below=4.5)
 
 
 @pytest.mark.statement("Li ICL: Theorem 1, l_ts")
@@ -64,8 +63,7 @@ def test_error_is_that_of_a_miss_where_all_examples_are_relevant(
     np.testing.assert_array_equal(found.margins <= 0, found.missed)
     p = float(miss_probability(1.0, length))
     z = (found.error - p) / (p * (1 - p) / 8192) ** 0.5
-    assert np.abs(z).max() < 4.5
-    measured("z-score of 2^-l", np.abs(z).max())
+    measured("z-score of 2^-l", z, below=4.5)
 
 
 @pytest.mark.statement("Li ICL: Theorem 1, l_ts")
@@ -111,7 +109,7 @@ def test_steps_grow_as_alpha_to_the_minus_two_thirds(measured):
 @pytest.mark.statement("Li ICL: Theorem 1")
 def test_a_ring_is_a_smaller_share_than_the_theorem_asks():
     """A ring has M1 of M1 (M1 - 1) tasks, and (M1 - 1)^-1 < (M1 - 1)^-1/2."""
-    for M in (4, 6, 11):
+    for M in (4, 11):
         ring = circulant_tasks(M, [1])
         assert covers(ring, M)
         assert len(ring) >= M

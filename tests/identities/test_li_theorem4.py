@@ -74,8 +74,7 @@ def test_training_ends_with_a_small_loss(measured):
     """K = 3, M = 20, alpha = .4, l = 20, B = 64, 400 steps; seeds 0 to 2."""
     _, path = trained.ensemble(3, 0.4)
     last = np.asarray(path.losses)[:, -20:].mean(axis=1)
-    measured("largest loss over three seeds", last.max())
-    assert last.max() < 2e-3
+    measured("largest loss over three seeds", last.max(), below=2e-3)
     assert np.asarray(path.losses)[:, 0].min() > 0.3
 
 
@@ -111,9 +110,10 @@ def test_attention_finds_the_step_and_then_the_input(measured):
     for seed in range(3):
         reached = int(np.argmax(same[seed] > 0.6))
         measured(
-            "other steps when same step and input reach .6", other_step[seed, reached]
+            "other steps when same step and input reach .6",
+            other_step[seed, reached],
+            below=0.05,
         )
-        assert other_step[seed, reached] < 0.05
         # before that, columns of the step but of other inputs led
         assert found[seed, 3, 2] > same[seed, 3]
     measured("least attention on the same step and input", same[:, -1].min())

@@ -208,11 +208,10 @@ def test_excess_of_fits_is_the_constant_over_T(family, N, H, mean, noise_var, me
             lambda *parts: reg.risk(reg.EffectiveParameters(*parts), population, N)
         )
     )
-    for _ in range(60):
+    for _ in range(30):
         prompts = drawn(rng, 4, T, N, population)
         parts = fitted(family is reg.LTB, prompts, np.array(mean), Gamma)
         excess.append(np.asarray(risk(*parts)) - float(least))
     found = Estimate.of(np.concatenate(excess) * T)
     z = (found.mean - constant) / found.standard_error
-    measured("z of T (R_T - R*)", z)
-    assert abs(z) < 3
+    measured("z of T (R_T - R*)", z, below=3)

@@ -10,6 +10,7 @@ import pytest
 from icltheory import regression as reg
 from icltheory.regression import LinearPopulation
 from tests.bridge.tiers import quick
+from tests.oracles import z_score
 from tests.regression import oracles_recurrent as oracles
 
 RNG = np.random.default_rng(5)
@@ -49,9 +50,8 @@ def asked(kind, given, a, step_size, gate, N):
 def test_the_risk_is_that_of_whole_second_moments(setting, measured):
     given, a, step_size, gate, N = setting
     expected = oracles.risk(*given, a, step_size, gate, N)
-    error = abs(asked(reg.DeltaRule, *setting) / expected - 1)
-    measured("relative error", error)
-    assert error < 1e-12
+    error = asked(reg.DeltaRule, *setting) / expected - 1
+    measured("relative error", error, below=1e-12)
 
 
 @pytest.mark.statement("Recurrent: Risk of gated linear attention")
@@ -60,9 +60,7 @@ def test_the_risk_is_that_of_weighted_demonstrations(setting, measured):
     given, a, step_size, gate, N = setting
     expected = oracles.risk(*given, a, step_size, gate, N, delta=False)
     found = asked(reg.GatedLinearAttention, *setting)
-    error = abs(found / expected - 1)
-    measured("relative error", error)
-    assert error < 1e-12
+    measured("relative error", found / expected - 1, below=1e-12)
     # A twin: quadrature over all Gaussian variables.
     weights = np.broadcast_to(step_size, N) * gate ** np.arange(N)[::-1]
     if len(given[1]) > 2:
@@ -99,9 +97,8 @@ def test_simulated_errors_have_these_risks(setting, measured):
             W, V = gate * W + beta * x * missed, gate * V + beta * x * y[:, None]
     for kind, state in ((reg.DeltaRule, W), (reg.GatedLinearAttention, V)):
         errors = (y - (x * state).sum(1)) ** 2
-        z = (errors.mean() - asked(kind, *setting)) / (errors.std() / np.sqrt(B))
-        measured(f"z of {kind.__name__}", z)
-        assert abs(z) < 3
+        z = z_score(errors, asked(kind, *setting))
+        measured(f"z of {kind.__name__}", z, below=3)
 
 
 @pytest.mark.slow
@@ -121,8 +118,7 @@ def test_isotropic_risks_follow_the_scalar_recursion(measured):
         expected = d * (1 - 2 * a * c + S) + noise_var
         drift = reg.DriftingTasks(d, noise_var, a)
         found = float(reg.risk(reg.DeltaRule(beta, g), drift, N))
-        measured("relative error", abs(found / expected - 1))
-        assert abs(found / expected - 1) < 1e-12
+        measured("relative error", found / expected - 1, below=1e-12)
 
 
 @pytest.mark.statement("Recurrent: Best schedule")
@@ -266,9 +262,8 @@ def test_chunked_and_recurrent_forms_are_equal(chunk_size, measured):
         given = (0.3, 0.95) if loop is oracles.mesa else (sizes, rule.gate)
         expected = loop(X, y, Q, *map(np.asarray, given))
         error = max(np.abs(one - expected).max() for one in (recurrent, chunked))
-        measured("largest error of an answer", error)
+        measured("largest error of an answer", error, below=1e-12)
         measured("largest difference", np.abs(recurrent - chunked).max())
-        assert error < 1e-12
 
 
 @pytest.mark.statement("Recurrent: Filter of tasks that drift")
@@ -290,8 +285,7 @@ def test_the_filter_is_the_mean_of_the_joint_gaussian(a, measured):
     # Its risk is also that of any weight that is linear in the labels.
     other = drift.risk_given(rule, jnp.asarray(X[:7]))
     error = max(error, abs(other / expected[7] - 1))
-    measured("largest error", error)
-    assert error < 1e-11
+    measured("largest error", error, below=1e-11)
 
 
 @pytest.mark.slow
@@ -306,9 +300,7 @@ def test_risks_given_the_inputs_are_those_of_errors_and_the_filter_is_best(measu
             rule.predict, drift, N, key=jax.random.key(3), num_prompts=20_000
         )
         spread = np.hypot(given.standard_error, plain.standard_error)
-        z = float((given.mean - plain.mean) / spread)
-        measured("z", z)
-        assert abs(z) < 3
+        measured("z", float((given.mean - plain.mean) / spread), below=3)
         found[type(rule).__name__] = float(given.mean)
     rule = reg.optimum(reg.DeltaRule, drift, N)
     assert found["Bayes"] < found["Mesa"] < found["Ridge"]

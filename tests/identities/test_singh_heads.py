@@ -15,6 +15,7 @@ from scipy.optimize import least_squares
 
 from icltheory import regression as reg
 from icltheory.regression import Heads, LinearPopulation
+from tests.oracles import z_score
 from tests.regression import oracles_ltb_rates as oracles
 
 DIM, N = 3, 10
@@ -79,8 +80,7 @@ def test_plateaus_are_the_least_risks_of_each_rank_and_stationary(name, measured
     for m in range(1, DIM + 1):
         Q, K = best_of_rank(name, m)
         error = levels[m] / risk_of(name, Q @ K) - 1
-        measured("relative error of a level", error)
-        assert abs(error) < 1e-9
+        measured("relative error of a level", error, below=1e-9)
         # m heads hold it, the fourth has weights but no value: nothing moves.
         pad = np.zeros((4 - m, 1, DIM))
         model = Heads(
@@ -111,8 +111,9 @@ def test_stationary_values_of_one_head_are_those_of_subsets(name, measured):
             continue
         v, q, k = found.x[0], found.x[1:4], found.x[4:]
         errors = np.abs(risk_of(name, v * np.outer(q, k)) - allowed)
-        measured("distance of a stationary value from the list", errors.min())
-        assert errors.min() < 1e-6
+        measured(
+            "distance of a stationary value from the list", errors.min(), below=1e-6
+        )
         seen.add(int(errors.argmin()))
     assert seen == set(range(DIM + 1))
 
@@ -130,9 +131,7 @@ def test_levels_are_the_errors_of_simulated_prompts(name, measured):
     for m, level in enumerate(np.asarray(plateaus(population, N))[1:], 1):
         Q, K = best_of_rank(name, m)
         errors = (np.einsum("sd,de,se->s", X[:, N], Q @ K, moment) - y[:, N]) ** 2
-        z = (errors.mean() - level) / (errors.std() / count**0.5)
-        measured("z-score of a level", z)
-        assert abs(z) < 3
+        measured("z-score of a level", z_score(errors, level), below=3)
 
 
 def path(name, model, end):
@@ -243,8 +242,7 @@ def test_the_first_time_is_the_integral_over_the_head_s_path(measured):
         early = 1 / x - quad(lambda z: z / (1 - z**3), 0, x, epsabs=1e-12)[0]
         wanted = whole - early / (2 * c[-1] * u)
         found = times(model, population, N).times[0]
-        measured("relative error", found / wanted - 1)
-        assert abs(found / wanted - 1) < 1e-6
+        measured("relative error", found / wanted - 1, below=1e-6)
 
 
 @pytest.mark.statement("Singh: heads of rank R")
@@ -289,8 +287,9 @@ def test_merged_heads_have_two_stationary_values_and_one_drop(measured):
         rests.append(near[0])
     size = np.linalg.norm(quadratic(name)[0])
     error = (rests[1] - rests[0]) * 4 * size / np.log(1e4) - 1
-    measured("relative error of the rest's growth with log(1 / scale)", error)
-    assert abs(error) < 0.02
+    measured(
+        "relative error of the rest's growth with log(1 / scale)", error, below=0.02
+    )
 
 
 @pytest.mark.statement("Singh: merged key-query")
@@ -305,8 +304,7 @@ def test_merged_heads_drop_at_the_predicted_time(measured):
         model = Heads(scale * v, scale * U)
         found = times(model, population, N)
         (seen,) = crossings("round", model, found.times, levels)
-    measured("error of the time at scale 1e-3", seen - found.times[0])
-    assert abs(seen - found.times[0]) < 1e-4
+    measured("error of the time at scale 1e-3", seen - found.times[0], below=1e-4)
 
 
 @pytest.mark.statement("Singh: removed heads")

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from icltheory import regression as reg
+from tests.oracles import z_score
 
 SLOW = pytest.mark.slow
 expansion = jax.jit(reg.risk_expansion)
@@ -55,10 +56,6 @@ def risks_given(B, values, X, x, M, s2):
     return np.einsum("sd,de,se->s", missed, M, missed) + s2 * (a**2).sum(1) + s2
 
 
-def z_score(draws, value):
-    return (draws.mean() - float(value)) / (draws.std() / len(draws) ** 0.5)
-
-
 @pytest.mark.statement("Softmax: answers to order 1/N")
 @pytest.mark.parametrize(
     ("d", "count"),
@@ -75,12 +72,10 @@ def test_mean_and_variance_of_an_answer_to_order_1_over_n(d, count, measured):
     answers = np.einsum("sn,snd,d->s", a, X, w)
     limit = sum(v * w @ H @ b @ x for v, b in zip(values, B, strict=True))
     np.testing.assert_allclose(found.limit, limit, rtol=1e-12)
-    measured("z of the mean", z := z_score(answers, found.mean))
-    assert abs(z) < 3
+    measured("z of the mean", z_score(answers, found.mean), below=3)
     spread = (answers - limit) ** 2 + s2 * (a**2).sum(1)
     z = z_score(spread, found.variance + (found.mean - limit) ** 2)
-    measured("z of the variance", z)
-    assert abs(z) < 3
+    measured("z of the variance", z, below=3)
     b = B @ x
     S = np.einsum("hi,ij,hj->h", b, H, b)
     np.testing.assert_allclose(found.effective_examples, N * np.exp(-S), rtol=1e-12)
@@ -110,9 +105,8 @@ def test_the_risk_to_order_1_over_n(d, count, measured):
         off = np.einsum("sn,snd->sd", p, X) - ends * (1 - (p**2).sum(1))[:, None]
         excess -= 2 * value * np.einsum("si,ij,sj->s", at_limit, M, off)
     z = z_score(N * excess, found.first_order)
-    measured("z of the coefficient of 1/N", z)
+    measured("z of the coefficient of 1/N", z, below=3)
     measured("coefficient over its standard error", excess.mean() / excess.std() * 63)
-    assert abs(z) < 3
     np.testing.assert_allclose(found.risk, limit + found.first_order / N, rtol=1e-12)
 
 
@@ -130,8 +124,9 @@ def test_one_head_at_any_number_of_examples(d, N, scale, measured):
     root = np.linalg.cholesky(H)
     X, x = rng.normal(size=(draws, N, d)) @ root.T, rng.normal(size=(draws, d)) @ root.T
     draws = risks_given([B], [value], X, x, M, s2)
-    measured("z", z := z_score(draws, exact(reg.SoftmaxHead(B, value), population, N)))
-    assert abs(z) < 3
+    measured(
+        "z", z_score(draws, exact(reg.SoftmaxHead(B, value), population, N)), below=3
+    )
 
 
 @pytest.mark.statement("Softmax: one head at any N")
@@ -141,8 +136,7 @@ def test_effective_examples(S, N, measured):
     p = np.exp(S**0.5 * rng.normal(size=(40_000, N)))
     p /= p.sum(1, keepdims=True)
     found = float(reg.effective_examples(S, N))
-    measured("z", z := z_score((p**2).sum(1), 1 / found))
-    assert abs(z) < 3
+    measured("z", z_score((p**2).sum(1), 1 / found), below=3)
     many = 10**8
     assert reg.effective_examples(S, 1) == pytest.approx(1, rel=1e-9)
     assert reg.effective_examples(0.0, N) == pytest.approx(N, rel=1e-9)
@@ -164,8 +158,9 @@ def test_opposite_heads_are_a_step_with_one_example_less(d, N, s2, measured):
     a = np.einsum("snd,de,se->sn", X - X.mean(1, keepdims=True), Gamma.T, x) / N
     missed = np.einsum("sn,snd->sd", a, X) - x
     errors = np.einsum("sd,de,se->s", missed, M, missed) + s2 * ((a**2).sum(1) + 1)
-    measured("z", z := z_score(errors, exact(reg.DebiasedStep(Gamma), population, N)))
-    assert abs(z) < 3
+    measured(
+        "z", z_score(errors, exact(reg.DebiasedStep(Gamma), population, N)), below=3
+    )
     y = rng.normal(size=N)
     step = reg.DebiasedStep(Gamma).predict(X[0], y, x[0])
     gaps = [

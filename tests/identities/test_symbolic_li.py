@@ -189,9 +189,7 @@ def test_time_of_balanced_features_by_sympy(measured):
     for attention in (0.3, 0.5, 0.9):
         exact = time.subs({K: 5, eta: R(1, 4), u: 1 - attention})
         found = balanced_time(attention, 5, 0.25)
-        error = abs(float(found) / float(exact) - 1)
-        measured("relative error of t(u)", error)
-        assert error < 1e-12
+        measured("relative error of t(u)", float(found) / float(exact) - 1, below=1e-12)
 
 
 @pytest.mark.statement("Huang: balanced features, phase 2")

@@ -178,8 +178,7 @@ def test_constant_of_theorem_4_1_is_the_best_by_sympy(measured):
         assert small / 100 < largest  # where the formula is the gap
         ratio = gap / (small / 100) ** 2
         assert ratio > 0.2
-    measured("gap over its bound at phi = 0.001", ratio / 0.2)
-    assert ratio / 0.2 < 1.005
+    measured("gap over its bound at phi = 0.001", ratio / 0.2, below=1.005)
 
 
 @pytest.mark.statement("Zhang: Theorem 6.3, remark")

@@ -120,9 +120,8 @@ def test_theorem_2_corrected_equals_its_dense_evaluation(N, n, seed, measured):
             steps.ambient().jittered(jitter) if ambient else steps, 1.0
         )
         dense = [dense_term(stack, H, 4, t, jitter, ambient) for t in range(3)]
-        error = np.max(np.abs(np.asarray(bound.terms) / dense - 1))
-        measured("relative error of T_t", error)
-        assert error < 1e-10
+        error = np.asarray(bound.terms) / dense - 1
+        measured("relative error of T_t", error, below=1e-10)
         assert abs(bound.value - math.sqrt(sum(dense) / N)) < 1e-9
 
 
@@ -152,9 +151,7 @@ def test_theorem_2_gradient_equals_the_dense_one(measured):
         return 6 * jnp.log(A_1 / 6) - jnp.sum(inverse * C)
 
     a, b = (np.asarray(jax.jit(jax.grad(f))(stack.W_V)) for f in (fast, dense))
-    error = np.linalg.norm(a - b) / np.linalg.norm(b)
-    measured("relative error", error)
-    assert error < 1e-10
+    measured("relative error", np.linalg.norm(a - b) / np.linalg.norm(b), below=1e-10)
 
 
 @pytest.mark.statement("Yao: Theorem 2 (corrected)")
@@ -335,9 +332,7 @@ def test_anisotropic_prior_lies_in_the_support_of_each_prompt(measured):
         Sigma, both, C = (np.swapaxes(U, 1, 2) @ S @ U for S in (both.mean(0), both, C))
         each = np.linalg.slogdet(Sigma)[1] - np.linalg.slogdet(C)[1] - 6
         each += np.trace(np.linalg.solve(Sigma, both), axis1=1, axis2=2)
-        error = abs(float(bound.terms[t]) / each.mean() - 1)
-        measured("relative error", error)
-        assert error < 1e-9
+        measured("relative error", float(bound.terms[t]) / each.mean() - 1, below=1e-9)
     assert outside[0] < 1e-12
     assert outside[1] > 1e-4
 
@@ -395,13 +390,12 @@ def test_held_out_prior_equals_its_dense_formula_and_ignores_the_weights(measure
 
     pairs = np.array([[dense(t, one) for one in np.asarray(H)] for t in range(3)])
     np.testing.assert_allclose(pairs[..., 0], pairs[..., 1], rtol=1e-8)
-    error = np.max(np.abs(pairs[..., 0].mean(axis=1) / np.asarray(bound.terms) - 1))
-    measured("against the dense formula", error)
-    assert error < 1e-7  # the dense basis squares the condition number
+    error = pairs[..., 0].mean(axis=1) / np.asarray(bound.terms) - 1
+    measured("against the dense formula", error, below=1e-7)
+    # the dense basis squares the condition number
     # every z_i is one linear image of h_i h_i^T: the divergence cannot see the weights
     spread = float(np.ptp(bound.terms) / bound.terms[0])
-    measured("relative spread over the layers", spread)
-    assert spread < 1e-8
+    measured("relative spread over the layers", spread, below=1e-8)
     assert abs(bound.value - math.sqrt(float(bound.terms.sum()) / 20)) < 1e-12
 
 
@@ -425,28 +419,7 @@ def test_a_prior_on_noisy_paths_equals_its_dense_evaluation(measured):
             values = np.linalg.eigvalsh(C)[-m:]
             delta = np.sum(np.sum(g, axis=0) ** 2)
             expected[t] += (values.sum() + delta - m - np.log(values).sum()) / 2
-    error = np.max(np.abs(np.asarray(bound.terms) / expected - 1))
-    measured("relative error", error)
-    assert error < 1e-9
-
-
-@pytest.mark.statement("Yao: Theorem 2 (corrected)")
-@pytest.mark.slow
-def test_batches_are_vmapped_and_jitted_calls(measured):
-    stack, H = problem(prompts=5)
-    single = jax.vmap(lambda one: corrected(stack, one, 32).value)(H)
-    loop = [float(corrected(stack, one, 32).value) for one in H]
-    np.testing.assert_allclose(single, loop, rtol=1e-10)
-
-
-@pytest.mark.statement("Yao: Theorem 2 (corrected)")
-@pytest.mark.slow
-def test_an_eager_call_is_the_jitted_one():
-    stack, H = problem()
-    jitted = jax.jit(lambda H: corrected(stack, H, 32))(H)
-    eager = corrected(stack, H, 32)
-    np.testing.assert_allclose(eager.terms, jitted.terms, rtol=1e-10)
-    assert eager.reason == jitted.reason
+    measured("relative error", np.asarray(bound.terms) / expected - 1, below=1e-9)
 
 
 @pytest.mark.statement("Yao: Theorem 2 (corrected)")
@@ -466,9 +439,7 @@ def test_float32_is_within_1e_4_where_the_rank_is_certain(N, steps_of, measured)
     b = isotropic_bound(steps_of(*low, N // 2), 1.0)
     assert b.value.dtype == jnp.float32
     assert a.rank.tolist() == b.rank.tolist()
-    error = abs(float(b.value) / float(a.value) - 1)
-    measured("float32 against float64", error)
-    assert error < 1e-4
+    measured("float32 against float64", float(b.value) / float(a.value) - 1, below=1e-4)
 
 
 @pytest.mark.statement("Yao: Theorem 2 (corrected)")
@@ -495,16 +466,11 @@ def test_anisotropic_prior_in_float32_where_its_covariance_has_too_few_digits(me
     ("run", "message"),
     [
         (lambda s, H: noisy_steps(s, H, 65), "shots: expected an integer from 1 to N"),
-        (lambda s, H: noisy_steps(s, H, 0), "shots: expected an integer .* 64, got 0"),
-        (lambda s, H: noisy_steps(s, H, 2.5), "shots: expected an integer"),
-        (
-            lambda s, H: corrected(s, H, 32, demo_updates="all"),
-            "demo_updates: expected one of 'shared'",
-        ),
-        (
-            lambda s, H: isotropic_bound(noisy_steps(s, H, 32), 0.0),
-            "subgaussian_scale: expected a finite value > 0, got 0.0",
-        ),
+        (lambda s, H: noisy_steps(s, H[:, :3], 32), r"H: expected shape \(N, 4\), got"),
+        (lambda s, H: noisy_steps(s, H[0], 32), "H: expected shape"),
+        (lambda s, H: noisy_steps(s, H[None][:0], 32), "H: expected shape .* B > 0"),
+        (lambda s, H: noisy_steps(s, H[:1], 1), "num_demos: expected at least 2 demon"),
+        (lambda s, H: noisy_steps(s, H * jnp.inf, 32), "H: expected finite entries"),
         (
             lambda s, H: isotropic_bound(noisy_steps(s, H, 32), math.inf),
             "subgaussian_scale",
@@ -552,25 +518,3 @@ def test_anisotropic_prior_in_float32_where_its_covariance_has_too_few_digits(me
 def test_bad_input(run, message):
     with pytest.raises(ValueError, match="^" + message):
         run(*problem())
-
-
-@pytest.mark.statement("Yao: Theorem 2 (corrected)")
-def test_bad_shapes_and_weights():
-    stack, H = problem()
-    with pytest.raises(ValueError, match=r"H: expected shape \(N, 4\), got \(64, 3\)"):
-        noisy_steps(stack, H[:, :3], 32)
-    with pytest.raises(ValueError, match="H: expected shape"):
-        noisy_steps(stack, H[0], 32)
-    with pytest.raises(ValueError, match=r"H: expected shape .* B > 0, got \(0, 64, 4"):
-        noisy_steps(stack, H[None][:0], 32)
-    with pytest.raises(
-        ValueError, match="num_demos: expected at least 2 demonstrations"
-    ):
-        noisy_steps(stack, H[:1], 1)
-    broken = LinearAttentionStack(
-        stack.W_V.at[0, 0, 0].set(jnp.nan), stack.W_K, stack.W_Q
-    )
-    with pytest.raises(ValueError, match="W_V: expected finite entries"):
-        noisy_steps(broken, H, 32)
-    with pytest.raises(ValueError, match="H: expected finite entries"):
-        noisy_steps(stack, H.at[0, 0].set(jnp.inf), 32)

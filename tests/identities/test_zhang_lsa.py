@@ -101,7 +101,7 @@ def search(population, M, rng, starts):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("d", "M"),
-    [(2, 1)] + [pytest.param(*c, marks=pytest.mark.slow) for c in ((1, 2), (2, 3))],
+    [(2, 1), (1, 2), (2, 3)],
 )
 def test_the_best_lsa_has_its_risk_by_the_exact_expectation(d, M, measured):
     rng = np.random.default_rng([61, d, M])
@@ -113,8 +113,7 @@ def test_the_best_lsa_has_its_risk_by_the_exact_expectation(d, M, measured):
         exact = oracles.exact_risk(
             functools.partial(oracles.block_predictions, weights), *population, M
         )
-        measured("relative error", risk[k] / exact - 1)
-        np.testing.assert_allclose(risk[k], exact, rtol=2e-14)
+        measured("relative error", risk[k] / exact - 1, below=2e-14)
 
 
 @pytest.mark.statement("Zhang: Theorem 4.1, best LSA")
@@ -150,39 +149,23 @@ def test_no_other_search_finds_a_better_lsa(measured):
 @pytest.mark.statement("Zhang: Theorem 4.1, best LSA")
 @pytest.mark.slow
 def test_inputs_that_span_a_subspace_change_nothing(measured):
-    # H of rank 2 in d = 3 is the problem of dimension 2; no weights can use the rest
+    # H of rank 2 in d = 3 is the problem of dimension 2; no weights can use the rest,
+    # and the prior of the third direction is never seen.
     rng = np.random.default_rng(63)
     small, large = [], []
-    for _ in range(64):
+    for _ in range(16):
         low = random_population(rng, 2, noise_var=10 ** rng.uniform(-2, 0))
         low = scaled_mean(low, 10 ** rng.uniform(0.3, 1.3))
-        Q = np.linalg.qr(rng.normal(size=(3, 3)))[0][:, :2]
+        Q = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+        Q, unseen = Q[:, :2], Q[:, 2]
         M = int(rng.choice([5, 20]))
         small.append((low, M))
-        high = Population(Q @ low.H @ Q.T, Q @ low.mean, Q @ low.Psi @ Q.T, low[3])
-        large.append((high, M))
-    risks = [solve_all(cases)[1] for cases in (small, large)]
-    error = np.abs(risks[1] / risks[0] - 1).max()
-    measured("relative difference", error)
-    assert error < 1e-12
-
-
-@pytest.mark.statement("Zhang: Theorem 4.1, best LSA")
-@pytest.mark.slow
-def test_a_direction_without_inputs_changes_nothing(measured):
-    # H = diag(h, 0): the second coordinate of the prior is never seen
-    rng = np.random.default_rng(65)
-    small, large = [], []
-    for M in (2, 5, 10, 20):
-        low = scaled_mean(random_population(rng, 1, noise_var=0.3), 1.5)
-        H, Psi = np.zeros((2, 2, 2))
-        H[0, 0], Psi[0, 0], Psi[1, 1] = low.H[0, 0], low.Psi[0, 0], 3.0
-        small.append((low, M))
-        large.append((Population(H, np.r_[low.mean, 5.0], Psi, low[3]), M))
+        mean, Psi = Q @ low.mean + 5 * unseen, Q @ low.Psi @ Q.T
+        Psi += 3 * np.outer(unseen, unseen)
+        large.append((Population(Q @ low.H @ Q.T, mean, Psi, low[3]), M))
     (_, low_risk, _), (model, risk, _) = (solve_all(cases) for cases in (small, large))
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(model))
-    measured("relative difference", np.abs(risk / low_risk - 1).max())
-    np.testing.assert_allclose(risk, low_risk, rtol=1e-12)
+    measured("relative difference", risk / low_risk - 1, below=1e-12)
 
 
 @pytest.mark.statement("Zhang: Theorem 4.1, closed forms")
@@ -226,8 +209,7 @@ def test_the_derivative_of_the_smallest_risk_holds_the_model_fixed(measured):
 
     slope = risk(0.5)[1]
     difference = (risk(0.5 + 1e-4)[0] - risk(0.5 - 1e-4)[0]) / 2e-4
-    measured("slope against differences", slope / difference - 1)
-    np.testing.assert_allclose(slope, difference, rtol=1e-6)
+    measured("slope against differences", slope / difference - 1, below=1e-6)
 
 
 @pytest.mark.statement("Zhang: Theorem 4.1, best LSA")
@@ -278,9 +260,8 @@ def test_without_a_prior_mean_there_is_no_gap(measured):
         cases.append((population._replace(mean=np.zeros(2)), int(rng.integers(1, 20))))
     _, risk, gap = solve_all(cases)
     least = np.array([minimal_risks(*case)[2] for case in cases])
-    measured("relative error of the risk", np.abs(risk / least - 1).max())
+    measured("relative error of the risk", risk / least - 1, below=1e-12)
     measured("largest gap", np.abs(gap).max())
-    np.testing.assert_allclose(risk, least, rtol=1e-12)
 
 
 @pytest.mark.statement("Zhang: Theorem 4.1, closed forms")
@@ -290,8 +271,7 @@ def test_the_best_gd_0_is_the_formula_with_the_second_moment(measured):
     cases = [(random_population(rng, 3, rng.integers(2, 4)), 6) for _ in range(8)]
     found = evaluate(cases)
     risk, least = found["GD-0"]  # risk of a GD-0 on the problem, and its formula
-    measured("relative error", np.max(np.abs(risk / least - 1)))
-    np.testing.assert_allclose(risk, least, rtol=1e-13)
+    measured("relative error", risk / least - 1, below=1e-13)
     np.testing.assert_allclose(found["zero start"], least - found["R_min"], rtol=1e-11)
 
 
@@ -317,11 +297,9 @@ def test_for_one_dimension_the_gap_is_the_closed_form_up_to_its_limit(measured):
     expected, again = formula["scalar"]
     np.testing.assert_allclose(again, limits, rtol=1e-13)
     ratio = formula["instance"] / expected
-    measured("against the instance bound", np.abs(ratio - 1).max())
-    np.testing.assert_allclose(ratio, 1, rtol=1e-13)
+    measured("against the instance bound", ratio - 1, below=1e-13)
     _, _, found = solve_all(inside)
-    measured("relative error", np.abs(found / expected - 1).max())
-    np.testing.assert_allclose(found, expected, rtol=1e-13)
+    measured("relative error", found / expected - 1, below=1e-13)
     _, _, found = solve_all(beyond)
     ratio = found / evaluate(beyond)["scalar"][0]
     measured("three times beyond the limit, smallest ratio less 1", ratio.min() - 1)
@@ -340,8 +318,7 @@ def test_the_limit_in_one_dimension_is_its_formula(measured):
         z /= 1 + z @ [1, tau]
         expected = phi * M / (2 * ((M + 1) * phi + tau)) / np.sqrt(z[0] * z[1])
         _, limit = scalar(LinearPopulation(*start), M)
-        measured("relative error of the limit", limit / expected - 1)
-        np.testing.assert_allclose(limit, expected, rtol=1e-12)
+        measured("relative error of the limit", limit / expected - 1, below=1e-12)
 
 
 @pytest.mark.statement("Zhang: Theorem 4.1, closed forms")
@@ -354,9 +331,8 @@ def test_a_small_prior_mean_costs_the_quadratic_form(measured):
         scale = Whitened.of(population, M).tau
         cases.append((scaled_mean(population, 1e-3 * np.sqrt(scale)), M))
     _, _, gap = solve_all(cases)
-    error = np.abs(gap / evaluate(cases)["small mean"] - 1).max()
-    measured("relative error at |m| = 1e-3", error)
-    assert error < 1e-5
+    error = gap / evaluate(cases)["small mean"] - 1
+    measured("relative error at |m| = 1e-3", error, below=1e-5)
 
 
 @pytest.mark.statement("Zhang: Theorem 4.1, closed forms")
@@ -387,8 +363,7 @@ def test_an_isotropic_problem_has_three_unknowns(measured):
         )
         expected.append(_isotropic_gap(phi, noise, d, mu, M))
     _, _, gap = solve_all(cases)
-    measured("relative error", np.abs(gap / expected - 1).max())
-    np.testing.assert_allclose(gap, expected, rtol=1e-10)
+    measured("relative error", gap / expected - 1, below=1e-10)
 
 
 def _isotropic_gap(phi, noise, d, mu, M):

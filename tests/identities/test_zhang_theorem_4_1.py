@@ -12,7 +12,6 @@ from tests.oracles_ltb import (
     gap_lower_bounds,
     gap_upper_bounds,
     random_covariance,
-    singular_population,
     stacked,
 )
 
@@ -70,8 +69,7 @@ def test_the_bounds_are_their_formulas_and_in_order(d, measured):
         assert expected["proof route"] <= expected["kappa"] <= expected["universal"]
         for name, field in LOWER.items():
             error = getattr(gap, field)[k] / expected[name] - 1
-            measured(f"relative error, lower, {name}", error)
-            assert abs(error) < 1e-10
+            measured(f"relative error, lower, {name}", error, below=1e-10)
         expected = gap_upper_bounds(population, M)
         for name, field in UPPER.items():
             error = abs(getattr(gap, field)[k] - expected[name])
@@ -84,9 +82,9 @@ def test_the_bounds_are_their_formulas_and_in_order(d, measured):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("d", "count"), [(1, 75), (2, 75), (4, 75)])
-def test_the_best_lsa_is_between_the_bounds(d, count, measured):
-    rng = np.random.default_rng([42, d])
+@pytest.mark.parametrize("d", [1, 2, 4])
+def test_the_best_lsa_is_between_the_bounds(d, measured):
+    rng, count = np.random.default_rng([42, d]), 48
     cases = [(wild_population(rng, d), int(rng.choice(LENGTHS))) for _ in range(count)]
     parts = stacked([(*p, M) for p, M in cases])
     found = gaps(*parts, jax.random.split(jax.random.key(d), count))
@@ -134,18 +132,9 @@ def test_bounds_are_differentiable_where_eigenvalues_coincide(measured):
     for k, g in enumerate(gradient):
         step = 1e-6 * np.eye(2)[k]
         ends = [total(0.5 + s * step[0], 1.3 + s * step[1]) for s in (1, -1)]
-        measured("against differences", g / ((ends[0] - ends[1]) / 2e-6) - 1)
-        np.testing.assert_allclose(g, (ends[0] - ends[1]) / 2e-6, rtol=1e-6)
-
-
-@pytest.mark.slow
-def test_without_a_prior_mean_all_bounds_are_zero():
-    rng = np.random.default_rng(44)
-    cases = [singular_population(rng, 3)._replace(mean=np.zeros(3)) for _ in range(30)]
-    gap = bounds(*stacked([(*p, 4) for p in cases]))
-    for name in LOWER.values():
-        np.testing.assert_allclose(getattr(gap, name), 0, atol=1e-12)
-    np.testing.assert_allclose(upper_of(gap), 0, atol=1e-12)
+        measured(
+            "against differences", g / ((ends[0] - ends[1]) / 2e-6) - 1, below=1e-6
+        )
 
 
 def test_bounds_of_tiny_problems_are_not_lost_in_float32():

@@ -86,7 +86,7 @@ def test_models_with_other_parameters_share_a_program():
 
 def test_a_wrong_shape_is_refused():
     model = ms.NumpyModel(lambda X, y, x: np.zeros(2))
-    with pytest.raises(ValueError, match="expected one number a prompt"):
+    with pytest.raises(ValueError, match="expected one number per prompt"):
         ms.responses(model, PROMPT)
 
 

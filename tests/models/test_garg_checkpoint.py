@@ -15,8 +15,8 @@ import jax
 import numpy as np
 import pytest
 
-from icltheory._safetensors import open_safetensors, write_safetensors
 from icltheory.models import GPT2, load_garg_checkpoint
+from icltheory.models._safetensors import open_safetensors, write_safetensors
 
 FOLDER = Path(__file__).parent / "fixtures"
 FIXTURE = FOLDER / "garg.safetensors"

@@ -12,11 +12,10 @@ from icltheory.noise import (
     noise_covariance,
     noise_spectrum,
     noisy_trajectory,
-    spectrum_of_gradients,
     support_dims,
 )
 from icltheory.noise._routes import singular_values
-from icltheory.noise.spectrum import _from_rows
+from icltheory.noise.spectrum import _from_rows, of_gradients
 from icltheory.noise.support import _independent
 from icltheory.trajectory import TrajectoryFactors, implicit_gd
 from tests import oracles
@@ -95,7 +94,7 @@ def test_gradients_of_another_learner_have_the_same_formulas():
     @jax.jit
     def others(stack, H):
         gradients, dims = demonstration_gradients(stack, H), support_dims(stack)
-        return spectrum_of_gradients(gradients, 4, dims, method="gram")
+        return of_gradients(gradients, 4, dims, method="gram")
 
     a, b = others(stack, H), spectrum_jit(stack, H, 4)
     np.testing.assert_allclose(a.trace, b.trace, rtol=1e-12)
@@ -186,7 +185,6 @@ def test_wide_weights_are_counted_up_to_the_number_of_examples(monkeypatch):
 
 
 def test_wide_weights_are_counted_by_their_ranks():
-    # from 33 columns on, regular weights are told without singular vectors
     n, rng = 33, np.random.default_rng(0)
     regular, W = rng.normal(size=(2, 1, n, n))
     singular = W.copy()
@@ -206,7 +204,7 @@ def test_gradients_that_fit_are_not_squared(N, limit, kept, monkeypatch):
     left = np.zeros((1, N, 3))
     left[0, 0, 0], left[0, 1, 1] = 1, 1e-10
     gradients = TrajectoryFactors(*map(jnp.asarray, (left, left, left + 1)))
-    assert spectrum_of_gradients(gradients, 3, np.array([9])).rank.tolist() == [kept]
+    assert of_gradients(gradients, 3, np.array([9])).rank.tolist() == [kept]
 
 
 @pytest.mark.parametrize(("size", "kept"), [(12, 1), (20, 2)])

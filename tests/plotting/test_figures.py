@@ -90,7 +90,7 @@ def test_a_heat_map_has_its_numbers_in_its_cells():
 
 def test_an_attention_map_names_keys_and_the_last_of_them_as_queries():
     weights = np.array([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5]])
-    image = plotting.attention_map(weights, tokens=["a", "b", "c"], title="head 0")
+    (image,) = plotting.attention_maps(weights[None], tokens=["a", "b", "c"])
     np.testing.assert_array_equal(image.get_array(), weights)
     axes = image.axes
     assert [t.get_text() for t in axes.get_xticklabels()] == ["a", "b", "c"]
@@ -155,7 +155,7 @@ def test_maps_without_a_colour_are_drawn():
         image = plotting.heat_map(values)
         image.axes.figure.canvas.draw()
         assert image.get_clim() == (-1.0, 1.0)
-    assert plotting.attention_map(np.zeros((1, 2))).get_clim() == (0.0, 1.0)
+    assert plotting.attention_maps(np.zeros((1, 1, 2)))[0].get_clim() == (0.0, 1.0)
 
 
 @pytest.mark.parametrize("values", [[0.0], [np.nan]])
@@ -168,12 +168,10 @@ def test_curves_without_a_value_that_can_be_drawn_are_refused(values):
 
 
 def test_names_that_do_not_fit_the_table_are_refused():
-    for draw, names in (
-        (plotting.heat_map, "columns"),
-        (plotting.attention_map, "tokens"),
-    ):
-        with pytest.raises(ValueError, match="number of"):
-            draw(np.eye(3), **{names: ["a", "b"]})
+    with pytest.raises(ValueError, match="number of"):
+        plotting.heat_map(np.eye(3), columns=["a", "b"])
+    with pytest.raises(ValueError, match="number of"):
+        plotting.attention_maps(np.eye(3)[None], tokens=["a", "b"])
 
 
 def test_markers_tell_methods_apart_without_colour():

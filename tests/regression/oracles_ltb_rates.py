@@ -8,13 +8,11 @@ written index by index.
 import itertools
 
 import numpy as np
-from scipy.integrate import quad, solve_ivp
+from scipy.integrate import quad
 from scipy.stats import chi2
 
-
-def root(cov):
-    values, V = np.linalg.eigh(cov)
-    return V @ np.diag(np.sqrt(np.clip(values, 0, None))) @ V.T
+from tests.oracles import gaussian_grid
+from tests.oracles_ltb import root
 
 
 def random_cov(rng, dim, rank=None):
@@ -26,19 +24,6 @@ def random_cov(rng, dim, rank=None):
 
 
 # --- integrals
-
-
-def hermite_grid(counts):
-    """Nodes (n, len(counts)) and weights (n,) for independent standard normals.
-
-    A variable with k nodes is integrated exactly up to degree 2 k - 1.
-    """
-    rules = [np.polynomial.hermite_e.hermegauss(k) for k in counts]
-    nodes = np.array(list(itertools.product(*(x for x, _ in rules))))
-    weights = np.array(
-        [np.prod(w) for w in itertools.product(*(w / w.sum() for _, w in rules))]
-    )
-    return nodes, weights
 
 
 def chi_square_average(phi, noise_var, num_examples):
@@ -58,7 +43,7 @@ def prompt_grid(num_examples, H, Psi, mean, noise_var, degrees=(3, 3, 2, 3, 2)):
     """
     d, M = len(mean), num_examples
     sizes = (M * d, d, M, d, 1)
-    nodes, weights = hermite_grid(
+    nodes, weights = gaussian_grid(
         [k for k, size in zip(degrees, sizes, strict=True) for _ in range(size)]
     )
     Z, w, noise, x, last = np.split(nodes, np.cumsum(sizes)[:-1], axis=1)
@@ -154,22 +139,3 @@ def flow_speed(U, u, Lam, N):
     dU = u * Lam @ Lam - u**2 * G @ Lam @ U @ Lam
     du = np.trace(Lam @ Lam @ U.T - u * G @ Lam @ U @ Lam @ U.T)
     return 2 * dU, 2 * du
-
-
-def flow_excess(U, u, Lam, N):
-    """Excess risk of prediction <u U X'y / N, x>."""
-    least = one_step_risk(np.linalg.inv(gain(Lam, N)), Lam, np.eye(len(Lam)), 0.0, N)
-    return one_step_risk(u * U, Lam, np.eye(len(Lam)), 0.0, N) - least
-
-
-def flow_path(Lam, N, Theta, scale, end):
-    """(U, u) along gradient flow from the start of the paper."""
-    d = len(Lam)
-
-    def speed(_, z):
-        dU, du = flow_speed(z[:-1].reshape(d, d), z[-1], Lam, N)
-        return np.append(dU.ravel(), du)
-
-    start = np.append((scale * Theta @ Theta.T).ravel(), scale)
-    path = solve_ivp(speed, (0, end), start, method="Radau", rtol=1e-9, atol=1e-11)
-    return [(z[:-1].reshape(d, d), z[-1]) for z in path.y.T]

@@ -69,7 +69,7 @@ def model(request):
         ((EYE, ZERO, EYE, -0.1), "noise_var: expected a value >= 0, got -0.1"),
         ((EYE, ZERO, EYE, np.nan), "noise_var: expected finite entries, got nan"),
         ((EYE, np.array([0, np.inf]), EYE, 0.1), "task_mean: expected finite entries"),
-        ((EYE, np.zeros(3), EYE, 0.1), "input_cov: expected shape (3, 3), got (2, 2)"),
+        ((EYE, np.zeros(3), EYE, 0.1), "task_mean: expected shape (2,), got (3,)"),
     ],
 )
 def test_impossible_problems_are_refused(parts, message):

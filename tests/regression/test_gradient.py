@@ -7,7 +7,7 @@ import pytest
 
 from icltheory.regression.predictors import Steps, tune_step_size
 from tests.regression import oracles
-from tests.regression.calls import answer, answers
+from tests.regression.calls import answer
 
 tune = jax.jit(tune_step_size, static_argnums=4)
 
@@ -15,17 +15,6 @@ tune = jax.jit(tune_step_size, static_argnums=4)
 @functools.partial(jax.jit, static_argnums=3)
 def descend(X, y, x, steps, eta, preconditioner=None):
     return answer(Steps(jnp.full(steps, eta), preconditioner), X, y, x)
-
-
-def test_each_prefix_can_have_its_own_step_sizes():
-    rng = np.random.default_rng(0)
-    X, y, sizes = rng.normal(size=(7, 3)), rng.normal(size=7), rng.uniform(size=(7, 2))
-    got = answers(Steps(sizes), X, y)
-    expected = [
-        oracles.gradient_descent(X[:k], y[:k], X[k], sizes[k], np.eye(3))
-        for k in range(7)
-    ]
-    np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-14)
 
 
 def test_many_steps_reach_least_squares_of_minimum_norm():
@@ -81,19 +70,13 @@ def test_one_tuned_step_has_the_exact_risk_of_von_oswald():
 @pytest.mark.slow
 def test_tuned_steps_are_at_least_as_good_as_a_fine_scan():
     X, y, x, target = von_oswald(2, 500)
-    for steps, preconditioner in (
-        (2, None),
-        (5, None),
-        (3, np.diag(np.arange(1.0, 11))),
-    ):
-        options = {"preconditioner": preconditioner}
+    for steps in (2, 5):
 
         @jax.jit
-        def loss(eta, steps=steps, options=options):
-            predictions = descend(X, y, x, steps, eta, **options)
-            return ((predictions - target) ** 2).mean()
+        def loss(eta, steps=steps):
+            return ((descend(X, y, x, steps, eta) - target) ** 2).mean()
 
-        best = float(tune(X, y, x, target, steps, **options))
+        best = float(tune(X, y, x, target, steps))
         scan = min(float(loss(eta)) for eta in np.linspace(0.02, 1.2, 60) * 2 * best)
         assert loss(best) <= scan * (1 + 1e-6)
 

@@ -68,15 +68,23 @@ def test_the_flow_conserves_what_heads_balance_and_ends_at_the_least_risk():
     np.testing.assert_allclose(found.risk, path.risk, rtol=1e-12)
 
 
+def without(model, h, i=None):
+    """The merged layer without a head, or one singular direction of its matrix."""
+    U = np.array(model.key_query())
+    a, s, b = np.linalg.svd(U[h])
+    U[h] = 0 if i is None else U[h] - s[i] * np.outer(a[:, i], b[i])
+    return Heads(model.v, U)
+
+
 @pytest.mark.parametrize("rank", [None, 1, 2])
 def test_a_layer_without_a_part_has_the_risk_that_the_change_says(rank):
     model = drawn(rank)
     found = reg.head_removals(model, TASKS, 4)
     for h in range(3):
-        change = reg.risk(model.without(h), TASKS, 4) - found.risk
+        change = reg.risk(without(model, h), TASKS, 4) - found.risk
         np.testing.assert_allclose(found.heads[h], change, rtol=1e-9, atol=1e-12)
         for i in range(found.directions.shape[1]):
-            change = reg.risk(model.without_direction(h, i), TASKS, 4) - found.risk
+            change = reg.risk(without(model, h, i), TASKS, 4) - found.risk
             np.testing.assert_allclose(
                 found.directions[h, i], change, rtol=1e-9, atol=1e-12
             )
@@ -125,8 +133,6 @@ def test_a_direction_that_does_not_grow_is_never_learned():
         ),
         (lambda: Heads.random(2, 0, 0.1, key=KEY), "heads: expected a positive"),
         (lambda: Heads.random(2, 1, 0.0, key=KEY), "scale: expected a finite value"),
-        (lambda: drawn(1).without(3), "head: expected less than 3, got 3"),
-        (lambda: drawn(1).without_direction(0, 2), "direction: expected less than 2"),
         (
             lambda: reg.head_times(drawn(1), LinearPopulation.isotropic(3), 2),
             "population: expected dimension 2, got 3",

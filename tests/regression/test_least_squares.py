@@ -99,27 +99,6 @@ def test_noisy_rows_of_a_subspace_are_fitted_inside_it_in_float32():
     assert np.median(errors) < 1e-5
 
 
-@pytest.mark.slow
-def test_least_squares_interpolates_until_d_and_averages_duplicates_after():
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(6, 4)), rng.normal(size=6)
-    for k in (1, 4):
-        got = [float(FIT(X[:k], y[:k], x)) for x in X[:k]]
-        np.testing.assert_allclose(got, y[:k], rtol=1e-10)
-    twice = np.concatenate([X[:4], X[:4]])
-    labels = np.concatenate([y[:4], y[:4] + 2])
-    np.testing.assert_allclose(FIT(twice, labels, X[0]), y[0] + 1, rtol=1e-9)
-    by_prefix = PATH(np.concatenate([twice, X[:1]]), np.concatenate([labels, y[:1]]))
-    np.testing.assert_allclose(np.asarray(by_prefix)[-1], y[0] + 1, rtol=1e-9)
-
-
-def test_more_dimensions_than_points():
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(1, 3, 7)), rng.normal(size=(1, 3))
-    expected = oracles.each_prefix(oracles.ols, X, y, X)
-    np.testing.assert_allclose(PATH(X, y), expected, rtol=1e-10, atol=1e-12)
-
-
 @pytest.mark.parametrize("rows", [5, 20, 40])
 @pytest.mark.parametrize("rank", [5, 3])
 def test_float32_errs_by_the_condition_number_and_not_its_square(rows, rank):

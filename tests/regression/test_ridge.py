@@ -67,56 +67,6 @@ def test_bayes_is_gaussian_conditioning_also_for_a_singular_prior(rank, seed, no
     np.testing.assert_allclose(got, expected, rtol=1e-8, atol=1e-8)
 
 
-@pytest.mark.slow
-def test_bayes_is_ridge_with_the_noise_as_penalty():
-    X, y, Q = data()
-
-    @jax.jit
-    def four(X, y, Q):
-        ridges = both_of(Ridge(0.7), X, y, Q)
-        return both(X, y, Q, np.zeros(D), np.eye(D), 0.7), ridges
-
-    (path, one), (ridge_path, ridge_one) = four(X, y, Q)
-    np.testing.assert_allclose(path, ridge_path, rtol=1e-12)
-    np.testing.assert_allclose(one, ridge_one, rtol=1e-9)
-
-
-def test_the_penalty_is_absolute():
-    X, y, Q = data()
-    twice = np.concatenate([X, X], axis=1), np.concatenate([y, y], axis=1)
-    fit = jax.jit(ridge)
-    np.testing.assert_allclose(
-        fit(*twice, Q[:, 0], 1.4), fit(X, y, Q[:, 0], 0.7), rtol=1e-10
-    )
-
-
-def test_each_prefix_can_have_its_own_penalty():
-    X, y, Q = data()
-    penalties = np.linspace(0.1, 2.0, N)
-    got = jax.jit(lambda X, y, Q, a: answers(Ridge(a), X, y, Q))(X, y, Q, penalties)
-    expected = np.array(
-        [
-            [oracles.ridge(X[b, :k], y[b, :k], Q[b, k], penalties[k]) for k in range(N)]
-            for b in range(B)
-        ]
-    )
-    np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-12)
-    with pytest.raises(
-        ValueError, match=r"^penalty: expected shape \(9,\), got \(8,\)"
-    ):
-        answers(Ridge(penalties[1:]), X, y, Q)
-    with pytest.raises(ValueError, match="^penalty: expected a finite value > 0"):
-        Ridge(penalties - penalties[0])
-
-
-def test_bayes_turns_with_the_data():
-    X, y, Q = data()
-    mean, cov = random_prior(5, 3)
-    U = np.linalg.qr(np.random.default_rng(6).normal(size=(D, D)))[0]
-    turned = PATH(X @ U.T, y, Q @ U.T, U @ mean, U @ cov @ U.T, 0.3)
-    np.testing.assert_allclose(turned, PATH(X, y, Q, mean, cov, 0.3), rtol=1e-8)
-
-
 def test_without_noise_bayes_is_least_squares_about_the_prior():
     X, y, Q = data()
     # the noise is known to be zero: it is no argument of what is traced
@@ -169,33 +119,6 @@ def test_a_small_penalty_is_accurate_in_float32():
         naive[b] = X[b, 20] @ np.linalg.solve(gram, X[b, :20].T @ y[b, :20])
     ours, theirs = (np.max(np.abs(a - exact[:, 20])) for a in (got[:, 20], naive))
     assert ours < 0.2 * theirs  # normal equations square the condition number
-
-
-def test_bayes_reproduces_the_worked_example():
-    X, y = np.array([[1.0, 0], [0, 1], [1, -1]]), np.array([1.0, -2, 2.5])
-    rule = bayes(np.array([1.0, -2.0]), np.array([[1.0, 0.2], [0.2, 0.5]]), 0.25)
-    w = jax.jit(jax.vmap(lambda x: rule.predict(X, y, x)))(np.eye(2))
-    np.testing.assert_allclose(w, [0.84229390681, -1.872162485066], rtol=1e-11)
-
-
-def test_no_linear_predictor_beats_bayes():
-    # E|error|^2 given X of any other linear weight is larger: perturb its matrix
-    X, _, Q = data()
-    mean, cov = np.zeros(D), random_prior(8)[1]
-    X, x = X[0, :3], Q[0, 0]
-    label_cov = X @ cov @ X.T + 0.3 * np.eye(3)
-
-    def risk(weights):
-        return x @ cov @ x - 2 * weights @ X @ cov @ x + weights @ label_cov @ weights
-
-    rule = bayes(mean, cov, 0.3)
-    of_unit = jax.jit(jax.vmap(lambda e: rule.predict(X, e, x)))
-    best = np.asarray(of_unit(np.eye(3)))
-    for seed in range(5):
-        other = best + 0.1 * np.random.default_rng(seed).normal(size=3)
-        assert risk(other) > risk(best)
-    slope = 2 * (label_cov @ best - X @ cov @ x)
-    assert np.abs(slope).max() < 1e-12
 
 
 def test_derivatives_of_ridge_are_right_also_without_any_label():

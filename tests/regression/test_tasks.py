@@ -13,7 +13,6 @@ from icltheory.regression import (
     LinearClassification,
     LinearPopulation,
     PromptPool,
-    QuadraticRegression,
     ReluNetwork,
     SparseLinearRegression,
     TaskPool,
@@ -35,7 +34,6 @@ FAMILIES = {
     "isotropic": lambda: LinearPopulation.isotropic(3, 0.5),
     "full": full_task,
     "sparse": lambda: SparseLinearRegression(3, sparsity=2),
-    "quadratic": lambda: QuadraticRegression(3),
     "sign": lambda: LinearClassification(3),
     "relu": lambda: ReluNetwork(3, hidden=6),
     "tree": lambda: DecisionTree(3, depth=3),
@@ -107,7 +105,6 @@ def test_every_family_draws_prompts_without_examples(name, key):
     [
         lambda: LinearPopulation.isotropic(3, 0.5, jnp.float32),
         lambda: SparseLinearRegression(3, 2, dtype=jnp.float32),
-        lambda: QuadraticRegression(3, jnp.float32),
         lambda: LinearClassification(3, jnp.float32),
         lambda: ReluNetwork(3, 6, jnp.float32),
         lambda: DecisionTree(3, 3, jnp.float32),
@@ -223,12 +220,12 @@ def test_sparse_supports_are_uniform(key):
 
 
 @pytest.mark.slow
-def test_quadratic_relu_and_linear_labels_share_their_scale(key):
-    for task in (QuadraticRegression(3), ReluNetwork(3, hidden=6)):
-        y = jax.jit(lambda k, task=task: task.sample(k, *LARGE).y)(key)
-        squares = (np.asarray(y) ** 2).mean(axis=1)
-        z = (squares.mean() - 3) / (squares.std() / np.sqrt(len(squares)))
-        assert abs(z) < 5
+def test_labels_of_a_relu_network_have_the_scale_of_linear_ones(key):
+    task = ReluNetwork(3, hidden=6)
+    y = jax.jit(lambda k: task.sample(k, *LARGE).y)(key)
+    squares = (np.asarray(y) ** 2).mean(axis=1)
+    z = (squares.mean() - 3) / (squares.std() / np.sqrt(len(squares)))
+    assert abs(z) < 5
 
 
 def test_a_relu_network_is_its_sum_over_units():
@@ -242,31 +239,19 @@ def test_a_relu_network_is_its_sum_over_units():
 
 @pytest.mark.slow
 def test_functions_agree_with_their_definitions(key):
-    quadratic = drawn(lambda: QuadraticRegression(3), SMALL)
-    expected = np.einsum("bnd,bd->bn", np.asarray(quadratic.X) ** 2, quadratic.w)
-    np.testing.assert_allclose(quadratic.y, expected / np.sqrt(3), rtol=1e-12)
     sign = drawn(lambda: LinearClassification(3), SMALL)
     assert sign.y.dtype == jnp.float64
     np.testing.assert_array_equal(
         sign.y, np.sign(np.einsum("bnd,bd->bn", sign.X, sign.w))
     )
     assert LinearClassification(3).targets == "sign"
-    assert QuadraticRegression(3).targets == "real"
 
-    def points(task):
-        prompt = jax.jit(lambda k: task.sample(k, *SMALL))(key)
-        X, y = map(np.asarray, prompt.points())
-        w = jax.tree.map(np.asarray, prompt.w)
-        for b in range(4):
-            for x, label in zip(X[b], y[b], strict=True):
-                yield {name: leaf[b] for name, leaf in w.items()}, x, label
-
-    for w, x, label in points(ReluNetwork(3, hidden=6)):
-        np.testing.assert_allclose(
-            label, oracles.relu_network(w["W1"], w["W2"], x), rtol=1e-12
-        )
-    for w, x, label in points(DecisionTree(3, depth=3)):
-        assert label == oracles.decision_tree(w["coordinates"], w["values"], x)
+    prompt = jax.tree.map(np.asarray, drawn(lambda: DecisionTree(3, depth=3), SMALL))
+    X, y = prompt.points()
+    for b in range(4):
+        tree = prompt.w["coordinates"][b], prompt.w["values"][b]
+        for x, label in zip(np.asarray(X[b]), np.asarray(y[b]), strict=True):
+            assert label == oracles.decision_tree(*tree, x)
 
 
 def test_trees_use_every_coordinate_and_leaf(key):
@@ -296,9 +281,8 @@ def test_impossible_tasks_say_what_was_expected(key):
         DecisionTree(2, depth=0)
     with raises("hidden: expected a positive integer, got 0"):
         ReluNetwork(2, hidden=0)
-    for cls in (QuadraticRegression, LinearClassification):
-        with raises("dim: expected a positive integer, got 0"):
-            cls(0)
+    with raises("dim: expected a positive integer, got 0"):
+        LinearClassification(0)
     task = LinearPopulation.isotropic(3)
     with raises("num_examples: expected an integer >= 0, got -1"):
         task.sample(key, -1, 2)

@@ -1,9 +1,9 @@
-"""Bad input of the theory of transfer and of the number of tasks."""
+"""Bad input of the theory of transfer, of the number of tasks and of the rates."""
 
 import numpy as np
 import pytest
 
-from icltheory.regression import LinearPopulation, LinearStep, transfer
+from icltheory.regression import LinearPopulation, LinearStep, orders, transfer
 from tests.raising import raises
 
 EYE = np.eye(3)
@@ -57,3 +57,14 @@ def test_other_labels_and_lengths_refuse_what_does_not_fit():
 def test_random_covariances_refuse_what_is_no_distribution(given, message):
     with raises(message):
         transfer.random_covariance_optimum(given[0], 4, *given[1:])
+
+
+def test_rates_refuse_what_no_theorem_covers():
+    silent = LinearPopulation(EYE, np.zeros(3), 0 * EYE, 0.0)
+    with raises("population: expected tau = tr(H Psi) + noise_var > 0, got 0.0"):
+        orders.rates(silent, 4)
+    with raises("constant: expected a value >= 0, got -1.0"):
+        orders.rates(TASK, 4, constant=-1.0)
+    for length in (0, -2):
+        with raises("num_examples: expected "):
+            orders.rates(TASK, length)

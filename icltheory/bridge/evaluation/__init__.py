@@ -12,11 +12,19 @@ and the perplexity of texts, run in lm-evaluation-harness
 (:mod:`icltheory.bridge.harness`).
 """
 
-from icltheory.bridge.evaluation.generation import generate, generate_text
-from icltheory.bridge.evaluation.likelihood import Likelihoods, log_likelihoods
-from icltheory.bridge.evaluation.naive import evaluate_naive
 from icltheory.bridge.evaluation.prompts import Prompts, tokenize
-from icltheory.bridge.evaluation.result import Evaluation, evaluation_of, predict
+from icltheory.bridge.evaluation.result import (
+    Evaluation,
+    evaluate_naive,
+    evaluation_of,
+    predict,
+)
+from icltheory.bridge.evaluation.rows import (
+    Likelihoods,
+    generate,
+    generate_text,
+    log_likelihoods,
+)
 
 __all__ = [
     "Evaluation",

@@ -18,18 +18,6 @@ RATES_KV = KV._make((0, 0, None))
 SHARED_KV = KV._make((None, None, None))
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def embed(decoder, table, tokens, start):
-    """Embeds tokens that follow ``start`` other tokens."""
-    return decoder.embed_after({"embed": table}, tokens, start)
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def block(decoder, last_only, layer, stream, prefix):
-    """Applies one block to the stream and, for a prefix, returns its cache."""
-    return decoder.run_block(layer, stream, prefix, last_only=last_only)
-
-
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def fan_out(decoder, specs, last_only, layer, matrices, stream, prefix):
     """Applies the pruned block: one input stream, one output stream per rate."""

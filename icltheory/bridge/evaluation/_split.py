@@ -11,8 +11,7 @@ import jax
 import numpy as np
 
 from icltheory._typing import PyTree
-from icltheory.bridge._arrays import by_rows, replicated
-from icltheory.bridge.decoder import Decoder
+from icltheory.bridge.decoder import Decoder, block, embed
 from icltheory.bridge.evaluation import _programs as programs
 from icltheory.bridge.evaluation.batches import (
     Answers,
@@ -22,6 +21,7 @@ from icltheory.bridge.evaluation.batches import (
 )
 from icltheory.bridge.evaluation.prompts import Prompts
 from icltheory.bridge.model import check_weights
+from icltheory.bridge.sharding import by_rows, replicated
 from icltheory.bridge.streams import KV, Stream, Tokens, padded_tokens
 from icltheory.layered import MatrixSpec
 
@@ -51,12 +51,12 @@ class Trunk:
         """The stream of rows that follow ``start`` other tokens."""
         table = self.params["embed"]
         tokens = by_rows(tokens, table["tokens"])
-        return programs.embed(self.decoder, table, tokens, np.int32(start))
+        return embed(self.decoder, table, tokens, np.int32(start))
 
     def block(self, layer: int, stream: Stream, prefix: KV | None):
         """Applies one unpruned block."""
         weights, decoder = self.params["layers"][layer], self.decoder.of_layer(layer)
-        return programs.block(decoder, False, weights, stream, prefix)
+        return block(decoder, False, weights, stream, prefix)
 
     def advance(self, layer: int) -> None:
         """Runs the prefix up to the input of ``layer``."""
@@ -126,29 +126,17 @@ class SplitEvaluator:
     .. math:: (P + |V|\, q)\, (l + |C|\, (L - l)) \quad \text{instead of} \quad
         |C|\, |V|\, (P + q)\, L
 
-    tokens through a layer. Nothing of a batch outlives it but its scores.
-
-    Args:
-        model: The model.
-        prompts: The split.
-        batch_size: About how many examples run together.
-        strengths: Most strengths of a branch.
+    tokens through a layer. Nothing of a batch outlives it but its scores. ``strengths``
+    are the most of a branch.
     """
 
     def __init__(self, model: Any, prompts: Prompts, batch_size: int, strengths: int):
         self.model, self.prompts, self.batch_size = model, prompts, batch_size
         self.shape = (model.arch.width, batch_size, most_pairs(model, strengths))
         self.batches = PackedBatches(prompts, *self.shape)
-        _check_turns(model.decoder.arch.rotary, prompts)
-        _check_scoring(model.decoder.arch, prompts)
+        _check_prompts(model.decoder.arch, prompts)
         self.trunk = Trunk(model.decoder, model.params, prompts)
         self.branches: dict[Any, Branch] = {}
-        self.reference: SplitEvaluator | None = None
-        if prompts.reference is not None:
-            self.reference = SplitEvaluator(
-                model, prompts.reference, batch_size, strengths
-            )
-        self._references: dict[Any, np.ndarray] = {}
         self._weights_are_known = False
 
     def add(
@@ -161,14 +149,6 @@ class SplitEvaluator:
         """Adds a branch at a layer that is not below the last added one."""
         self.trunk.advance(layer)
         self.branches[key] = Branch(self.trunk, specs, matrices)
-        if self.reference is not None:
-            self.reference.add(key, layer, specs, matrices)
-
-    def clear(self) -> None:
-        """Removes all branches; the prefix stays where it is."""
-        self.branches, self._references = {}, {}
-        if self.reference is not None:
-            self.reference.clear()
 
     def stream(self, examples: Any = None) -> Iterator[tuple[Any, np.ndarray, Any]]:
         """Yields keys, examples and scores (R, b, K), with one batch computed ahead."""
@@ -204,8 +184,7 @@ class SplitEvaluator:
                 # One sequence of a row may have made all others NaN, since 0 times NaN
                 # is NaN.
                 measures[:, wrong] = self._alone(key, examples[wrong])
-            own = self._reference_measures(key)
-            yield key, examples, self.prompts.scores(measures, examples, own)
+            yield key, examples, self.prompts.scores(measures, examples)
 
     def _of_examples(self, measures, batch, kept, key):
         """Measures (R, n, K) of the examples that a batch completes.
@@ -232,32 +211,16 @@ class SplitEvaluator:
             found[:, [places[number] for number in batch.complete.tolist()]] = own
         return found
 
-    def _reference_measures(self, key):
-        """Measures of the reference prompts, which are evaluated once."""
-        if self.reference is None:
-            return None
-        if key not in self._references:
-            p = self.reference.prompts
-            for name, examples, found in self.reference.stream():
-                shape = (len(found), p.num_examples, p.num_options)
-                own = self._references.setdefault(name, np.empty(shape, found.dtype))
-                own[:, examples] = found
-        return self._references[key]
 
-
-def _check_turns(rotary, prompts):
-    """Raises if rotary frequencies would depend on a batch's longest row."""
+def _check_prompts(arch, prompts):
+    """Raises if a score would depend on the batch, or on more than the mean row."""
     longest = len(prompts.prefix) + max(len(row) for row in prompts.rows)
-    if rotary is not None and rotary.switch is not None and longest > rotary.switch:
+    if arch.switch is not None and longest > arch.switch:
         raise ValueError(
-            f"prompts: expected at most {rotary.switch} tokens (beyond that, rotary "
+            f"prompts: expected at most {arch.switch} tokens (beyond that, rotary "
             f"frequencies depend on the prompt length), got {longest}; use "
             "evaluate_naive"
         )
-
-
-def _check_scoring(arch, prompts):
-    """Raises if the mean of all logits is not the logit of the head's mean row."""
     if prompts.measure == "mean_logit" and arch.logit_cap is not None:
         raise ValueError(
             "scoring: mean_logit is not supported for models with capped logits; use "

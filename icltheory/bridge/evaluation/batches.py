@@ -1,7 +1,7 @@
 """Rows of several sequences, packed into batches of one shape."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -19,29 +19,6 @@ _MOST_BYTES = 12 * 2**20
 _SHORTEST = 64  # Shorter rows save nothing, as attention is a small part of a block.
 
 Group = tuple[int, ...]  # Sequences that share a stem in a row.
-
-
-@runtime_checkable
-class Sequences(Protocol):
-    """Numbered sequences of tokens behind a common prefix, in families."""
-
-    @property
-    def prefix(self) -> Sequence[int]:
-        """Tokens that stand in front of every sequence."""
-        ...
-
-    @property
-    def families(self) -> Sequence[Group]:
-        """Sequences that belong together, such as the options of an example."""
-        ...
-
-    def read(self, number: int) -> tuple[int, ...]:
-        """Tokens of a sequence that the model reads."""
-        ...
-
-    def asked(self, number: int) -> tuple[tuple[int, ...], int]:
-        """Tokens to measure, and the place from which the first one is predicted."""
-        ...
 
 
 class Answers(NamedTuple):
@@ -141,7 +118,10 @@ class PackedBatches:
     family may be in several batches; it belongs to the last of them.
 
     Args:
-        sequences: The sequences.
+        sequences: Their ``prefix`` has the tokens in front of all, and ``families`` the
+            numbers of those that belong together, such as the options of an example;
+            ``read(number)`` are the tokens that the model reads of one, and
+            ``asked(number)`` those to measure and the place that predicts the first.
         width: Width d of the model.
         batch_size: About how many families run together.
         pairs: Most pairs of a token and one that it sees, over all rows of a batch of
@@ -154,7 +134,7 @@ class PackedBatches:
 
     def __init__(
         self,
-        sequences: Sequences,
+        sequences: Any,
         width: int,
         batch_size: int,
         pairs: int | None = None,
@@ -261,7 +241,7 @@ def _numbers(row: Sequence[Group]) -> list[int]:
     return [number for group in row for number in group]
 
 
-def shared_beginning(sequences: Sequences, numbers: Sequence[int]) -> int:
+def shared_beginning(sequences: Any, numbers: Sequence[int]) -> int:
     """Number of tokens shared at the beginning of all sequences; 0 for a single one."""
     if len(numbers) == 1:
         return 0
@@ -272,11 +252,8 @@ def shared_beginning(sequences: Sequences, numbers: Sequence[int]) -> int:
 class Line:
     """One unpadded row of several sequences, in which shared beginnings occur once.
 
-    Args:
-        sequences: The sequences.
-        groups: Numbers of the sequences of the row. The tokens that all of a group
-            begin with are their stem, and the rest of each follows as a segment of its
-            own. A group of one has no stem.
+    The tokens that all of a group begin with are their stem, and the rest of each
+    follows as a segment of its own. A group of one has no stem.
 
     Attributes:
         ids: Tokens.
@@ -287,7 +264,7 @@ class Line:
         owners: Number of the sequence, within the row, that each counts for.
     """
 
-    def __init__(self, sequences: Sequences, groups: Sequence[Sequence[int]]):
+    def __init__(self, sequences: Any, groups: Sequence[Sequence[int]]):
         self.ids: list[int] = []
         self.ends: list[int] = []
         self.stems: list[int] = []

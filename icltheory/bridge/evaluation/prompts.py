@@ -41,8 +41,6 @@ class Prompts:
         scoring: The task's scoring, one of ``tasks.SCORINGS``.
         denominator: The task's denominator.
         lengths: Divisors of the measures ``(n, K)``, if there are any.
-        reference: The reference prompts that the scoring needs, each once.
-        reference_of: Numbers of the reference prompts of each example, ``(n, R)``.
     """
 
     prefix: tuple[int, ...]
@@ -54,8 +52,6 @@ class Prompts:
     scoring: str
     denominator: str
     lengths: np.ndarray | None = None
-    reference: "Prompts | None" = None
-    reference_of: np.ndarray | None = None
 
     @property
     def measure(self) -> str:
@@ -92,25 +88,11 @@ class Prompts:
         start = self.starts[number]
         return row[start:], start - 1
 
-    def scores(
-        self,
-        measures: np.ndarray,
-        examples: np.ndarray,
-        references: np.ndarray | None = None,
-    ) -> np.ndarray:
-        """Scores ``(..., b, K)`` of some examples, from the measures of their options.
-
-        ``references`` are the measures of all reference prompts, ``(..., m, K)``.
-        """
-        found, combine = measures, SCORINGS[self.scoring].combine
-        if self.lengths is not None:
-            found = found / self.lengths[examples]
-        if combine is not None:
-            assert references is not None
-            assert self.reference_of is not None
-            own = references[..., self.reference_of[examples], :]
-            found = combine(found, own)
-        return found.astype(measures.dtype)
+    def scores(self, measures: np.ndarray, examples: np.ndarray) -> np.ndarray:
+        """Scores ``(..., b, K)`` of some examples, from what is measured."""
+        if self.lengths is None:
+            return measures
+        return (measures / self.lengths[examples]).astype(measures.dtype)
 
 
 def tokenize(
@@ -137,8 +119,7 @@ def tokenize(
     read = reader.question if by_token else reader.answers
     found = [row for example in examples for row in read(example)]
     rows, starts = [row for row, _ in found], [start for _, start in found]
-    reader.check_length(examples, rows, model.context_length)
-    reader.check_tokens(examples, rows, label_ids, model.vocab_size)
+    reader.check_rows(examples, rows, label_ids, model)
     lengths = None
     if scoring.length is not None:
         lengths = reader.lengths(examples, rows, starts, scoring.length)
@@ -147,7 +128,6 @@ def tokenize(
         starts = [len(row) for row in rows]
     # The token before an answer predicts the answer's first token.
     shared = common_beginning(rows, min(starts) - 1)
-    reference, reference_of = _references(model, task, split, shots)
     return Prompts(
         prefix=rows[0][:shared],
         rows=tuple(row[shared:] for row in rows),
@@ -158,31 +138,7 @@ def tokenize(
         scoring=task.scoring,
         denominator=task.denominator,
         lengths=lengths,
-        reference=reference,
-        reference_of=reference_of,
     )
-
-
-def _references(
-    model: Any, task: LanguageTask, split: str, shots: int | None
-) -> tuple[Prompts | None, np.ndarray | None]:
-    """Returns the distinct reference prompts of a split and each example's indices."""
-    make = SCORINGS[task.scoring].references
-    if make is None:
-        return None, None
-    asked: dict[Any, int] = {}
-    chosen, numbers = [], []
-    derived = make(task, split, shots)
-    for other in derived:
-        for example in other.validation:
-            text = other.query(example), other.options(example)
-            if text not in asked:
-                asked[text] = len(asked)
-                chosen.append(example)
-            numbers.append(asked[text])
-    whole = dataclasses.replace(derived[0], validation=tuple(chosen))
-    of = np.array(numbers).reshape(len(derived), -1).T
-    return tokenize(model, whole), of
 
 
 class _PromptReader:
@@ -294,26 +250,23 @@ class _PromptReader:
             self.note("error", "label-tokens", example, message)
         return tuple(ids)
 
-    def check_length(self, examples: Sequence[Any], rows: Any, limit: int) -> None:
-        each = len(rows) // len(examples)
+    def check_rows(
+        self, examples: Sequence[Any], rows: Any, labels: Sequence[int], model: Any
+    ) -> None:
+        """Notes rows that are too long, and tokens that JAX would clamp."""
+        limit, size = model.context_length, model.vocab_size
         for number, row in enumerate(rows):
+            example = examples[number // (len(rows) // len(examples))]
             if len(row) > limit:
                 message = f"expected at most {limit} tokens, got {len(row)}"
-                self.note("error", "too-long", examples[number // each], message)
-
-    def check_tokens(
-        self, examples: Sequence[Any], rows: Any, labels: Sequence[int], size: int
-    ) -> None:
-        """Raises for tokens beyond the embedding table, which JAX would clamp."""
-        each = len(rows) // len(examples)
-        for number, row in enumerate(rows):
+                self.note("error", "too-long", example, message)
             wrong = [token for token in (*row, *labels) if not 0 <= token < size]
             if wrong:
                 message = (
                     f"expected tokens of the model's vocabulary, 0 to {size - 1}, got "
                     f"{wrong[0]}; do tokenizer and model belong together?"
                 )
-                self.note("error", "vocabulary", examples[number // each], message)
+                self.note("error", "vocabulary", example, message)
 
 
 def common_beginning(rows: Sequence[Sequence[int]], most: int) -> int:

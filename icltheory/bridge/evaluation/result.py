@@ -1,14 +1,20 @@
-"""Result of an evaluation: scores, predictions, ties, NaN and accuracy."""
+"""Result of an evaluation, and the one that does a prompt at a time."""
 
 import dataclasses
 import math
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from icltheory._checks import check_choice, check_shape
+from icltheory.bridge.evaluation.prompts import tokenize
+from icltheory.bridge.model import check_weights
+from icltheory.bridge.tasks import LanguageTask
+from icltheory.bridge.tasks.scorings import SCORINGS, reference_task
 
-__all__ = ["Evaluation", "evaluation_of", "predict"]
+__all__ = ["Evaluation", "evaluate_naive", "evaluation_of", "predict"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -129,3 +135,46 @@ def evaluation_of(
         correct=correct,
         denominator=denominator,
     )
+
+
+def evaluate_naive(
+    model: Any, task: LanguageTask, split: str = "validation", shots: int | None = None
+) -> Evaluation:
+    """Evaluates a split one prompt at a time, with all logits at all tokens.
+
+    It is the reference for tests and timings of :func:`~icltheory.bridge.evaluate`.
+    Every prompt length is compiled.
+
+    Source: Yao et al. (2024), section 4.
+    """
+    scores = _scores(model, task, split, shots)
+    if np.isnan(scores).any():
+        check_weights(model, tokens=False)
+    labels = np.array([example.label for example in task.examples(split)])
+    how = {"ties_are_wrong": ties_are_wrong(task)}
+    return evaluation_of(scores, labels, task.denominator, **how)
+
+
+def _scores(model, task, split, shots):
+    prompts, found = tokenize(model, task, split, shots), []
+    for row, start in zip(prompts.rows, prompts.starts, strict=True):
+        ids = prompts.prefix + row
+        logits = model.logits(np.array([ids]))[0]
+        found.append(np.asarray(_measure(prompts, logits, ids, start)))
+    measures = np.stack(found).reshape(prompts.num_examples, prompts.num_options)
+    scores = prompts.scores(measures, np.arange(prompts.num_examples))
+    combine = SCORINGS[task.scoring].combine
+    if combine is None:
+        return scores
+    references, numbers = reference_task(task, split, shots)
+    return combine(scores, _scores(model, references, "validation", None)[numbers])
+
+
+def _measure(prompts, logits, ids, start):
+    if prompts.measure == "label_token":
+        return logits[-1, np.array(prompts.label_ids)]
+    if prompts.measure == "mean_logit":
+        return jnp.mean(logits)
+    first = len(prompts.prefix) + start
+    logp = jax.nn.log_softmax(logits[first - 1 : -1], axis=-1)
+    return jnp.sum(logp[np.arange(len(ids) - first), np.array(ids[first:])])

@@ -12,12 +12,11 @@ from typing import Any
 import jax
 
 from icltheory._checks import check_choice
-from icltheory.bridge._arrays import leaf_at
 from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.decoder import Decoder
 from icltheory.bridge.families import gemma, gpt, llama
-from icltheory.bridge.families.config import Config
-from icltheory.bridge.families.declare import Entry, Family
+from icltheory.bridge.families.declare import Config, Entry, Family
+from icltheory.bridge.sharding import leaf_at
 
 __all__ = ["FAMILIES", "Entry", "Family", "entries_of", "read_architecture"]
 
@@ -41,10 +40,6 @@ def read_architecture(
 
     An absent entry has the default of its family. An entry that is not implemented,
     such as quantised weights or an unknown activation, is an error.
-
-    Args:
-        config: The config, a dict.
-        source: The file it came from, for messages.
 
     Example:
         >>> arch = read_architecture({"model_type": "gptj", "n_layer": 2})
@@ -79,12 +74,8 @@ def _refuse_quantised(config: Mapping[str, Any]) -> None:
 def entries_of(arch: Architecture, prefix: str | None = None) -> tuple[Entry, ...]:
     """Returns the tensors of a checkpoint with the parameters that they hold.
 
-    A tied head is none of them.
-
-    Args:
-        arch: The architecture; its family says the names.
-        prefix: What stands before every name but the head's, if not what the family
-            says; empty in checkpoints of the bare decoder.
+    A tied head is none of them. ``prefix`` stands before every name but the head's; it
+    is that of the family unless given, and empty in checkpoints of the bare decoder.
 
     Example:
         >>> config = {"model_type": "gpt2", "n_embd": 4, "n_head": 2, "n_layer": 1}

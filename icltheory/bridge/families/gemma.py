@@ -9,8 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from icltheory.bridge.families.config import Config, read_rotary
-from icltheory.bridge.families.declare import Family
+from icltheory.bridge.families.declare import Config, Family, read_rotary
 from icltheory.bridge.families.llama import (
     BIASES,
     MODULES,

@@ -5,8 +5,7 @@ They have layer norms with offsets, MLPs without a gate, and names of their own.
 
 from typing import Any
 
-from icltheory.bridge.families.config import Config, read_rotary
-from icltheory.bridge.families.declare import Family
+from icltheory.bridge.families.declare import Config, Family, read_rotary
 from icltheory.bridge.families.llama import (
     ATTENTION,
     NAMES,

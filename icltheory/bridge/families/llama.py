@@ -10,8 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from icltheory.bridge.architecture import Experts, Rotary
-from icltheory.bridge.families.config import Config, read_rotary, rope_type
-from icltheory.bridge.families.declare import Family
+from icltheory.bridge.families.declare import Config, Family, read_rotary, rope_type
 
 __all__ = ["FAMILIES"]
 

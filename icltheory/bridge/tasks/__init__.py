@@ -28,14 +28,14 @@ was divided by.
 """
 
 from icltheory.bridge.tasks.catalogue import TASKS
-from icltheory.bridge.tasks.declaration_file import is_declaration_file, read_task_spec
 from icltheory.bridge.tasks.declare import (
     PROFILES,
     File,
-    PromptTemplate,
     Split,
     TaskRecipe,
     TaskSpec,
+    is_declaration_file,
+    read_task_spec,
 )
 from icltheory.bridge.tasks.load import load_table, load_task, task_spec
 from icltheory.bridge.tasks.scorings import SCORINGS, Scoring, possible_counts
@@ -43,6 +43,7 @@ from icltheory.bridge.tasks.task import (
     Example,
     Finding,
     LanguageTask,
+    PromptTemplate,
     check_overlap,
     check_prompt,
     enforce,

@@ -9,13 +9,8 @@ scripts do: shuffle seeds, classes in turn, equal classes in validation, label w
 
 from dataclasses import replace
 
-from icltheory.bridge.tasks.declare import (
-    File,
-    PromptTemplate,
-    Split,
-    TaskRecipe,
-    TaskSpec,
-)
+from icltheory.bridge.tasks.declare import File, Split, TaskRecipe, TaskSpec
+from icltheory.bridge.tasks.task import PromptTemplate
 
 __all__ = ["TASKS"]
 

@@ -1,63 +1,31 @@
-"""Declarations of tasks: columns and labels, prompts, and splits.
+"""Declarations of tasks: columns and labels, prompts, and splits; their YAML files.
 
 A declaration says how the rows of a file become examples. A recipe, one for each
 profile, says how examples become prompts, how the training rows are split, and how an
 answer is scored.
 """
 
-import functools
-import string
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 from icltheory._checks import check_choice, check_nonnegative_int
 from icltheory.bridge.tasks.scorings import SCORINGS
+from icltheory.bridge.tasks.task import PromptTemplate, fill, names_of
 
 __all__ = [
     "PROFILES",
     "File",
-    "PromptTemplate",
     "Split",
     "TaskRecipe",
     "TaskSpec",
-    "fill",
+    "is_declaration_file",
+    "read_task_spec",
 ]
 
 PROFILES = ("paper", "authors_code")
-
-
-@dataclass(frozen=True)
-class PromptTemplate:
-    """The strings of a task's prompts, as templates over the fields of an example.
-
-    ``{text}`` is the field as it stands in the file, ``{text!t}`` without white space
-    at both ends, ``{text!e}`` without it at the end. ``{label}`` is the label word.
-
-    Args:
-        demonstration: One demonstration, with everything up to the next one.
-        query: The question, up to where the answer begins.
-        words: Label word of each class, as demonstrations show it; none for a choice.
-        scored: Label words that are compared, if they are not those shown.
-        options: Templates of the texts to choose from; empty for a classification,
-            where they are the label words after a space.
-        zero_shot: Question without demonstrations; empty if it is the same.
-
-    Source: Yao et al. (2024), Table 1.
-    """
-
-    demonstration: str
-    query: str
-    words: tuple[str, ...] = ()
-    scored: tuple[str, ...] = ()
-    options: tuple[str, ...] = ()
-    zero_shot: str = ""
-
-    @property
-    def num_labels(self) -> int:
-        """Number of classes, or of options of a choice."""
-        return len(self.words or self.options)
 
 
 @dataclass(frozen=True)
@@ -92,17 +60,13 @@ class Split:
     test: str = "test"
 
     def __post_init__(self):
-        counts = {name: getattr(self, name) for name in ("per_class", "seed", "skip")}
-        if self.keep is not None:
-            counts["keep"] = self.keep
-        if not isinstance(self.validation, str):
-            counts["validation"] = self.validation
-        elif self.validation.isdecimal():  # as a YAML file has it
+        if str(self.validation).isdecimal():  # a YAML file has a text
             object.__setattr__(self, "validation", int(self.validation))
-        else:
+        if isinstance(self.validation, str):
             check_choice("validation", self.validation, ("rest", "validation"))
-        for name, number in counts.items():
-            check_nonnegative_int(name, number)
+        for name in ("per_class", "seed", "skip", "keep", "validation"):
+            if not (isinstance(number := getattr(self, name), str) or number is None):
+                check_nonnegative_int(name, number)
         check_choice("test", self.test, ("rest", "test", "validation"))
 
 
@@ -111,8 +75,6 @@ class TaskRecipe:
     """Prompts, split and scoring of a task in one profile.
 
     Args:
-        prompt: The strings.
-        split: The rows.
         scoring: How options are compared, one of ``tasks.SCORINGS``.
         denominator: What a count of right answers is divided by, ``"n"`` or ``"n-1"``.
         merge: Label of each class of the file; the class itself if empty.
@@ -139,7 +101,7 @@ class File:
         split: ``"train"``, ``"validation"`` or ``"test"``.
         pattern: Name, or a pattern such as ``"train*.tsv"``.
         start: First row of the split in the file.
-        stop: First row after it; the end if ``None``.
+        stop: First row after it.
     """
 
     split: str
@@ -156,7 +118,6 @@ class TaskSpec:
     """The declaration of a task.
 
     Args:
-        name: Name of the task.
         fields: Template over the columns for each field of an example, or several, of
             which the first whose columns exist is taken.
         labels: Pairs of a column and the values it has, in the order of the classes.
@@ -246,53 +207,128 @@ def _check_recipe(spec: TaskSpec, recipe: TaskRecipe) -> None:
         )
 
 
-@functools.cache
-def names_of(template: str) -> frozenset[str]:
-    """Names of a template's fields; raises for attributes and items of fields."""
-    names = set()
-    for _, name, inside, _ in string.Formatter().parse(template):
-        if name is not None:
-            if "." in name or "[" in name:
-                raise ValueError(f"a field's name has no '.' or '[', got {name!r}")
-            names |= {name} | names_of(inside or "")
-    return frozenset(names)
+SUFFIXES = (".yaml", ".yml")
 
 
-class _Formatter(string.Formatter):
-    def convert_field(self, value: Any, conversion: Any) -> Any:
-        if conversion == "t":
-            return str(value).strip()
-        if conversion == "e":
-            return str(value).rstrip()
-        return super().convert_field(value, conversion)
-
-
-_FORMATTER = _Formatter()
-
-
-def fill(template: str, fields: Mapping[str, str]) -> str:
-    """Fills a template from the fields of an example.
-
-    ``{text}`` is the field as it stands, ``{text!t}`` without white space at both ends,
-    ``{text!e}`` without it at the end. Braces inside a field stay what they are.
+def is_declaration_file(name: Any) -> bool:
+    """Whether a name ends in ``.yaml`` or ``.yml``.
 
     Example:
-        >>> fill("text: {text!t}", {"text": " a fine {film} "})
-        'text: a fine {film}'
+        >>> is_declaration_file("tasks/weather.yaml"), is_declaration_file("sst2")
+        (True, False)
     """
-    for name, value in fields.items():
-        if not isinstance(value, str):
-            raise ValueError(f"fields: expected a text for {name!r}, got {value!r}")
+    return Path(name).suffix in SUFFIXES
+
+
+def read_task_spec(path: Any) -> TaskSpec:
+    """Reads the declaration of a task from a YAML file.
+
+    The file has the fields of :class:`~icltheory.bridge.TaskSpec`. Those of a
+    :class:`~icltheory.bridge.tasks.TaskRecipe` stand beside them, or under ``recipes``,
+    one recipe for both profiles or one for each. ``labels`` may be a mapping from a
+    column to its values. Without ``name`` the task has that of the file. ``folder`` is
+    relative to the folder of the file, and is that folder where neither ``folder`` nor
+    ``hub`` is given.
+
+    A text is what stands in the file: ``no`` and ``01`` are label words like others.
+    The file is parsed and nothing in it is run: tags have no effect.
+    """
+    path = Path(path)
+    if path.suffix not in SUFFIXES:
+        expected = f"expected a file of {' or '.join(SUFFIXES)}"
+        raise ValueError(f"path: {expected}, got {path}")
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such declaration file")
+    tree = _parse(path)
+    own = [each.name for each in fields(TaskRecipe)]
     try:
-        names_of(template)
-        return _FORMATTER.vformat(template, (), fields)
-    except KeyError as error:
-        raise ValueError(
-            f"template: expected fields among {', '.join(fields)}, "
-            f"got {error.args[0]!r} in {template!r}"
-        ) from None
-    except (ValueError, IndexError) as error:
-        raise ValueError(
-            f"template: expected a format string with the conversions !t and !e, got "
-            f"{template!r} ({error})"
-        ) from None
+        _check_names(tree, [*(each.name for each in fields(TaskSpec)), *own])
+        beside = {name: tree.pop(name) for name in own if name in tree}
+        given = tree.pop("recipes", beside)
+        if given is not beside and beside:
+            raise ValueError(f"{min(beside)}: expected inside recipes, got it outside")
+        if not isinstance(given, dict):
+            raise ValueError(f"recipes: expected a mapping, got {given!r:.60}")
+        if set(PROFILES) & given.keys():
+            recipes = {name: _convert(one, TaskRecipe) for name, one in given.items()}
+        else:
+            recipes = _convert(given, TaskRecipe)
+        if isinstance(tree.get("labels"), dict):
+            tree["labels"] = list(tree["labels"].items())
+        tree |= {"name": tree.get("name") or path.stem, "recipes": recipes}
+        made = _convert(tree, _Written)
+        folder = "" if made.hub and not made.folder else str(path.parent / made.folder)
+        return TaskSpec(**vars(made) | {"folder": folder})
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+class _Written(TaskSpec):
+    """A declaration whose recipes have been read, so that errors name their fields."""
+
+    recipes: Any
+
+
+def _parse(path: Path) -> Any:
+    """Reads YAML with texts for all scalars; a name may not be given twice."""
+    try:
+        import msgspec  # noqa: F401 - used once the file is parsed
+        import yaml
+    except ImportError as error:
+        raise ImportError(
+            "reading a declaration file needs the packages pyyaml and msgspec: "
+            "pip install icltheory[llm]"
+        ) from error
+
+    class Loader(yaml.BaseLoader):
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict:
+            found = super().construct_mapping(node, deep)
+            if len(found) < len(node.value):
+                said = f"two entries of a name among {', '.join(map(str, found))}"
+                raise yaml.MarkedYAMLError(None, None, said, node.start_mark)
+            return found
+
+    try:
+        return yaml.load(path.read_text("utf-8-sig"), Loader)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: expected UTF-8, got {error.reason}") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        said = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise ValueError(f"{path}{line}: expected YAML, got {said}") from None
+
+
+def _convert(tree: Any, kind: Any) -> Any:
+    """Builds a record from a mapping of texts; errors name the field."""
+    import msgspec
+
+    try:
+        made = msgspec.convert(tree, kind, strict=False)
+    except msgspec.ValidationError as error:
+        said, _, place = str(error).partition(" - at `$")
+        place = place.strip(".`")
+        said = said[0].lower() + said[1:]
+        raise ValueError(f"{place}: {said}" if place else said) from None
+    _check_unknown(tree, asdict(made))
+    return made
+
+
+def _check_unknown(given: Any, made: Any, front: str = "") -> None:
+    """Raises for names of a tree that the record made of it does not have."""
+    if isinstance(given, dict):
+        _check_names(given, made, front)
+        for name, value in given.items():
+            _check_unknown(value, made[name], f"{front}{name}.")
+    elif isinstance(given, list):
+        for value, other in zip(given, made, strict=True):
+            _check_unknown(value, other, front)
+
+
+def _check_names(given: Any, known: Any, front: str = "") -> None:
+    if not isinstance(given, dict):
+        raise ValueError(f"expected a mapping of fields, got {given!r:.60}")
+    for name in given:
+        if name not in known:
+            listed = ", ".join(known)
+            raise ValueError(f"{front}{name}: expected a field among {listed}")

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
-from icltheory._files import refuse_pointer
-from icltheory.bridge.tasks.declare import TaskSpec, names_of
+from icltheory.bridge.tasks.declare import TaskSpec
+from icltheory.bridge.tasks.task import names_of
+from icltheory.models._files import refuse_pointer
 
 __all__ = ["SourceRow", "SourceTable", "hub_source", "local_source", "read_table"]
 

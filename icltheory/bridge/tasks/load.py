@@ -11,16 +11,13 @@ import numpy as np
 
 from icltheory._checks import check_nonnegative_int
 from icltheory.bridge.tasks.catalogue import TASKS
-from icltheory.bridge.tasks.declaration_file import (
-    SUFFIXES,
-    is_declaration_file,
-    read_task_spec,
-)
 from icltheory.bridge.tasks.declare import (
-    PromptTemplate,
+    SUFFIXES,
     Split,
     TaskRecipe,
     TaskSpec,
+    is_declaration_file,
+    read_task_spec,
 )
 from icltheory.bridge.tasks.files import (
     SourceRow,
@@ -28,14 +25,9 @@ from icltheory.bridge.tasks.files import (
     local_source,
     read_table,
 )
-from icltheory.bridge.tasks.task import Example, LanguageTask
+from icltheory.bridge.tasks.task import Example, LanguageTask, PromptTemplate
 
-__all__ = [
-    "draw",
-    "load_table",
-    "load_task",
-    "task_spec",
-]
+__all__ = ["draw", "load_table", "load_task", "task_spec"]
 
 
 def load_task(
@@ -134,7 +126,7 @@ def load_table(
         text: Name of the column of texts.
         label: Name of the column of label words.
         per_class: Demonstrations of each class.
-        seed: Seed of the shuffle; the same one gives the same task.
+        seed: Seed of the shuffle.
     """
     rows = read_table(path, keys=(label,)).rows
     labels = [row.columns[label] for row in rows if label in row.columns]
@@ -238,16 +230,8 @@ def draw(
     on ``question_seed`` and ``reserved`` alone. Another draw of the demonstrations
     shuffles all rows once more and takes the first of each class that are no question.
 
-    Args:
-        name: Name of the task, for messages.
-        examples: The training rows in file order.
-        split: The rule.
-        words: Names of the classes, for messages.
-        question_seed: 0 for the published shuffle, another number for another.
-        demonstration_seed: 0 for the demonstrations of that shuffle, another number for
-            others before the same questions.
-        reserved: Rows of each class, the last of the shuffle, that are no questions and
-            may become demonstrations, where all that is left would be asked.
+    The last ``reserved`` rows of each class are no questions. Messages have ``name``
+    and ``words``.
 
     Source: Yao et al. (2024), section C.3.
     """

@@ -3,7 +3,7 @@ r"""The ways to score the options of an example, in one table; printed scores as
 A device computes one of three measures: the logits of label tokens, the sum of the
 log-likelihoods of an option's tokens, or the mean of all logits. A scoring divides the
 measure by a length, or combines it with the measures of reference prompts, which are
-prompts of a further task that the same model answers, pruned in the same way.
+those of a further task that the same model answers, pruned in the same way.
 """
 
 import dataclasses
@@ -26,6 +26,7 @@ __all__ = [
     "calibrated",
     "pointwise_mutual_information",
     "possible_counts",
+    "reference_task",
     "without_content",
 ]
 
@@ -60,12 +61,8 @@ def pointwise_mutual_information(
 
     .. math:: s_k = \log p(o_k \mid \text{prompt}) - \log p(o_k \mid \text{neutral})
 
-    Args:
-        measures: Log-likelihoods of the options after the prompt, ``(..., K)``.
-        references: Those after the neutral prompt, ``(..., 1, K)``.
-
-    Returns:
-        The scores, ``(..., K)``.
+    from log-likelihoods after the prompt, ``(..., K)``, and after the neutral one,
+    ``(..., 1, K)``.
 
     Example:
         >>> measures, neutral = np.array([-1.0, -2.0]), np.array([[-0.5, -3.0]])
@@ -84,15 +81,9 @@ def calibrated(measures: np.ndarray, references: np.ndarray) -> np.ndarray:
         \bar p_k = \frac1R \sum_{r=1}^R p_{rk}
 
     with :math:`p_k = p(o_k \mid \text{prompt})` and :math:`p_{rk}` the same after the
-    prompt whose question has the r-th input. A factor that all :math:`p_k` or all
-    :math:`\bar p_k` share cancels.
-
-    Args:
-        measures: Log-likelihoods of the options after the prompt, ``(..., K)``.
-        references: Those after the prompts without content, ``(..., R, K)``.
-
-    Returns:
-        The scores, ``(..., K)``; their exponentials sum to 1.
+    prompt whose question has the r-th input; log-likelihoods ``(..., K)`` and
+    ``(..., R, K)`` are given. A factor that all :math:`p_k` or all :math:`\bar p_k`
+    share cancels.
 
     Example:
         >>> p, free = np.log([0.6, 0.4]), np.log([[0.8, 0.2], [0.7, 0.3]])
@@ -108,10 +99,6 @@ def calibrated(measures: np.ndarray, references: np.ndarray) -> np.ndarray:
 
 def answer_prefix(task: Any, shots: int | None = None) -> str:
     """Text between the last field of a question and the answer, without spaces before.
-
-    Args:
-        task: The task.
-        shots: Demonstrations before it; without any, some tasks ask in other words.
 
     Example:
         >>> from icltheory.bridge.tasks import LanguageTask, PromptTemplate
@@ -137,7 +124,7 @@ def _neutral(task: Any, split: str, shots: int | None) -> list[Any]:
     text = prefix.replace("{", "{{").replace("}", "}}")
     template = dataclasses.replace(task.template, query=text, zero_shot="")
     changes = {"demonstrations": (), "template": template}
-    return [_reference(task, split, task.examples(split), changes)]
+    return [_asking(task, split, task.examples(split), changes)]
 
 
 def without_content(task: Any, content: str, split: str, shots: int | None) -> Any:
@@ -145,12 +132,6 @@ def without_content(task: Any, content: str, split: str, shots: int | None) -> A
 
     Its ``validation`` has an example for each of the split, and its scoring is the sum
     of log-likelihoods. Fields that the options use keep their texts.
-
-    Args:
-        task: The task.
-        content: The input.
-        split: The split whose questions are replaced.
-        shots: Demonstrations before them; all if ``None``.
 
     Source: Zhao et al. (2021).
     """
@@ -161,14 +142,14 @@ def without_content(task: Any, content: str, split: str, shots: int | None) -> A
         for example in task.examples(split)
     )
     demonstrations = task.demonstrations[:shots]
-    return _reference(task, split, examples, {"demonstrations": demonstrations})
+    return _asking(task, split, examples, {"demonstrations": demonstrations})
 
 
 def _without_content(task: Any, split: str, shots: int | None) -> list[Any]:
     return [without_content(task, content, split, shots) for content in CONTENT_FREE]
 
 
-def _reference(task: Any, split: str, examples: Any, changes: dict[str, Any]) -> Any:
+def _asking(task: Any, split: str, examples: Any, changes: dict[str, Any]) -> Any:
     return dataclasses.replace(
         task,
         name=f"{task.name} {split}, reference prompt",
@@ -208,23 +189,38 @@ SCORINGS: dict[str, Scoring] = {
 }
 
 
+def reference_task(
+    task: Any, split: str, shots: int | None = None
+) -> tuple[Any, np.ndarray]:
+    """The task of a split's reference prompts, and which belong to each example.
+
+    Each of the prompts is one ``validation`` example; their numbers are ``(n, R)``.
+    """
+    make = SCORINGS[task.scoring].references
+    assert make is not None
+    asked: dict[Any, int] = {}
+    chosen, numbers = [], []
+    derived = make(task, split, shots)
+    for other in derived:
+        for example in other.validation:
+            text = other.query(example), other.options(example)
+            if text not in asked:
+                asked[text] = len(asked)
+                chosen.append(example)
+            numbers.append(asked[text])
+    whole = dataclasses.replace(derived[0], validation=tuple(chosen))
+    return whole, np.array(numbers).reshape(len(derived), -1).T
+
+
 def possible_counts(score: Any, n: int, digits: int) -> dict[str, tuple[int, ...]]:
     r"""Finds the counts of right answers, over n or n - 1, that print as a score.
 
     .. math::
         -\tfrac12 10^{-d} \le \frac{k}{m} - s < 10^{-d} , \qquad m \in \{ n, n - 1 \}
 
-    which takes in both rounding and cutting off after d digits. Published tables do
-    both. All arithmetic is exact. If many examples meet few digits, both fit.
-
-    Args:
-        score: The printed score s, in [0, 1].
-        n: Number of examples, at least 2.
-        digits: Number d of digits after the point that were printed.
-
-    Returns:
-        The counts k for each denominator, ``"n"`` and ``"n-1"``, for which there are
-        any.
+    for a score s in [0, 1] with d digits after the point, which takes in both rounding
+    and cutting off: published tables do both. All arithmetic is exact. If many examples
+    meet few digits, both denominators fit.
 
     Example:
         >>> possible_counts(0.56884, 277, 5), possible_counts(0.76434, 7600, 5)

@@ -1,27 +1,111 @@
-"""A task ready for evaluation: demonstrations, questions, options, and its problems."""
+"""A task ready for evaluation: prompts, questions, options, and its problems."""
 
+import functools
+import string
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os.path import commonprefix
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from icltheory._checks import check_choice, check_nonnegative_int
-from icltheory.bridge.tasks.declare import PromptTemplate, fill
 from icltheory.bridge.tasks.scorings import SCORINGS
 
 __all__ = [
     "Example",
     "Finding",
     "LanguageTask",
+    "PromptTemplate",
     "check_overlap",
     "check_prompt",
     "enforce",
+    "fill",
     "label_tokens",
 ]
+
+
+@dataclass(frozen=True)
+class PromptTemplate:
+    """The strings of a task's prompts, as templates over the fields of an example.
+
+    ``{text}`` is the field as it stands in the file, ``{text!t}`` without white space
+    at both ends, ``{text!e}`` without it at the end. ``{label}`` is the label word.
+
+    Args:
+        demonstration: One demonstration, with everything up to the next one.
+        query: The question, up to where the answer begins.
+        words: Label word of each class, as demonstrations show it; none for a choice.
+        scored: Label words that are compared, if they are not those shown.
+        options: Templates of the texts to choose from; empty for a classification,
+            where they are the label words after a space.
+        zero_shot: Question without demonstrations; empty if it is the same.
+
+    Source: Yao et al. (2024), Table 1.
+    """
+
+    demonstration: str
+    query: str
+    words: tuple[str, ...] = ()
+    scored: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    zero_shot: str = ""
+
+    @property
+    def num_labels(self) -> int:
+        """Number of classes, or of options of a choice."""
+        return len(self.words or self.options)
+
+
+@functools.cache
+def names_of(template: str) -> frozenset[str]:
+    """Names of a template's fields; raises for attributes and items of fields."""
+    names = set()
+    for _, name, inside, _ in string.Formatter().parse(template):
+        if name is not None:
+            if "." in name or "[" in name:
+                raise ValueError(f"a field's name has no '.' or '[', got {name!r}")
+            names |= {name} | names_of(inside or "")
+    return frozenset(names)
+
+
+class _Formatter(string.Formatter):
+    def convert_field(self, value: Any, conversion: Any) -> Any:
+        if conversion == "t":
+            return str(value).strip()
+        if conversion == "e":
+            return str(value).rstrip()
+        return super().convert_field(value, conversion)
+
+
+_FORMATTER = _Formatter()
+
+
+def fill(template: str, fields: Mapping[str, str]) -> str:
+    """Fills a template of :class:`PromptTemplate` from the fields of an example.
+
+    Example:
+        >>> fill("text: {text!t}", {"text": " a fine {film} "})
+        'text: a fine {film}'
+    """
+    for name, value in fields.items():
+        if not isinstance(value, str):
+            raise ValueError(f"fields: expected a text for {name!r}, got {value!r}")
+    try:
+        names_of(template)
+        return _FORMATTER.vformat(template, (), fields)
+    except KeyError as error:
+        raise ValueError(
+            f"template: expected fields among {', '.join(fields)}, "
+            f"got {error.args[0]!r} in {template!r}"
+        ) from None
+    except (ValueError, IndexError) as error:
+        raise ValueError(
+            f"template: expected a format string with the conversions !t and !e, got "
+            f"{template!r} ({error})"
+        ) from None
 
 
 class Example(NamedTuple):
@@ -48,15 +132,11 @@ class LanguageTask:
     and ``"test"``.
 
     Args:
-        name: Name of the task.
         profile: ``"paper"`` or ``"authors_code"``.
         kind: ``"classification"`` (the options are label words) or ``"choice"`` (each
             example has its own).
         labels: Label words that are compared; ``"1"``, ``"2"`` for a choice.
         demonstrations: In the order of the prompt.
-        validation: Examples for the search.
-        test: Examples for the one look at the end.
-        template: The strings.
         scoring: How options are compared, one of ``tasks.SCORINGS``.
         denominator: What a count of right answers is divided by, ``"n"`` or ``"n-1"``.
         sources: The files or hub splits that were read.
@@ -120,10 +200,7 @@ class LanguageTask:
         return getattr(self, split)
 
     def class_counts(self, split: str) -> tuple[int, ...]:
-        """Number of examples with each label; the largest gives the majority baseline.
-
-        The counts are in the order of the labels.
-        """
+        """Number of examples with each label, in the order of the labels."""
         counts = Counter(example.label for example in self.examples(split))
         return tuple(counts[label] for label in range(len(self.labels)))
 
@@ -133,11 +210,9 @@ class LanguageTask:
         *,
         order_seed: int | None = None,
     ) -> "LanguageTask":
-        """Returns the task with other demonstrations, or with another order of them.
+        """Returns the task with other demonstrations, or its own, in a random order.
 
-        Args:
-            demonstrations: New demonstrations; the task's own if ``None``.
-            order_seed: Seed of a random order; the order given if ``None``.
+        The order is the one given if there is no ``order_seed``.
         """
         chosen = self.demonstrations if demonstrations is None else demonstrations
         if order_seed is not None:
@@ -188,12 +263,8 @@ def check_prompt(
     """Finds two spaces at the beginning of an answer.
 
     A question that ends in a space is followed by a label whose token begins with one:
-    the model sees two spaces, which are rare in the texts it learned from.
-
-    Args:
-        query: The question.
-        options: The answers.
-        example: Split and row, for the message.
+    the model sees two spaces, which are rare in the texts it learned from. ``example``
+    is split and row, for the message.
 
     Example:
         >>> check_prompt("Is it true? ", [" Yes", " No"])[0].message
@@ -251,10 +322,6 @@ def label_tokens(
 
     The word is encoded after a letter and the letter's tokens are taken away, so that
     tokenizers that mark spaces at the front, and those that add a first token, agree.
-
-    Args:
-        encode: The tokenizer.
-        options: Label words with the space in front of them.
 
     Example:
         >>> label_tokens(lambda text: [len(word) for word in text.split(" ")], [" yes"])

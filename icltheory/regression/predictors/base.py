@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory._checks import check_shape
-from icltheory._core import OF_USER, Record, calculator
+from icltheory._core import OF_USER, Record, calculator, exact_products
 from icltheory._typing import Array, Float
-from icltheory.regression._linalg import as_floats, dot, einsum
+from icltheory.regression._linalg import as_floats, dot
 
 __all__ = [
     "LinearInLabels",
@@ -31,11 +31,11 @@ class NoClosedForm(ValueError):
 class Predictor(Record):
     """A learner in context: examples and a query in, an answer out.
 
-    A subclass has the method ``answer(X, y, x_query)``, and ``answers(X, y, X_query)``
-    where all prefixes cost less together. ``exact_risk(population, num_examples)`` and
-    ``risk_given(population, X)`` are the risks that it knows, without the noise of the
-    query's label; the exact risk is for Gaussian inputs, unless ``of_any_inputs``, and
-    for tasks that drift only if ``of_drifting_tasks``.
+    A subclass has the method ``answer``, and ``answers`` where all prefixes cost less
+    together. ``exact_risk(population, num_examples)`` and ``risk_given(population, X)``
+    are the risks that it knows, without the noise of the query's label; the exact risk
+    is for Gaussian inputs, unless ``of_any_inputs``, and for tasks that drift only if
+    ``of_drifting_tasks``.
     """
 
     of_any_inputs = False
@@ -110,21 +110,19 @@ class LinearInLabels(LinearPredictor):
         eye = jnp.eye(len(X), dtype=X.dtype)
         return jax.vmap(lambda y: self.weights(X, y) - start, out_axes=1)(eye)
 
+    @exact_products
     def risk_given(self, population: Any, X: Array) -> Array:
         """The risk given the example inputs, without the noise of the query."""
         start = self.weights(X, jnp.zeros_like(X[:, 0]))
         L = self.response(X)
-        D = einsum("dn,ne->de", L, X) - jnp.eye(X.shape[1], dtype=X.dtype)
-        missed = start + einsum("de,e->d", D, population.task_mean)
-        spread = einsum("ij,jk,lk->il", D, population.task_cov, D)
-        spread = spread + population.noise_var * einsum("in,jn->ij", L, L)
-        spread = spread + missed[:, None] * missed[None]
-        return einsum("ij,ij->", population.input_cov, spread)
+        D = L @ X - jnp.eye(X.shape[1], dtype=X.dtype)
+        missed = start + D @ population.task_mean
+        spread = D @ population.task_cov @ D.T + population.noise_var * L @ L.T
+        return jnp.sum(population.input_cov * (spread + jnp.outer(missed, missed)))
 
     def risks_given(self, population: Any, X: Array) -> Array:
         """The same after every prefix of the inputs."""
-        found = [self.risk_given(population, X[:k]) for k in range(len(X))]
-        return jnp.stack(found)
+        return jnp.stack([self.risk_given(population, X[:k]) for k in range(len(X))])
 
 
 @contextlib.contextmanager
@@ -167,17 +165,15 @@ def predictor_of(predictor: Any) -> Predictor:
     """Returns a predictor as it is, and a function of (X, y, x_query) as one."""
     if isinstance(predictor, Predictor):
         return predictor
-    if not callable(predictor) or isinstance(predictor, type):
-        hint = ""
-        if isinstance(predictor, type):
-            hint = f": make one, {predictor.__name__}(...)"
-        elif hasattr(predictor, "predict"):
-            hint = ": pass its method predict"
-        raise ValueError(
-            "predictor: expected a predictor or a function of (X, y, x_query), got "
-            f"{predictor!r}{hint}"
-        )
-    return Function(predictor)
+    if callable(predictor) and not isinstance(predictor, type):
+        return Function(predictor)
+    hint = ": pass its method predict" if hasattr(predictor, "predict") else ""
+    if isinstance(predictor, type):
+        hint = f": make one, {predictor.__name__}(...)"
+    raise ValueError(
+        "predictor: expected a predictor or a function of (X, y, x_query), got "
+        f"{predictor!r}{hint}"
+    )
 
 
 @calculator
@@ -197,13 +193,9 @@ def _predict_prefixes(predictor, X, y, X_query=None):
     return predictor.answers(*as_floats(X, y, X if X_query is None else X_query))
 
 
-def shift_down(rows: Array, axis: int = 0) -> Array:
+def shift_down(rows: Array) -> Array:
     """Shifts rows down by one, which makes an inclusive sum exclusive."""
-    if not rows.shape[axis]:
-        return rows
-    kept = jax.lax.slice_in_dim(rows, 0, rows.shape[axis] - 1, axis=axis)
-    zeros = jnp.zeros_like(jax.lax.slice_in_dim(rows, 0, 1, axis=axis))
-    return jnp.concatenate([zeros, kept], axis=axis)
+    return jnp.concatenate([jnp.zeros_like(rows[:1]), rows[:-1]])
 
 
 def before(num_points: int) -> Array:

@@ -8,15 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory._checks import (
-    check_shape,
     checked,
     is_tracer,
     nonnegative,
-    positive,
     real,
     scalar,
 )
-from icltheory._core import where_valid
+from icltheory._core import exact_products, where_valid
 from icltheory._typing import Array
 from icltheory.regression._linalg import (
     dot,
@@ -35,7 +33,7 @@ from icltheory.regression._linalg import (
 )
 from icltheory.regression.drift import DriftingTasks, filter_path
 from icltheory.regression.population import LinearPopulation, check_linear
-from icltheory.regression.predictors.base import LinearInLabels, NoClosedForm, before
+from icltheory.regression.predictors.base import LinearInLabels, NoClosedForm
 
 __all__ = ["Bayes", "LeastSquares", "Ridge"]
 
@@ -44,12 +42,10 @@ class LeastSquares(LinearInLabels):
     r"""Least squares with the weight of minimum norm, :math:`\hat w = X^+ y`.
 
     The rank is that of X with columns (rows if N < d) of equal size: singular values
-    below max(N, d) eps times the largest count as zero, so that the answer does not
-    depend on units. No examples predict 0. Differentiable where the rank does not
-    change. One prompt costs O(N d min(N, d)), all its prefixes O(P d^2) by Greville's
-    recursion, with an error of order eps times the largest condition number among the
-    prefixes so far. QR leaves a triangle of min(N, d) rows: many prompts at once on a
-    GPU up to 32 rows, one after the other above.
+    below max(N, d) eps times the largest count as zero. No examples predict 0.
+    Differentiable where the rank does not change. One prompt costs O(N d min(N, d)),
+    all its prefixes O(P d^2) by Greville's recursion, with an error of order eps times
+    the largest condition number among the prefixes so far.
 
     Example:
         >>> X, y = jnp.array([[1.0, 0.0], [1.0, 0.0]]), jnp.array([1.0, 3.0])
@@ -120,14 +116,10 @@ class Ridge(LinearInLabels):
 
     .. math:: \hat w = \arg\min_w\ |X w - y|^2 + \lambda |w|^2 ,
 
-    where lambda is not multiplied by N: with noise variance sigma^2 and prior N(0, I)
-    the Bayes choice is lambda = sigma^2 at every N. By a QR factorisation of X stacked
-    on sqrt(lambda) I, O((N + d) d^2), of which the triangle alone is formed; all
-    prefixes by Potter's square-root update, O(d^2) each.
-
-    Args:
-        penalty: lambda >= 0; a known 0 is least squares, a traced one must be positive.
-            For prefixes alone also ``(P,)``, one each, by a QR factorisation each.
+    where lambda is not multiplied by N: for noise sigma^2 and prior N(0, I) the Bayes
+    choice is lambda = sigma^2. A known 0 is least squares, a traced penalty has to be
+    positive. By QR of X stacked on sqrt(lambda) I, O((N + d) d^2); all prefixes by
+    Potter's square-root update, O(d^2) each.
 
     Example:
         >>> X, y = jnp.array([[1.0], [1.0]]), jnp.array([1.0, 3.0])
@@ -141,15 +133,14 @@ class Ridge(LinearInLabels):
     is_least_squares: bool = eqx.field(static=True, init=False, repr=False)
 
     def __post_init__(self):
-        self.is_least_squares = np.ndim(self.penalty) == 0 and is_zero(self.penalty)
-        rule = positive if np.ndim(self.penalty) == 1 else scalar & nonnegative
-        self.penalty = checked("penalty", real("penalty", self.penalty), rule)
+        self.is_least_squares = is_zero(self.penalty)
+        penalty = real("penalty", self.penalty)
+        self.penalty = checked("penalty", penalty, scalar & nonnegative)
 
     def weights(self, X: Array, y: Array) -> Array:
         """(X'X + lambda I)^-1 X'y."""
         if self.is_least_squares:
             return LeastSquares().weights(X, y)
-        check_shape("penalty", self.penalty, ())
         return ridge_weights(X, y, jnp.asarray(self.penalty, X.dtype))
 
     def answer(self, X: Array, y: Array, x_query: Array) -> Array:
@@ -162,19 +153,11 @@ class Ridge(LinearInLabels):
         """The weights of all prefixes."""
         if self.is_least_squares:
             return least_squares_path(X, y)
-        amount, eye = jnp.asarray(self.penalty, X.dtype), jnp.eye(X.shape[1])
-        if not amount.ndim:
-            return posterior_path(
-                X, y, jnp.zeros(X.shape[1], X.dtype), eye.astype(X.dtype), amount
-            )
-        check_shape("penalty", amount, (len(y),))
+        dim, penalty = X.shape[1], jnp.asarray(self.penalty, X.dtype)
+        prior = jnp.zeros(dim, X.dtype), jnp.eye(dim, dtype=X.dtype)
+        return posterior_path(X, y, *prior, penalty)
 
-        def at_prefix(row):
-            seen, own = row
-            return ridge_weights(jnp.where(seen[:, None], X, 0), y, own)
-
-        return jax.lax.map(at_prefix, (before(len(y)), amount))
-
+    @exact_products
     def risk_given(self, population: LinearPopulation, X: Array) -> Array:
         r"""The risk given the inputs, in the singular basis of X.
 
@@ -186,12 +169,11 @@ class Ridge(LinearInLabels):
             return LeastSquares().risk_given(population, X)
         s, V = spectrum(X)
         amount = jnp.asarray(self.penalty, s.dtype)
-        square = s**2 + amount
-        shrink, gain = quotient(amount, square, 1), quotient(s, square, 0)
-        H_V = einsum("ji,jk,kl->il", V, population.input_cov, V)
-        M_V = einsum("ji,jk,kl->il", V, population.second_moment, V)
-        bias = einsum("ij,j,ji,i->", H_V, shrink, M_V, shrink)
-        return bias + population.noise_var * jnp.sum(jnp.diagonal(H_V) * gain**2)
+        shrink = quotient(amount, s**2 + amount, 1)
+        gain = quotient(s, s**2 + amount, 0)
+        H, M = (V.T @ A @ V for A in (population.input_cov, population.second_moment))
+        noise = population.noise_var * jnp.sum(jnp.diagonal(H) * gain**2)
+        return shrink @ (H * M.T) @ shrink + noise
 
 
 class Bayes(LinearInLabels):
@@ -201,12 +183,10 @@ class Bayes(LinearInLabels):
         (\Psi^{1/2} X^\top X \Psi^{1/2} + \sigma^2 I)^{-1}
         \Psi^{1/2} X^\top (y - X \beta^*) ,
 
-    the answer of least squared error: ridge with penalty sigma^2 about the prior mean,
-    in coordinates whitened by Psi, which may be singular. With sigma = 0 the inverse is
-    the limit, a least-squares fit in those coordinates; a traced sigma must be
-    positive. All prefixes by Potter's form of the Kalman filter, O(d^2) each. The input
-    covariance of the population is not used. For :class:`DriftingTasks` it is the
-    Kalman filter of the task at the query.
+    the answer of least squared error. Psi may be singular. With sigma = 0 the inverse
+    is the limit, a least-squares fit in coordinates whitened by Psi; a traced sigma
+    must be positive. All prefixes by Potter's form of the Kalman filter, O(d^2) each.
+    For :class:`DriftingTasks` it is the Kalman filter of the task at the query.
 
     Example:
         >>> X, y = jnp.array([[1.0, 0], [0, 1], [1, -1]]), jnp.array([1.0, -2, 2.5])
@@ -233,25 +213,24 @@ class Bayes(LinearInLabels):
         if self.drifts:
             query = jnp.pad(X, ((0, 1), (0, 0))), jnp.pad(y, (0, 1))
             return filter_path(self.population, *query)[-1]
-        mean, root, amount = self._prior(X)
-        seen = einsum("nd,de->ne", X, root), y - einsum("nd,d->n", X, mean)
-        if self.population.noiseless:
-            return mean + einsum("de,e->d", root, LeastSquares().weights(*seen))
-        return mean + einsum("de,e->d", root, ridge_weights(*seen, amount))
+        mean, root, rule, seen = self._centred(X, y)
+        return mean + einsum("de,e->d", root, rule.weights(*seen))
 
     def answer(self, X: Array, y: Array, x_query: Array) -> Array:
         """The posterior mean of <w, x>."""
         if self.drifts:
             return dot(self.weights(X, y), x_query)
-        mean, root, amount = self._prior(X)
-        seen = einsum("nd,de->ne", X, root), y - einsum("nd,d->n", X, mean)
-        x = einsum("d,de->e", x_query, root)
-        moved = (
-            fitted(*seen, x)
-            if self.population.noiseless
-            else dot(ridge_weights(*seen, amount), x)
-        )
+        mean, root, rule, seen = self._centred(X, y)
+        moved = rule.answer(*seen, einsum("d,de->e", x_query, root))
         return einsum("d,d->", x_query, mean) + moved
+
+    def _centred(self, X, y):
+        """Prior mean and root, and the rule for examples in whitened coordinates."""
+        mean, root, amount = self._prior(X)
+        known = self.population.noiseless
+        rule = LeastSquares() if known else Ridge(amount)
+        seen = einsum("nd,de->ne", X, root), y - einsum("nd,d->n", X, mean)
+        return mean, root, rule, seen
 
     def prefix_weights(self, X: Array, y: Array) -> Array:
         """The posterior means of all prefixes."""
@@ -289,14 +268,15 @@ class Bayes(LinearInLabels):
             return True  # also where both are traced
         return not any(map(is_tracer, ours + theirs)) and self.population == population
 
+    @exact_products
     def _posterior_risk(self, X: Array) -> Array:
         if self.drifts:
             return self._posterior_risks(jnp.pad(X, ((0, 1), (0, 0))))[-1]
         _, root, amount = self._prior(X)
-        whitened = einsum("ij,jk,kl->il", root, self.population.input_cov, root)
-        left = unexplained(einsum("nd,de->ne", X, root), amount)
-        return jnp.sum(left * whitened)
+        left = unexplained(X @ root, amount)
+        return jnp.sum(left * (root @ self.population.input_cov @ root))
 
+    @exact_products
     def _posterior_risks(self, X: Array) -> Array:
         if self.drifts:
             H, y = self.population.population.input_cov, jnp.zeros_like(X[:, 0])
@@ -306,14 +286,13 @@ class Bayes(LinearInLabels):
         H, y = self.population.input_cov, jnp.zeros_like(X[:, 0])
 
         def spread(_, S):
-            return einsum("ji,jk,ki->", S, H, S)
+            return jnp.sum(S * (H @ S))
 
         def unseen(_, basis):
-            free = root - einsum("ij,kj,kl->il", root, basis, basis)
-            return einsum("ji,jk,ki->", free, H, free)
+            return spread(_, root - root @ basis.T @ basis)
 
         if self.population.noiseless:
-            return least_squares_path(einsum("nd,de->ne", X, root), y, unseen)
+            return least_squares_path(X @ root, y, unseen)
         return posterior_path(X, y, 0 * root[0], root, amount, spread)
 
     def _prior(self, X):

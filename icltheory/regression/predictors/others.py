@@ -15,7 +15,7 @@ from icltheory._checks import (
     nonnegative,
     scalar,
 )
-from icltheory._core import Record
+from icltheory._core import Record, exact_products
 from icltheory._typing import Array, Bool, Float, Int
 from icltheory.regression._linalg import as_floats, dot, einsum, is_zero, quotient
 from icltheory.regression.predictors.base import (
@@ -42,10 +42,9 @@ class NearestNeighbors(Predictor):
 
     .. math:: \hat y = \frac1m \sum_{i \in S} y_i, \qquad m = \min(k, N),
 
-    with S the m examples of least Euclidean distance (the earlier one on a tie). Fewer
-    than k examples: the mean of all. None: 0. Garg's evaluation has k = 3. One prompt
-    costs O(N d), all its prefixes O(P^2 d). An input that is not finite makes the
-    answer NaN.
+    with S the m examples of least Euclidean distance (the earlier one on a tie). No
+    examples predict 0. One prompt costs O(N d), all its prefixes O(P^2 d). An input
+    that is not finite makes the answer NaN.
 
     Example:
         >>> X, y = jnp.array([[0.0], [1.0], [9.0]]), jnp.array([1.0, 3.0, 50.0])
@@ -138,10 +137,8 @@ class DiscreteMMSE(Predictor):
 
     def _stream(self, chunk, shape, dtype) -> Array:
         """Mean of predictions weighted by their likelihood, chunk by chunk."""
-        pool, precision = (
-            self.pool.astype(dtype),
-            1 / jnp.asarray(self.noise_var, dtype),
-        )
+        pool = self.pool.astype(dtype)
+        precision = 1 / jnp.asarray(self.noise_var, dtype)
         size = min(self.chunk_size, len(pool))
         missing = -len(pool) % size
         padded = jnp.pad(pool, ((0, missing), (0, 0))).reshape(-1, size, pool.shape[1])
@@ -187,15 +184,8 @@ class LassoFit(Record):
         s = \min\{1, N \lambda / \max_j |X_j^\top r|\}, \quad
         D(\theta) = \frac{|y|^2 - |y - \theta|^2}{2N},
 
-    P the objective of :class:`Lasso`: it exceeds its minimum by at most gap times that
-    of w = 0 for no penalty.
-
-    Args:
-        gap: Relative duality gap; it bounds nothing where lambda = 0.
-        steps: Steps along the path: coordinates that joined or left.
-        converged: Whether the gap is below 100 eps.
-
-    Source: Tibshirani (1996).
+    P the objective of :class:`Lasso`; it bounds nothing where lambda = 0. A step is a
+    coordinate that joins or leaves; ``converged`` is a gap below 100 eps.
     """
 
     w: Float[Array, "d"]
@@ -212,14 +202,9 @@ class Lasso(LinearPredictor):
     Follows the piecewise linear path of solutions from lambda = max |X'y| / N, where
     w = 0, down to the penalty (least-angle regression with the Lasso's rule for leaving
     coordinates): exact up to rounding, a step O(d^2). First derivatives are exact where
-    the active set does not change. Works on the Gram matrix, so the rounding error
-    grows with the square of the condition number of the active columns: for columns
-    that are equal to 1 %, float32 misses steps of the path, and ``fit(X, y).converged``
-    is false. Pass float64 for such data. No examples predict 0.
-
-    Args:
-        penalty: lambda >= 0; a known 0 is least squares, a traced one must be positive.
-        max_steps: Largest number of steps along the path; 8 d if None.
+    the active set does not change. It works on the Gram matrix: for columns that are
+    equal to 1 %, float32 misses steps of the path, and ``fit(X, y).converged`` is
+    false. No examples predict 0. A known penalty 0 is least squares.
 
     Example:
         >>> fit = Lasso(1.0).fit(2 * jnp.eye(2), jnp.array([4.0, 1.0]))
@@ -230,22 +215,20 @@ class Lasso(LinearPredictor):
     """
 
     penalty: Any
-    max_steps: int | None = eqx.field(static=True, default=None)
     is_least_squares: bool = eqx.field(static=True, init=False, repr=False)
 
     def __post_init__(self):
         self.is_least_squares = is_zero(self.penalty)
         self.penalty = checked("penalty", self.penalty, scalar & nonnegative)
-        if self.max_steps is not None:
-            check_positive_int("max_steps", self.max_steps)
 
+    @exact_products
     def fit(self, X: Array, y: Array) -> LassoFit:
         """The weights, with their duality gap; one prompt, (N, d) and (N,)."""
         count = max(X.shape[0], 1)
-        gram = einsum("ni,nj->ij", X, X) / count
-        moment = einsum("nd,n->d", X, y) / count
-        w, taken = self._end(gram, moment, X.shape[0])
-        gap = _gap(X, y, count * jnp.asarray(self.penalty, X.dtype), w)
+        gram, moment = X.T @ X / count, y @ X / count
+        penalty = jnp.asarray(self.penalty, X.dtype)
+        w, taken = lasso_path_end(gram, moment, penalty, X.shape[0])
+        gap = duality_gap(X, y, count * penalty, w)
         return LassoFit(w, gap, taken, gap < 100 * float(jnp.finfo(X.dtype).eps))
 
     def weights(self, X: Array, y: Array) -> Array:
@@ -261,19 +244,15 @@ class Lasso(LinearPredictor):
         counts = prefix_counts(y)
         grams = shift_down(jnp.cumsum(X[:, :, None] * X[:, None, :], axis=0))
         moments = shift_down(jnp.cumsum(y[:, None] * X, axis=0)) / counts[:, None]
-        ends = jax.vmap(lambda *one: self._end(*one)[0])
+        penalty = jnp.asarray(self.penalty, X.dtype)
+        ends = jax.vmap(lambda G, m, k: lasso_path_end(G, m, penalty, k)[0])
         return ends(grams / counts[:, None, None], moments, counts)
 
-    def _end(self, gram, moment, count):
-        steps = 8 * len(moment) if self.max_steps is None else self.max_steps
-        amount = jnp.asarray(self.penalty, gram.dtype)
-        return lasso_path_end(gram, moment, amount, count, steps)
 
-
-def _gap(X: Array, y: Array, penalty: Array, w: Array) -> Array:
+def duality_gap(X: Array, y: Array, penalty: Array, w: Array) -> Array:
     """Duality gap over that of w = 0, for the objective times N."""
-    residual = y - einsum("nd,d->n", X, w)
-    largest = jnp.max(jnp.abs(einsum("nd,n->d", X, residual)), initial=0)
+    residual = y - X @ w
+    largest = jnp.max(jnp.abs(residual @ X), initial=0)
     above = largest > penalty
     share = jnp.where(above, penalty / jnp.where(above, largest, 1), 1)
     # P - D without the difference of two numbers of the size of |y|^2.
@@ -283,24 +262,23 @@ def _gap(X: Array, y: Array, penalty: Array, w: Array) -> Array:
     return 2 * gap / jnp.where(size > 0, size, 1)
 
 
+@exact_products
 def lasso_path_end(
-    gram: Array, moment: Array, penalty: Array, rank: Array | int, max_steps: int
+    gram: Array, moment: Array, penalty: Array, rank: Array | int
 ) -> tuple[Array, Array]:
     """Lasso minimiser of w'Gw/2 - m'w + penalty |w|_1, and the steps taken.
 
-    The solution is piecewise linear in the penalty. A step goes to the next penalty at
-    which a coordinate joins or leaves the active set, and updates the inverse of the
-    active block by a matrix of rank one. At the end the inverse refines the solution of
-    the last linear system, which also carries the (first) derivatives. ``rank`` bounds
-    the rank of G and so the active set.
+    A step goes to the next penalty at which a coordinate joins or leaves the active
+    set, and updates the inverse of the active block by a matrix of rank one. At the end
+    the inverse refines the solution of the last linear system, which also carries the
+    (first) derivatives. ``rank`` bounds the rank of G and so the active set.
     """
     fixed = jax.lax.stop_gradient((gram, moment, penalty))
-    path = jax.lax.stop_gradient(_follow(*fixed, rank, max_steps))
+    path = jax.lax.stop_gradient(_follow(*fixed, rank))
     followed, signs, inverse, steps = path
 
     def correction(w, gram, moment, penalty):
-        residual = moment - penalty * signs - einsum("ij,j->i", gram, w)
-        return einsum("ij,j->i", inverse, residual)
+        return inverse @ (moment - penalty * signs - gram @ w)
 
     refined = followed + correction(followed, *fixed)
     refined = refined + correction(refined, *fixed)
@@ -314,18 +292,16 @@ def lasso_path_end(
 
 def violation(gram: Array, moment: Array, penalty: Array, w: Array) -> Array:
     """Largest distance of the gradient from -penalty times the subdifferential."""
-    force = moment - einsum("ij,j->i", gram, w)
+    force = moment - gram @ w
     inactive = jnp.maximum(jnp.abs(force) - penalty, 0)
     active = jnp.abs(force - penalty * jnp.sign(w))
     return jnp.max(jnp.where(w != 0, active, inactive), initial=0)
 
 
-def _follow(
-    gram: Array, moment: Array, penalty: Array, rank: Array | int, max_steps: int
-) -> tuple[Array, Array, Array, Array]:
+def _follow(gram, moment, penalty, rank) -> tuple[Array, Array, Array, Array]:
     """Follows the path; returns solution, signs, inverse active block, and steps."""
     dim, dtype = moment.shape[0], moment.dtype
-    places = jnp.arange(dim)
+    places, max_steps = jnp.arange(dim), 8 * dim
     floor = dim * jnp.finfo(dtype).eps * jnp.diagonal(gram)
 
     def unfinished(state):
@@ -334,9 +310,8 @@ def _follow(
 
     def advance(state):
         level, w, signs, inverse, last, steps = state
-        force = moment - einsum("ij,j->i", gram, w)
-        move = einsum("ij,j->i", inverse, signs)
-        slope = einsum("ij,j->i", gram, move)
+        force, move = moment - gram @ w, inverse @ signs
+        slope = gram @ move
         join, leave = _events(level, w, signs, move, force, slope, last)
         join = jnp.where(jnp.count_nonzero(signs) < rank, join, jnp.inf)
         first_join, first_leave = jnp.min(join), jnp.min(leave)
@@ -347,8 +322,8 @@ def _follow(
         here = places == j
         moved = jnp.where(leaves & here, 0, w + length * move)
         row = jnp.where(signs != 0, gram[j], 0)
-        opened = here - einsum("ij,j->i", inverse, row)
-        schur = gram[j, j] - dot(row, einsum("ij,j->i", inverse, row))
+        opened = here - inverse @ row
+        schur = gram[j, j] - dot(row, inverse @ row)
         allowed = joins & (schur > floor[j])
         v = jnp.where(allowed, opened, jnp.where(leaves, inverse[j], 0))
         pivot = jnp.where(allowed, schur, jnp.where(leaves, -inverse[j, j], 1))

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory._checks import (
-    check_integer,
     check_nonnegative_int,
     check_positive_int,
     check_shape,
@@ -16,9 +15,9 @@ from icltheory._checks import (
     nonnegative,
     scalar,
 )
-from icltheory._core import calculator
+from icltheory._core import calculator, exact_products
 from icltheory._typing import Array, Float, Scalar
-from icltheory.regression._linalg import Matrix, as_floats, einsum, finite_floats
+from icltheory.regression._linalg import as_floats, einsum, finite_floats
 from icltheory.regression.population import LinearPopulation, step_risk
 from icltheory.regression.predictors.base import (
     LinearInLabels,
@@ -59,9 +58,8 @@ class Zero(LinearInLabels):
 class Averaging(LinearInLabels):
     r"""The weight is the mean of label-weighted inputs, :math:`X^\top y / N`.
 
-    It is one gradient step of size 1 from zero, with risk d (d + 1 + sigma^2) / N for H
-    = Psi = I and beta* = 0, besides the noise of the query. All prefixes by one
-    cumulative sum, O(P d).
+    It is one gradient step of size 1 from zero. All prefixes by one cumulative sum,
+    O(P d).
 
     Example:
         >>> X, y = jnp.array([[1.0], [2.0]]), jnp.array([1.0, 2.0])
@@ -92,14 +90,9 @@ class Steps(LinearInLabels):
 
     .. math:: w_0 = 0, \qquad w_{t+1} = w_t - \eta_t\, A\, \frac1N X^\top (X w_t - y) .
 
-    One prompt costs O(T N d); all prefixes step together as two masked products, O(T
-    P^2 d). ``Steps(3)``, with a whole number, is the family of three steps of any
-    sizes, of which ``optimum`` finds the best. The risk of one step is exact.
-
-    Args:
-        step_sizes: eta_t, ``(T,)``; for the prefixes alone also ``(P, T)``, with its
-            own for each prefix.
-        preconditioner: A, ``(d, d)``; the identity if None.
+    One prompt costs O(T N d), all its prefixes together O(T P^2 d). ``Steps(3)``, with
+    a whole number, is the family of three steps of any sizes, of which ``optimum``
+    finds the best. The risk of one step is exact. A is the identity if ``None``.
 
     Example:
         >>> X, y = jnp.eye(2), jnp.array([1.0, 4.0])
@@ -124,39 +117,33 @@ class Steps(LinearInLabels):
             self.num_steps, self.step_sizes = self.step_sizes, None
             return
         (sizes,) = finite_floats(step_sizes=jnp.asarray(self.step_sizes))
-        if sizes.ndim not in (1, 2):
-            raise ValueError(f"step_sizes: expected (T,) or (P, T), got {sizes.shape}")
-        self.step_sizes, self.num_steps = sizes, sizes.shape[-1]
+        check_shape("step_sizes", sizes, ("T",))
+        self.step_sizes, self.num_steps = sizes, len(sizes)
         if self.preconditioner is not None:
             check_shape("preconditioner", self.preconditioner, ("d", "d"))
             self.preconditioner = jnp.asarray(self.preconditioner)
 
     def weights(self, X: Array, y: Array) -> Array:
         """w_T."""
-        sizes = self._sizes(X.dtype)
-        check_shape("step_sizes", sizes, ("T",))
 
         def step(w, eta):
             residual = einsum("nd,d->n", X, w) - y
             gradient = einsum("nd,n->d", X, residual) / max(X.shape[0], 1)
             return w - eta * self._turned(gradient), None
 
-        return jax.lax.scan(step, jnp.zeros_like(X, shape=X.shape[1:]), sizes)[0]
+        start = jnp.zeros_like(X, shape=X.shape[1:])
+        return jax.lax.scan(step, start, self._sizes(X.dtype))[0]
 
     def prefix_weights(self, X: Array, y: Array) -> Array:
         """w_T of all prefixes."""
-        sizes = self._sizes(X.dtype)
-        if sizes.ndim == 2:
-            check_shape("step_sizes", sizes, (len(y), self.num_steps))
-        sizes = jnp.broadcast_to(sizes, (len(y), self.num_steps)).T
         mean = before(len(y)) / prefix_counts(y)[:, None]
 
         def step(W, eta):
             residuals = (einsum("kd,nd->kn", W, X) - y[None]) * mean
             gradients = einsum("kn,nd->kd", residuals, X)
-            return W - eta[:, None] * self._turned(gradients), None
+            return W - eta * self._turned(gradients), None
 
-        return jax.lax.scan(step, jnp.zeros_like(X), sizes)[0]
+        return jax.lax.scan(step, jnp.zeros_like(X), self._sizes(X.dtype))[0]
 
     def check_exact(self, population: LinearPopulation, num_examples: Any) -> None:
         """Raises for several steps."""
@@ -193,15 +180,10 @@ class Newton(LinearInLabels):
     .. math:: S = X^\top X, \quad M_0 = \frac{c}{\|S S^\top\|_F} S, \quad
         M_{t+1} = 2 M_t - M_t S M_t, \quad \hat w = M_T X^\top y .
 
-    Computed as w_{t+1} = w_t + E_t w_t with E_t = I - S M_t = (I - S M_0)^{2^t}: one
-    product of small matrices a step. It converges to least squares for 0 < c < 2.
-    Published code takes c = 2, for which one example, or examples of rank one, predict
-    0 for ever. Where the examples are of deficient rank, rounding errors double with
-    every step: use float64 there.
-
-    Args:
-        steps: Steps T.
-        initial_scale: c.
+    Computed as w_{t+1} = w_t + E_t w_t with E_t = I - S M_t = (I - S M_0)^{2^t}. It
+    converges to least squares for an ``initial_scale`` 0 < c < 2. Published code takes
+    c = 2, for which examples of rank one predict 0 for ever. Where the examples are of
+    deficient rank, rounding errors double with every step: use float64 there.
 
     Example:
         >>> X, y = jnp.array([[1.0, 0.0], [1.0, 1.0]]), jnp.array([1.0, 3.0])
@@ -220,24 +202,24 @@ class Newton(LinearInLabels):
         rule = scalar & nonnegative
         self.initial_scale = checked("initial_scale", self.initial_scale, rule)
 
+    @exact_products
     def weights(self, X: Array, y: Array) -> Array:
         """M_T X'y."""
         if X.shape[0] < X.shape[1]:
-            gram = einsum("ni,mi->nm", X, X)
-            return einsum("nd,n->d", X, self._iterate(gram, y))
-        return self._iterate(einsum("ni,nj->ij", X, X), einsum("nd,n->d", X, y))
+            return self._iterate(X @ X.T, y) @ X
+        return self._iterate(X.T @ X, y @ X)
 
+    @exact_products
     def prefix_weights(self, X: Array, y: Array) -> Array:
         """M_T X'y of all prefixes, one after the other to bound the memory.
 
-        Prefixes shorter than d work on the Gram matrix of the examples, which keeps the
-        iteration of full rank.
+        Those shorter than d use the Gram matrix of the examples, of full rank.
         """
         num_points, dim = X.shape
         head = min(num_points, dim)
         first = jnp.pad(X[:head], ((0, dim - head), (0, 0)))
         first_y = jnp.pad(y[:head], (0, dim - head))
-        K = einsum("ni,mi->nm", first, first)
+        K = first @ first.T
         moments = shift_down(jnp.cumsum(y[:, None] * X, axis=0))
 
         def at_prefix(gram, row):
@@ -246,7 +228,7 @@ class Newton(LinearInLabels):
             A = jnp.where(few, jnp.where(seen[:, None] & seen[None, :], K, 0), gram)
             b = jnp.where(few, jnp.where(seen, first_y, 0), moment)
             v = self._iterate(A, b)
-            w = jnp.where(few, einsum("nd,n->d", first, v), v)
+            w = jnp.where(few, v @ first, v)
             return gram + x[:, None] * x[None, :], w
 
         rows = (jnp.arange(num_points), X, moments)
@@ -254,7 +236,7 @@ class Newton(LinearInLabels):
 
     def _iterate(self, gram: Array, b: Array) -> Array:
         """M_T b for a symmetric Gram matrix; 0 where the matrix is 0."""
-        square = einsum("ij,jk->ik", gram, gram)
+        square = gram @ gram
         size = jnp.sum(square**2)  # the root of 0 has no derivative
         norm = jnp.sqrt(jnp.where(size > 0, size, 1))
         scale = jnp.asarray(self.initial_scale, b.dtype) / norm
@@ -262,37 +244,26 @@ class Newton(LinearInLabels):
 
         def step(_, state):
             v, E = state
-            return v + einsum("ij,j->i", E, v), einsum("ij,jk->ik", E, E)
+            return v + E @ v, E @ E
 
-        start = (scale * einsum("ij,j->i", gram, b), error)
+        start = scale * gram @ b, error
         return jax.lax.fori_loop(0, self.steps, step, start)[0]
 
 
-@calculator(static=("steps", "rounds", "candidates"))
-def tune_step_size(
-    X: Any,
-    y: Any,
-    x_query: Any,
-    y_query: Any,
-    steps: int,
-    *,
-    preconditioner: Matrix | None = None,
-    rounds: int = 4,
-    candidates: int = 33,
-) -> Scalar:
+_ROUNDS, _CANDIDATES = 4, 33
+
+
+@calculator(static=("steps",))
+def tune_step_size(X: Any, y: Any, x_query: Any, y_query: Any, steps: int) -> Scalar:
     r"""Step size, the same in all steps, with the least error on a batch of prompts.
 
     .. math:: \hat\eta = \arg\min_\eta\ \frac1B \sum_b
         \bigl(\hat y_b(\eta) - y^{query}_b\bigr)^2.
 
     For one step the loss is a parabola in eta, solved exactly. Otherwise a grid on
-    [0, 4 sqrt(d) / mean Frobenius norm of A X'X/N] is refined around its best point.
-    Uses the labels of the queries: judge the result on other prompts. Where no step
-    size moves an answer it is 0. X is ``(B, N, d)``, the others likewise.
-
-    Args:
-        preconditioner: A, symmetric positive definite; the identity if None.
-        rounds: Refinements of the grid, each (candidates - 1) / 4 times smaller.
+    [0, 4 sqrt(d) / mean Frobenius norm of X'X/N] is refined around its best point. Uses
+    the labels of the queries: judge the result on other prompts. Where no step size
+    moves an answer it is 0. X is ``(B, N, d)``, the others likewise.
 
     Example:
         >>> X, y = jnp.ones((1, 2, 1)), jnp.ones((1, 2))
@@ -308,33 +279,29 @@ def tune_step_size(
     check_shape("x_query", x_query, (B, d))
     check_shape("y_query", y_query, (B,))
     check_positive_int("steps", steps)
-    check_positive_int("rounds", rounds)
-    check_integer("candidates", candidates, 6)
     X, y, x_query, target = as_floats(X, y, x_query, y_query)
 
     def predict(eta):
-        rule = Steps(jnp.broadcast_to(eta, (steps,)), preconditioner)
+        rule = Steps(jnp.broadcast_to(eta, (steps,)))
         return jax.vmap(rule.answer)(X, y, x_query)
 
     if steps == 1:
         slope = predict(jnp.ones((), X.dtype))
         square = jnp.sum(slope**2)
         return jnp.sum(slope * target) / jnp.where(square > 0, square, 1)
-    bounded = einsum("bni,bnj->bij", X, X) / max(N, 1)
-    if preconditioner is not None:
-        bounded = einsum("ij,bjk->bik", jnp.asarray(preconditioner, X.dtype), bounded)
+    bounded = jnp.swapaxes(X, 1, 2) @ X / max(N, 1)
     largest = jnp.mean(jnp.linalg.norm(bounded, axis=(1, 2)))
 
     def refine(interval, _):
         low, high = interval
-        grid = jnp.linspace(low, high, candidates)
+        grid = jnp.linspace(low, high, _CANDIDATES)
         errors = jax.lax.map(lambda eta: jnp.mean((predict(eta) - target) ** 2), grid)
         best = grid[jnp.nanargmin(errors)]
-        width = 2 * (high - low) / (candidates - 1)
+        width = 2 * (high - low) / (_CANDIDATES - 1)
         return (jnp.maximum(best - width, 0), best + width), best
 
     top = 4 * np.sqrt(d) / jnp.where(largest > 0, largest, 1)
-    return jax.lax.scan(refine, (jnp.zeros_like(top), top), length=rounds)[1][-1]
+    return jax.lax.scan(refine, (jnp.zeros_like(top), top), length=_ROUNDS)[1][-1]
 
 
 class LinearStep(LinearInLabels):
@@ -342,9 +309,8 @@ class LinearStep(LinearInLabels):
 
     .. math:: \hat w = \Gamma X^\top y / N .
 
-    Gamma need not be symmetric. From another start it is
-    :class:`~icltheory.regression.GDBeta`. Its risk is exact for inputs of any known
-    fourth moments, ``population.with_(fourth_moment=...)``.
+    From another start it is ``regression.GDBeta``. Its risk is exact for inputs of any
+    known fourth moments, ``population.with_(fourth_moment=...)``.
 
     Example:
         >>> from icltheory.regression import risk
@@ -384,17 +350,3 @@ class LinearStep(LinearInLabels):
         """
         P = jnp.zeros((len(self.Gamma) + 1,) * 2, self.Gamma.dtype).at[-1, -1].set(1)
         return P, -jnp.pad(self.Gamma.T, ((0, 1), (0, 1)))
-
-    def balanced_weights(self) -> tuple[Float[Array, "n n"], Float[Array, "n n"]]:
-        r"""W_KQ and W_PV of one norm, :math:`[E + W_{PV} E E^\top W_{KQ} E / N]`.
-
-        .. math:: W_{KQ} = |\Gamma|_F^{-1/2}
-            \begin{pmatrix} \Gamma^\top & 0 \\ 0 & 0 \end{pmatrix}, \qquad
-            W_{PV} = |\Gamma|_F^{1/2}
-            \begin{pmatrix} 0 & 0 \\ 0 & 1 \end{pmatrix} .
-
-        Source: Zhang, Frei and Bartlett (2024), Theorem 4.1.
-        """
-        P, Q = self.masked_weights()
-        scale = jnp.sum(self.Gamma**2) ** 0.25
-        return -Q / scale, scale * P

@@ -52,7 +52,9 @@ def test_numbers_come_as_columns(tmp_path):
     assert run.measured == {"risk": 0.25, "bound": 2.0}
     assert run.config == {"steps": 10, "optimizer.name": "muon", "optimizer.rate": 0.5}
     assert (run.verdict, run.seconds, run.name) == ("passed", 3, "toy/1")
-    with raises("name: expected one of verdict, checks, axes, curves, rows, dim"):
+    with raises(
+        "name: expected one of metrics, verdict, checks, axes, curves, rows, dim"
+    ):
         run.columns("curve")
 
 
@@ -120,6 +122,8 @@ def test_the_command_runs_experiments_and_prints_the_ledger(capsys):
     head, *rows = capsys.readouterr().out.splitlines()
     assert head.split() == ["paper", "label", "status", "says"]
     assert any(row.startswith("zhang  Lemma 6.1") for row in rows)
+    assert main(["ledger", "yao", "ΔW ≤"]) == 0
+    assert not {*"$\\{}"} & {*capsys.readouterr().out}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.argv", ["icltheory"])
         assert main(["run", "ltb_gap", "--steps", "-1"]) == 2
@@ -149,3 +153,13 @@ def test_records_become_events_of_tensorboard_and_new_ones_are_added(tmp_path):
             place += 16 + size
     expected = {("a/loss/0", 5, 1.0), ("a/loss/1", 5, 0.5)}
     assert found == expected | {("loss", 6, 0.25), ("loss", 7, 0.125)}
+
+
+def test_a_run_that_has_not_ended_is_named_as_such(tmp_path, capsys):
+    first, second = (stored(tmp_path, stamp, result=None) for stamp in "12")
+    with raises(
+        "name: expected 'metrics', since toy/1 has no result.json (it has not "
+    ):
+        runs.load(first).columns("curves")
+    assert main(["runs", "compare", str(first), str(second)]) == 0
+    assert "toy/2 has not ended" in capsys.readouterr().out

@@ -19,7 +19,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from icltheory._files import named_file, refuse_pointer
+from icltheory.models._files import named_file, refuse_pointer
 
 _DTYPES = {
     "F64": np.dtype(np.float64),

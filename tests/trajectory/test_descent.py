@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-from icltheory._descent import PlainRule, check_steps, descend
+from icltheory.trajectory._descent import PlainRule, check_steps, descend
 
 TARGET = jnp.array([1.0, -2.0, 0.5])
 
