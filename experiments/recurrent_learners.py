@@ -185,13 +185,19 @@ def keys_of(config: Config) -> jax.Array:
     return jax.vmap(jax.random.key)(jnp.asarray(config.seeds))
 
 
-def train_layers(config: Config, kind: str, a: float) -> list[dict[str, float]]:
-    """Gate, step size and mean risk of a trained layer, for each seed."""
+def fit_layers(config: Config, kind: str, a: float) -> list:
+    """Layers trained on tasks of a persistence, one for each seed."""
     source, N, steps = drift(config, a), config.num_examples, config.layer_steps
     look = {"schedule": "cosine", "warmup_steps": steps // 10, "clip_norm": 1.0}
     sizes: Any = {"steps": steps, "batch_size": config.layer_batch, "num_examples": N}
     sizes |= {"optimizer": training.OptimizerConfig("adam", 0.02, **look)}
-    fits = training.fit(Layer(config.dim, kind), source, key=keys_of(config), **sizes)
+    layer = Layer(config.dim, kind)
+    return training.fit(layer, source, key=keys_of(config), **sizes)
+
+
+def train_layers(config: Config, kind: str, a: float) -> list[dict[str, float]]:
+    """Gate, step size and mean risk of a trained layer, for each seed."""
+    source, N, fits = drift(config, a), config.num_examples, fit_layers(config, kind, a)
     prompts = source.sample(jax.random.key(11), N, config.num_prompts)
     rows = []
     for fit in fits:

@@ -11,7 +11,7 @@ from experiments.finite_pretraining import Config
 from icltheory.statistics import Estimate
 
 SMALL = """
-    --preset cpu --dims 4 8 --fits 3 2 --ratios 0.5 2 --spreads 1 10
+    --preset cpu --dims 4 8 10 --fits 3 2 2 --ratios 0.5 2 --spreads 1 10
     --pools 2 --small-prompts 100 200 --small-fits 3
 """
 CONFIG = Config(ratios=(0.5, 1.0, 2.0), spreads=(1.0, 10.0))
@@ -81,8 +81,8 @@ def test_errors_are_extrapolated_to_the_limit():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (["--fits", "3"], "fits: expected one for each of 2 dims, got (3,)"),
-        (["--fits", "3", "1"], "fits: expected at least 2 each, got (3, 1)"),
+        (["--fits", "3"], "fits: expected one for each of 3 dims, got (3,)"),
+        (["--fits", "3", "1", "2"], "fits: expected at least 2 each, got (3, 1, 2)"),
         (["--ratios", "0"], "ratios: expected values above 0, got (0.0,)"),
         (["--small-fits", "1"], "small_fits: expected at least 2, got 1"),
     ],
@@ -100,6 +100,7 @@ def test_a_small_run_stores_its_settings_and_draws_them(tmp_path):
     assert len(result["settings"]) == 2 * 2 + 2 + 2 * 2
     for row in result["settings"]:
         assert len(row["exact"]) == len(row["8"]["mean"]) == 2
+        assert ("10" in row) == (row["panel"] == "tau" and row["ridge"] == 0)
         assert ("dmmse" in row) == (row["panel"] == "kappa")
         # The dimension is small: errors are within half of their limit.
         ratio = np.array(row["8"]["mean"]) / np.array(row["exact"])

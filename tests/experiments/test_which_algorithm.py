@@ -1,13 +1,26 @@
 """The experiment that names algorithms end to end, and its refusals."""
 
+import dataclasses
 import json
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from experiments import which_algorithm
+from experiments.which_algorithm import POSTERIOR, RIDGE
+from icltheory import microscope as ms
+from icltheory.statistics import Estimate
+from tests.microscope.test_language import TASK
 
 _TINY = "steps 20 chunk-steps 10 checkpoint-every 10 width 8 num-heads 2 num-layers 1"
-_TINY += " dim 2 num-points 5 optimizer.warmup-steps 5"
+_TINY += " num-points 5 optimizer.warmup-steps 5"
+_OTHERS = """
+    --gpt2.dim 2 --large.dim 3 --tasks.dim 2 --gpt2.snapshots 0 20
+    --large.snapshots 0 20 --layers 1 --linear-steps 20 --softmax-steps 20
+    --gated-steps 20 --pools 1 3 --shots 1 4 --num-prompts 64
+"""
 
 
 def tiny(part):
@@ -16,34 +29,93 @@ def tiny(part):
     return [word for name, value in pairs for word in (f"--{part}.{name}", value)]
 
 
+def ran(words, folder):
+    """The result of a run, which is also stored, and its figures."""
+    result = which_algorithm.main([*words, "--output", str(folder)])
+    (run,) = (folder / "which_algorithm").iterdir()
+    text = (run / "result.json").read_text()
+    assert json.loads(text, parse_constant=pytest.fail) == result
+    return result, {path.name for path in run.glob("*.png")}
+
+
 @pytest.mark.slow
 def test_a_small_run_reports_every_model(tmp_path):
-    words = [*tiny("gpt2"), *tiny("tasks"), "--gpt2.snapshots", "0", "20"]
-    words += [
-        "--layers",
-        "1",
-        "--linear-steps",
-        "20",
-        "--num-prompts",
-        "64",
-        "--output",
-    ]
-    result = which_algorithm.main([*words, str(tmp_path)])
-    (folder,) = (tmp_path / "which_algorithm").iterdir()
-    text = (folder / "result.json").read_text()
-    assert json.loads(text, parse_constant=pytest.fail) == result
-    assert {path.name for path in folder.glob("*.png")} == {"map.png", "along.png"}
+    words = [*tiny("gpt2"), *tiny("large"), *tiny("tasks"), *_OTHERS.split()]
+    result, figures = ran(words, tmp_path)
+    assert figures == {"map.png", "along.png", "pools.png"}
     assert all(check["passed"] for check in result["checks"])
     first = result["models"][0]
     assert first["closest"] == "gradient descent (steps 3, step size 0.35)"
     assert first["share"] < 1e-20
-    names = ["three steps by hand", "linear attention, L = 1", "transformer"]
-    names += ["transformer, 4 tasks", "transformer, new tasks"]
+    names = ["three steps by hand", "linear attention, L = 1"]
+    names += [f"softmax attention, {n}" for n in ("1 head", "2 heads", "4 heads")]
+    names += ["gated linear attention", "gated delta rule"]
+    names += ["transformer, d = 2", "transformer, d = 3", "transformer, 1 task"]
+    names += ["transformer, 3 tasks", "transformer, new tasks"]
     assert [row["model"] for row in result["models"]] == names
     along = result["along"]
-    assert [row["model"] for row in along["training"]] == [0, 20]
-    assert len(along["a linear probe"]) == len(along["its own read-out"]) == 2
-    assert len(result["claims"]) == 6
+    assert len(along) == 6
+    assert [row["model"] for row in along["transformer, d = 3: along training"]] == [
+        0,
+        20,
+    ]
+    assert len(along["transformer, d = 2: a linear probe"]) == 2
+    # Two rules at two lengths for two pools, and without a pool.
+    assert len(result["pools"]) == 2 * 2 * 3
+    assert len(result["claims"]) == 1 + 3 + 2 + 2 + 4 + 3
+
+
+def test_a_language_model_is_compared_with_predictors(tmp_path, monkeypatch):
+    bayes = ms.label_rules()["naive Bayes"]
+
+    class Subject:
+        def __init__(self, config, run, folder):
+            assert (config.tasks, config.most_shots, folder) == (("sst2",), 4, tmp_path)
+            self.model = lambda task: np.log(bayes(task, "test"))
+
+        def task(self, name, prompt, scoring, draw):
+            turned = TASK.demonstrations[draw:] + TASK.demonstrations[:draw]
+            return dataclasses.replace(TASK, demonstrations=turned)
+
+    monkeypatch.setattr(which_algorithm, "LanguageSubject", Subject)
+    words = f"""
+        --preset language --language.tasks sst2 --language.shots 4
+        --language.questions 3 --language.draws 2 --task-folder {tmp_path}
+    """
+    result, figures = ran(words.split(), tmp_path)
+    assert figures == {"language.png"}
+    own = result["language"]["sst2"]
+    assert own["naive Bayes"] == [0, 0, 0]
+    assert own["copy the last"][0] > 0
+    right = bayes(TASK, "test").argmax(axis=1) == [e.label for e in TASK.test]
+    assert own["accuracy"][0] == pytest.approx(np.mean(right))
+    each = [own[f"label {i}"][0] for i in (1, 2, 3, 4)]
+    np.testing.assert_allclose(own["a label"][0], np.mean(each))
+    np.testing.assert_allclose(
+        own["last less others"][0], each[-1] - np.mean(each[:-1])
+    )
+    # A label that is shown becomes more likely.
+    assert own["a label"][1] > 0
+    assert [claim["held"] for claim in result["claims"]][0] is False
+
+
+def test_models_that_pass_from_pool_to_ridge_are_named():
+    def analysis(*names, farther):
+        second = Estimate(farther, 0.1, 100)
+        pairs = zip(names, (Estimate(0.0, 0.0, 100), second), strict=True)
+        candidates = [SimpleNamespace(name=n, farther=e) for n, e in pairs]
+        return SimpleNamespace(candidates=candidates)
+
+    pools = {
+        1: analysis(POSTERIOR, RIDGE, farther=1.0),
+        4: analysis(RIDGE, POSTERIOR, farther=0.1),
+        16: analysis(RIDGE, POSTERIOR, farther=1.0),
+        0: analysis(RIDGE, POSTERIOR, farther=0.0),
+    }
+    found: Any = SimpleNamespace(analyses=lambda: [*pools.items()])
+    claim = which_algorithm.change_of_algorithm(found)
+    assert claim.held
+    assert claim.measured == "closer to the pool posterior at [1], to ridge at [16]"
 
 
 @pytest.mark.parametrize(
@@ -53,8 +125,11 @@ def test_a_small_run_reports_every_model(tmp_path):
         (["--gpt2.noise-var", "0"], "gpt2: expected a gpt2 with noise_var > 0"),
         (["--tasks.seeds", "1", "2"], "tasks.seeds: expected one seed"),
         (["--gpt2.snapshots"], "gpt2.snapshots: expected at least one step"),
+        (["--tasks.snapshots", "0"], "tasks.snapshots: expected none, got (0,)"),
         (["--layers", "0"], "layers: expected numbers of layers >= 1"),
-        (["--pool-size", "0"], "pool_size: expected at least 1, got 0"),
+        (["--pools", "0"], "pools: expected sizes >= 1, got (0,)"),
+        (["--shots", "8"], "shots: expected numbers from 1 to 7, got (8,)"),
+        (["--language.questions", "1"], "questions: expected at least 2, got 1"),
     ],
 )
 def test_impossible_configs_are_refused_before_anything_is_written(
