@@ -75,7 +75,7 @@ def get_matrix(params: PyTree, spec: MatrixSpec) -> Float[Array, "out in"]:
         >>> get_matrix(params, spec).tolist()
         [[1.0], [2.0], [3.0]]
     """
-    leaf, _, index = _located(params, spec)
+    leaf, index = _located(params, spec)
     W = _to_matrix(leaf[index], spec)
     return W if spec.rows is None else W[_rows(spec, len(W))]
 
@@ -95,7 +95,7 @@ def replace_matrix(
         >>> new["kernel"].tolist(), params["kernel"].tolist()
         ([[1.0], [2.0]], [[0.0], [0.0]])
     """
-    leaf, at, index = _located(params, spec)
+    leaf, index = _located(params, spec)
     stored, new = leaf[index], jnp.asarray(real("W", W), leaf.dtype)
     old = _to_matrix(stored, spec)
     rows = _rows(spec, len(old))
@@ -103,36 +103,45 @@ def replace_matrix(
     whole = new if spec.rows is None else old.at[rows].set(new)
     stored = (whole.T if spec.transposed else whole).reshape(stored.shape)
     changed = leaf.at[index].set(stored) if index else stored
-    return jax.tree_util.tree_map_with_path(
-        lambda path, other: changed if _names(path) == at else other, params
-    )
+    return with_leaf(params, spec.path, changed)
 
 
 def _located(params, spec):
-    """Returns the leaf on the path, its own path, and the indices into it."""
-    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
-        keys = _names(path)
-        if keys == spec.path[: len(keys)] and hasattr(leaf, "shape"):
-            index = spec.path[len(keys) :]
-            _check_index(index, leaf.shape)
-            leaf = jnp.asarray(leaf)
-            if not jnp.issubdtype(leaf.dtype, jnp.floating):
-                expected, got = "floating weights", leaf.dtype
-                raise ValueError(f"{spec.name}: expected {expected}, got {got}")
-            return leaf, keys, index
-    kind = type(params).__name__
-    raise ValueError(
-        f"path: expected the path of a leaf of params, a {kind}, got {spec.path}"
+    """Returns the leaf on the path and the indices into it."""
+    node, index = params, spec.path
+    while index and not jax.tree_util.all_leaves([node]):
+        entries, _ = _children(node)
+        found = [child for key, child in entries if key == index[0]]
+        node, index = (found[0], index[1:]) if found else (None, ())
+    if not hasattr(node, "shape"):
+        kind = type(params).__name__
+        raise ValueError(
+            f"path: expected the path of a leaf of params, a {kind}, got {spec.path}"
+        )
+    _check_index(index, node.shape)
+    leaf = jnp.asarray(node)
+    if not jnp.issubdtype(leaf.dtype, jnp.floating):
+        raise ValueError(f"{spec.name}: expected floating weights, got {leaf.dtype}")
+    return leaf, index
+
+
+def with_leaf(node, path, leaf):
+    """Returns a tree with the leaf on the path replaced; other leaves are shared."""
+    if jax.tree_util.all_leaves([node]):
+        return leaf
+    entries, treedef = _children(node)
+    return treedef.unflatten(
+        with_leaf(child, path[1:], leaf) if key == path[0] else child
+        for key, child in entries
     )
 
 
-def _names(path: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The keys, indices and attribute names of a JAX key path."""
-    kinds = ("key", "idx", "name")
-    return tuple(
-        next((getattr(entry, k) for k in kinds if hasattr(entry, k)), entry)
-        for entry in path
+def _children(node):
+    """Returns keys and values one level below a node, and its structure."""
+    entries, treedef = jax.tree_util.tree_flatten_with_path(
+        node, is_leaf=lambda below: below is not node
     )
+    return [(_plain(key), child) for (key,), child in entries], treedef
 
 
 def _check_index(index, shape):
@@ -153,6 +162,14 @@ def _rows(spec, size):
     if not 0 <= first < stop <= size and spec.rows is not None:
         raise ValueError(f"rows: expected 0 <= first < last <= {size}, got {spec.rows}")
     return slice(first, stop)
+
+
+def _plain(entry: Any) -> Any:
+    """Converts one entry of a JAX key path to a key, index or attribute name."""
+    for attribute in ("key", "idx", "name"):
+        if hasattr(entry, attribute):
+            return getattr(entry, attribute)
+    return entry
 
 
 def _to_matrix(stored, spec):
