@@ -631,7 +631,7 @@ def draw_language(config: Config, found: dict[str, Any]) -> Any:
 
 def report_language(config: Config, found: dict[str, Any]) -> Report:
     """Numbers, claims, a table and the figure of the language model."""
-    made, text = [], "{:.3f} ({:.3f} to {:.3f})".format
+    made, text, checks = [], "{:.3f} ({:.3f} to {:.3f})".format, []
     for name, own in found.items():
         # A mean over the demonstrations hides responses of opposite signs.
         each = [own[part] for part in own if part[-1].isdigit()]
@@ -642,6 +642,10 @@ def report_language(config: Config, found: dict[str, Any]) -> Report:
         made.append(Claim(who, text(*most), little, wanted))
         who = f"Zhao et al. 2021: recency ({name})"
         made.append(Claim(who, text(*least), least[1] > 0, "above 0"))
+        # As many demonstrations of each class: the label prior is uniform.
+        apart = abs(own["uniform"][0] - own["label prior"][0])
+        law = f"{name}: distance to the uniform predictor less that to the label prior"
+        checks.append(Check(law, apart, 0, "<=", 1e-6))
     lines = [
         {"": part} | {task: text(*own[part]) for task, own in found.items()}
         for part in next(iter(found.values()))
@@ -649,6 +653,7 @@ def report_language(config: Config, found: dict[str, Any]) -> Report:
     title = "changes of probability by labels, squared distances to predictors "
     return Report(
         {"language": found},
+        checks=checks,
         claims=made,
         claims_title="what the literature says of language models",
         tables=[frame.table(lines, title=f"{title} ({LEVEL:.0%} intervals)")],
