@@ -69,7 +69,7 @@ class Config:
 
 
 PRESETS = {"cpu": Config()}
-TIMES = {"cpu": "8 min, 2 cores"}
+TIMES = {"cpu": "5 to 8 min, 2 cores"}
 
 
 def settings(config: Config) -> list[dict]:

@@ -116,7 +116,7 @@ class Config:
 
 
 PRESETS = {"cpu": Config(), "language": Config("language")}
-TIMES = {"cpu": "7 min, 2 cores", "language": "6 min, 2 cores"}
+TIMES = {"cpu": "7 to 12 min, 2 cores", "language": "6 min, 2 cores"}
 
 
 @dataclasses.dataclass(frozen=True)
