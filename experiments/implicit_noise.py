@@ -355,7 +355,10 @@ def draw_sources(config, splits, bayes):
 
 
 def draw_noise(config, noises):
-    """Noise of the implicit gradient against the shots, one panel a layer."""
+    """Noise of the implicit gradient against the shots, one panel per layer.
+
+    Layer 0 is left out beside others: there the definitions agree.
+    """
     from matplotlib.ticker import NullFormatter, ScalarFormatter
 
     step, below = max(noises), np.array(config.shots) < config.pool
@@ -367,13 +370,14 @@ def draw_noise(config, noises):
     medians = np.concatenate([middle.ravel() for _, middle, _ in quartiles.values()])
     title = f"Implicit noise of a linear stack trained for {step:,} steps, "
     title += f"N = {config.pool}\nmedian and middle half of the prompts"
-    titles = [f"layer {t}" for t in range(config.stack.num_layers)]
+    layers = range(config.stack.num_layers)[config.stack.num_layers > 1 :]
+    titles = [f"layer {t}" for t in layers]
     look: Any = {"ylim": (0.5 * medians[medians > 0].min(), 4.0 * medians.max())}
     look |= {"xlabel": "shots b", "log_x": True}
     look["ylabel"] = r"$\|\tilde G_t - G_t\|^2 / \|G_t\|^2$"
     look["colours"] = dict(zip(quartiles, colours(), strict=False))
     with panel_grid(titles, 2, title, (4.2, 3.5), legend=False) as (made, grid, _):
-        for t, axes in enumerate(grid):
+        for t, axes in zip(layers, grid, strict=True):
             curves = {}
             for label, values in quartiles.items():
                 low, middle, high = values[..., t]

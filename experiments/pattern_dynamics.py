@@ -271,6 +271,7 @@ def draw_paths(shown, every, title):
                 dashed = axes.plot(steps, one[f"predicted {key}"].T, "--", **style)
                 entries |= {name: drawn[0], f"{name}, predicted": dashed[0]}
             axes.set(xlabel="step", ylim=(-0.02, 1.05))
+        grid[0].set_ylabel("share of attention; hinge loss")
     return made
 
 
