@@ -126,7 +126,7 @@ class Analysis(Record):
         return (
             f"the model is closest to {best}: their distance is "
             f"{_percent(best.share.mean)} of the variance of its answers "
-            f"({100 * self.level:g} % interval {_percent(max(low, 0))} to "
+            f"({100 * self.level:g} % interval {_percent(max(low, 0.0))} to "
             f"{_percent(high)})."
         )
 
