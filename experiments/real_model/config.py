@@ -130,4 +130,4 @@ PRESETS = {
     "gptj": Config("EleutherAI/gpt-j-6b", dtype="float16"),
     "llama2": Config("meta-llama/Llama-2-7b-hf", dtype="float16"),
 }
-TIMES = {"quick": "6 min, 2 cores", "night": "7 min, H100"}
+TIMES = {"quick": "6 to 8 min, 2 cores", "night": "7 min, H100"}
