@@ -617,8 +617,8 @@ def draw_features(config, found):
 
     attention = {"dominant query, own": (0, 0, 0), "rare query, own": (1, 1, 1)}
     attention |= {"rare query, on the dominant": (1, 0, 2)}
-    rare = {"own, A": (1, 1, 1), "dominant, $B_1$": (1, 0, 2)}
-    rare |= {"other rare, B": (1, 2, 3)}
+    rare = {"own feature, A": (1, 1, 1), "dominant feature, $B_1$": (1, 0, 2)}
+    rare |= {"another rare one, B": (1, 2, 3)}
     one, log, part = "one dominant feature", ("log", "log"), ("log", "linear")
     shares = lines(path.attention, attention), "steps", "attention", *part
     logits = lines(path.logits, rare), "steps", "logit", *part

@@ -296,7 +296,9 @@ def choices(subject, config, answers, targets, parts, condition, seed) -> list[d
         row = about | {"condition": condition, "rule": rule, "what": what}
         row |= {"validation": float(change(before, after, validation).mean)}
         row |= {"test": float(judged.mean), "low": low, "high": high}
-        rows.append(row | {"p_better": float(judged.p_value("less"))})
+        row |= {"p_better": float(judged.p_value("less"))}
+        each = (after - before)[test] / before[test].mean(dtype=np.float64)
+        rows.append(row | {"changes": np.asarray(each)})
     return rows
 
 
@@ -513,7 +515,10 @@ def numbers(m: dict[str, Any]) -> dict[str, Any]:
         "single matrices (layers, matrices, rates, shots), first seed": single,
         "depth": depth_effect(m),
         "spectra": spectra(subject),
-        "choices": m["choices"],
+        "choices": [
+            {name: of for name, of in row.items() if name != "changes"}
+            for row in m["choices"]
+        ],
     }
 
 
@@ -676,35 +681,40 @@ def matrices(subject: Subject) -> dict[str, tuple]:
     return found
 
 
-def draw_gains(chosen: list[dict], sure: list[dict], title: str) -> Any:
-    """The gain of each choice on validation and on test, in percent, by condition."""
+def draw_gains(chosen: list[dict], level: float, title: str) -> Any:
+    """The change of the error by each choice, in percent, by condition.
+
+    The interval is that of the mean over the seeds' models, for other prompts.
+    """
     panels: dict[str, dict] = {row["condition"]: {} for row in chosen}
     for row in chosen:
         rule, _, module = row["rule"].partition(", ")
         name = f"{row['model']}, {rule}{module and f', {frame.plain_words(module)}'}"
         panels[row["condition"]].setdefault(name, []).append(row)
-    height = 1.0 + 0.42 * max(map(len, panels.values()))
-    blue, ends = COLOURS[1], ("test", "low", "high")
-    mark = {"fmt": "o", "color": blue, "markersize": 3.5, "linewidth": 1}
-    bar = {"linestyle": "", "marker": "|", "color": COLOURS[2]}
-    dot = {"linestyle": "", "marker": "o", "color": blue}
+    height = 1.0 + 0.26 * max(map(len, panels.values()))
+    looks = {
+        "test, mean of the seeds": {"marker": "o", "color": COLOURS[1], "ms": 5},
+        "test, one seed": {"marker": "|", "color": "0.55", "ms": 6},
+        "validation, mean of the seeds": {"marker": "D", "color": COLOURS[2], "ms": 3},
+    }
+    mean_look, seed_look, chosen_look = looks.values()
     with frame.figure(panels, 3, title, height) as (shown, entries):
         for number, (axes, rows) in enumerate(zip(shown, panels.values(), strict=True)):
             for place, seeds in enumerate(rows.values()):
-                for order, row in enumerate(seeds):
-                    y = -place - 0.22 * (order - (len(seeds) - 1) / 2)
-                    test, low, high = 100 * np.array([row[name] for name in ends])
-                    bars = np.clip([[test - low], [high - test]], 0, None)
-                    face = blue if row in sure else "white"
-                    axes.errorbar(test, y, None, bars, markerfacecolor=face, **mark)
-                    axes.plot(100 * row["validation"], y, **bar, markersize=7)
+                found = Estimate.of(np.mean([row["changes"] for row in seeds], axis=0))
+                half = 100 * found.half_width(level)
+                axes.errorbar(100 * found.mean, -place, None, half, **mean_look)
+                each = [100 * row["test"] for row in seeds]
+                below = np.full(len(each), -place - 0.25)
+                axes.plot(each, below, linestyle="", **seed_look)
+                on_validation = 100 * np.mean([row["validation"] for row in seeds])
+                axes.plot(on_validation, 0.25 - place, **chosen_look)
             axes.axvline(0.0, color="0.35", linestyle=":", linewidth=1.2)
             names = list(rows) if number % 3 == 0 else [""] * len(rows)
             axes.set_yticks(-np.arange(len(rows)), names)
             axes.set(ylim=(-len(rows) + 0.4, 0.6), xlabel="change of the error, %")
-        entries["test, gain beyond chance after Holm"] = frame.key(**dot)
-        entries["test, no such gain"] = frame.key(**dot, markerfacecolor="white")
-        entries["validation"] = frame.key(**bar)
+        for name, look in looks.items():
+            entries[name] = frame.key(linestyle="", **look)
     return shown[0].figure
 
 
@@ -724,18 +734,16 @@ def figures(measured: list[dict], config: Config) -> dict[str, Any]:
     over = "Squared error over the unpruned error after clipping one layer"
     choice = (
         f"Choice made on {config.validation_prompts:,} validation prompts, tested on "
-        f"{config.test_prompts:,} others\n({percent} intervals, one line per seed; all "
-        "against the unpruned model,\nbeyond scaling against the scaled answer)"
+        f"{config.test_prompts:,} others ({percent} intervals)"
     )
     curves = {m["subject"].name: matrices(m["subject"]) for m in measured}
     condition = "Condition numbers after training "
     condition += f"(points: {count} seeds; lines: geometric means)"
-    sure = after_holm(chosen, config.level)
     return {
         "figure1_layers.png": draw_rates(by_layer, layers),
         "layers_by_rate.png": draw_maps(measured, f"{over}\n(geometric {prompts})"),
         "figure3_condition_numbers.png": draw_conditions(curves, condition),
-        "figure4_algorithm1.png": draw_gains(chosen, sure, choice),
+        "figure4_algorithm1.png": draw_gains(chosen, config.level, choice),
     }
 
 

@@ -30,6 +30,7 @@ from icltheory.statistics import Estimate
 from icltheory.training import OptimizerConfig
 
 MODEL, DMMSE, RIDGE = "transformer", "dMMSE", "ridge"
+LINEAR = "one-layer optimum"  # of linear attention
 POOL, NEW = "pool", "new"
 TITLES = {POOL: "tasks of the pool", NEW: "new Gaussian tasks"}
 # The Bayes predictor of each source; the excess risk equals the distance to it.
@@ -299,10 +300,36 @@ def theory(config: Config) -> dict[str, Any]:
     return {
         "ridge": Estimate.of(np.asarray(given.mean(axis=-1), np.float64) / task.dim),
         "one_layer": float(jnp.mean(jnp.stack(best) - task.noise_var)) / task.dim,
+        "linear_layer": linear_layers(config),
         "dmmse": column(lambda at: at[DMMSE]),
         "ridge_sampled": column(lambda at: at[RIDGE]),
         "ridge_minus_dmmse": column(lambda at: at[RIDGE] - at[DMMSE]),
     }
+
+
+def linear_layers(config: Config) -> dict[str, np.ndarray]:
+    """Exact errors, (sizes, seeds), of the layer of linear attention for each pool.
+
+    It is the best one on unlimited prompts of the pool, one for each k.
+    """
+    task, sizes = config.recipe.task(), range(config.recipe.num_points)
+
+    @jax.jit
+    def risks(second_moment):
+        moments = task.input_cov, task.task_mean, second_moment
+        own = reg.LinearPopulation(*moments, task.noise_var)
+        best = [reg.optimum(reg.LinearStep, own, k) for k in sizes]
+        new = [reg.risk(one.model, task, k) for k, one in enumerate(best)]
+        found = {POOL: [one.risk for one in best], NEW: new}
+        excess = {s: jnp.stack(of).mean() - task.noise_var for s, of in found.items()}
+        return {source: value / task.dim for source, value in excess.items()}
+
+    rows = []
+    for size, seed in config.runs():
+        w = Pool.of_seed(task, seed, size).members(jnp.arange(size))
+        rows.append(risks(w.T @ w / size if size else task.task_cov))
+    shape = len(config.pool_sizes), len(config.recipe.seeds)
+    return {s: np.reshape([float(row[s]) for row in rows], shape) for s in (POOL, NEW)}
 
 
 # --- what follows from it
@@ -476,7 +503,7 @@ def draw_curve(
     axes: Any, x: Any, mean: Any, error: Any, kind: str, **look: Any
 ) -> None:
     """A formula's line, dashed or not, or measured dots, open or not."""
-    if kind in ("-", "--"):
+    if kind in ("-", "--", ":"):
         axes.plot(x, mean, kind, **look)
         band = mean - 2 * error, mean + 2 * error
         axes.fill_between(x, *band, color=look["color"], alpha=0.2, linewidth=0)
@@ -498,6 +525,11 @@ def draw_errors(config: Config, scored: dict, lines: dict) -> Any:
             "dMMSE, all pools": ([*lines["dmmse"][source], ridge[0]], "-", DMMSE),
             "dMMSE, these pools": (estimates(of[DMMSE]), "D", DMMSE),
             "ridge (exact)": (ridge, "--", RIDGE),
+            "one linear layer,\nthese pools (exact)": (
+                [(mean, 0.0) for mean in lines["linear_layer"][source].mean(axis=1)],
+                ":",
+                LINEAR,
+            ),
         }
         for source, of in scored.items()
     }
@@ -551,6 +583,7 @@ def report(config: Config, measured: list[dict], lines: dict, fitted: Any) -> Re
     exact: dict[str, Any] = {
         "ridge": [*lines["ridge"]],
         "one_layer": lines["one_layer"],
+        "linear_layer": lines["linear_layer"],
     }
     for name in ("dmmse", "ridge_minus_dmmse"):
         own = lines[name].items()
@@ -577,6 +610,7 @@ def report(config: Config, measured: list[dict], lines: dict, fitted: Any) -> Re
             f"over_training.{CLOSENESS}": ["pool size", "training step"],
             "theory.*.*": ["pool size", "mean and standard error"],
             "theory.ridge": ["mean and standard error"],
+            "theory.linear_layer.*": ["pool size", "seed"],
             "crossings.*": ["seed"],
         },
     )

@@ -291,6 +291,8 @@ def draw_ratios(panels: dict[str, np.ndarray], title: str) -> Any:
     import matplotlib.pyplot as plt
 
     def short(log):
+        if log == 0:  # unchanged to the bit
+            return ""
         value = np.exp(log)
         if 0.01 <= value < 9.995:
             return f"{value:.2f}"
@@ -304,6 +306,10 @@ def draw_ratios(panels: dict[str, np.ndarray], title: str) -> Any:
             heat_map(np.log(ratios), ax=axes, title=name, **look)
             for axes, (name, ratios) in zip(grid.flat, panels.items(), strict=False)
         ]
+        for axes, ratios in zip(grid.flat, panels.values(), strict=False):
+            if np.all(ratios == 1.0):
+                middle = {"ha": "center", "va": "center", "transform": axes.transAxes}
+                axes.text(0.5, 0.5, "unchanged", **middle)
         plt.setp(grid[-1], xlabel="layer t")
         plt.setp(grid[:, 0], ylabel="pruned layer k")
         bar = made.colorbar(images[0], ax=grid, shrink=0.6, extend="both")

@@ -217,6 +217,8 @@ def line_panels(
 
 
 def _draw(ax: Any, title: str, panel: LinePanel) -> None:
+    from matplotlib.ticker import NullLocator
+
     ends = []
     for label, line in panel.lines.items():
         colour = line.colour
@@ -242,13 +244,13 @@ def _draw(ax: Any, title: str, panel: LinePanel) -> None:
         ax.axhline(level, color="grey", ls=(":", "-.")[order % 2], label=label)
         ends.append((level, label, "0.35"))
     _scale(ax, panel)
-    for label, place in panel.marks.items():
-        ax.axvline(place, color="grey", ls=":", label=label)
-        style = {"rotation": 90, "ha": "right", "va": "top", "color": "0.35"}
-        box = {"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 1}
-        across = ax.get_xaxis_transform()
-        text = ax.text(place, 0.98, label, transform=across, fontsize=_SIZE, **style)
-        text.set_bbox(box)
+    for place in panel.marks.values():
+        ax.axvline(place, color="grey", ls=":")
+    if panel.marks:  # named above the axes, where no curve crosses the names
+        above = ax.secondary_xaxis("top")
+        above.xaxis.set_minor_locator(NullLocator())
+        look = {"rotation": 20, "ha": "left", "fontsize": _SIZE, "color": "0.35"}
+        above.set_xticks(list(panel.marks.values()), list(panel.marks), **look)
     name_ends(ax, ends)
     ax.set_xlabel(panel.xlabel)
     ax.set_ylabel(panel.ylabel)

@@ -139,6 +139,11 @@ def test_the_lines_are_what_is_known_without_a_simulation(lines):
         assert gain.mean < 0
     # Between the Bayes risk and that of predicting 0.
     assert lines["ridge"].mean < lines["one_layer"] < 1
+    # A linear layer errs least on its own pool's tasks, and without a pool on new ones.
+    layer = lines["linear_layer"]
+    np.testing.assert_allclose(layer[NEW][-1], lines["one_layer"], rtol=1e-6)
+    np.testing.assert_allclose(layer[POOL][-1], layer[NEW][-1], rtol=1e-6)
+    assert np.all(layer[NEW] > lines["one_layer"] - 1e-6)
 
 
 @pytest.mark.slow

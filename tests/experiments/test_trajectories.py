@@ -53,8 +53,10 @@ def test_curves_are_geometric_means_and_an_infinite_term_leaves_the_axes():
     assert not third.get_lines()
 
 
-def test_every_cell_of_a_heat_map_says_its_number():
+def test_every_changed_cell_of_a_heat_map_says_its_number():
     ratios = np.array([[0.5, 1.23], [1.0, 1e9]])
-    axes = trajectories.draw_ratios({"one": ratios}, "title").axes[0]
-    assert [text.get_text() for text in axes.texts] == ["0.50", "1.23", "1.00", "1e9"]
+    panels = {"one": ratios, "two": np.ones((2, 2))}
+    axes, other, _ = trajectories.draw_ratios(panels, "title").axes
+    assert [text.get_text() for text in axes.texts] == ["0.50", "1.23", "", "1e9"]
+    assert "".join(text.get_text() for text in other.texts) == "unchanged"
     np.testing.assert_allclose(axes.get_images()[0].get_array(), np.log(ratios))
