@@ -590,7 +590,7 @@ def tables(config, found):
 
 def draw_features(config, found):
     """Losses, attention and logits along descent, beside the closed form."""
-    K, level = config.features.balanced[0], config.features.imbalanced_level
+    K = config.features.balanced[0]
     descents, finite, absent = {}, {}, {}
     for order, (k, one) in enumerate(found["balanced"].items()):
         steps, losses, predicted = (values[1:] for values in one["path"])
@@ -603,11 +603,13 @@ def draw_features(config, found):
         absent[f"feature absent, N = {N}"] = least
     finite["infinite"] = descents[f"K = {K}"]
     path, phases = found["path"], found["phases"]
-    marks = {f"dominant: loss < {level:g}": phases.learned[0]}
-    marks |= {"rare: own overtakes": phases.overtaken[1]}
-    marks |= {f"rare: loss < {level:g}": phases.learned[1]}
-    marks = {name: float(t) for name, t in marks.items() if np.isfinite(t)}
-    overtakes = {k[6:]: t for k, t in marks.items() if k.endswith("overtakes")}
+    # The dominant feature's loss falls below the level, a rare one's own attention
+    # overtakes, and its loss falls below the level.
+    times = phases.learned[0], phases.overtaken[1], phases.learned[1]
+    marks = {
+        name: float(t) for name, t in zip("abc", times, strict=True) if np.isfinite(t)
+    }
+    overtakes = {name: t for name, t in marks.items() if name == "b"}
 
     def lines(values, places):  # of the query and what it attends to
         return {

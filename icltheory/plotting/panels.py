@@ -249,7 +249,7 @@ def _draw(ax: Any, title: str, panel: LinePanel) -> None:
     if panel.marks:  # named above the axes, where no curve crosses the names
         above = ax.secondary_xaxis("top")
         above.xaxis.set_minor_locator(NullLocator())
-        look = {"rotation": 20, "ha": "left", "fontsize": _SIZE, "color": "0.35"}
+        look = {"fontsize": _SIZE, "color": "0.35"}
         above.set_xticks(list(panel.marks.values()), list(panel.marks), **look)
     name_ends(ax, ends)
     ax.set_xlabel(panel.xlabel)
