@@ -525,7 +525,7 @@ def draw_errors(config: Config, scored: dict, lines: dict) -> Any:
             "dMMSE, all pools": ([*lines["dmmse"][source], ridge[0]], "-", DMMSE),
             "dMMSE, these pools": (estimates(of[DMMSE]), "D", DMMSE),
             "ridge (exact)": (ridge, "--", RIDGE),
-            "one linear layer,\nthese pools (exact)": (
+            "linear layer (exact)": (
                 [(mean, 0.0) for mean in lines["linear_layer"][source].mean(axis=1)],
                 ":",
                 LINEAR,
