@@ -78,9 +78,8 @@ def save_checkpoint(
     """
     folder = Path(folder)
     if folder.name in ("", ".."):
-        raise ValueError(
-            f"folder: expected a path that ends in the name of a folder, got {folder}"
-        )
+        wanted = "a path that ends in the name of a folder"
+        raise ValueError(f"folder: expected {wanted}, got {folder}")
     check_positive_int("shard_bytes", shard_bytes)
     config = _config(model)
     if folder.exists() and not folder.is_dir():
@@ -154,9 +153,8 @@ def _paths(model, pairs) -> set[tuple]:
     found = set()
     for pair in pairs:
         if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
-            raise ValueError(
-                f"factorised: expected pairs of a layer and a module, got {pair!r}"
-            )
+            wanted = "pairs of a layer and a module"
+            raise ValueError(f"factorised: expected {wanted}, got {pair!r}")
         found |= {spec.path for spec in module_matrices(model, *pair)}
     return found
 

@@ -105,10 +105,9 @@ def log_likelihoods(
 
 def _check_rows(model, rows, starts):
     if not rows or len(rows) != len(starts):
-        raise ValueError(
-            f"starts: expected one start per row and at least one row, got "
-            f"{len(starts)} for {len(rows)} rows"
-        )
+        wanted = "one start per row and at least one row"
+        got = f"{len(starts)} for {len(rows)} rows"
+        raise ValueError(f"starts: expected {wanted}, got {got}")
     if np.asarray(starts).dtype.kind not in "iu":
         raise ValueError(f"starts: expected whole numbers, got {list(starts)}")
     limit = model.context_length
@@ -204,9 +203,11 @@ def generate(
     longest = rounded_up(max(map(len, rows)))
     tokens = padded_tokens(rows, longest, left=True)  # so that all end at one position
     decoder, params, ends = model.decoder, model.params, _ends(model)
-    stream, caches = through(
-        model, tokens, lambda cache: programs.lengthened(cache, max_tokens)
-    )
+
+    def lengthened(cache):
+        return programs.lengthened(cache, max_tokens)
+
+    stream, caches = through(model, tokens, lengthened)
     written: list[list[int]] = [[] for _ in rows]
     running = np.ones(len(rows), bool)
     lengths = np.array([len(row) for row in rows], np.int32)
@@ -228,13 +229,10 @@ def generate(
         token = Tokens(np.maximum(new, 0)[:, None], np.ones((len(rows), 1), bool))
         stream = embed(decoder, params["embed"], token, lengths + step)
         place = np.int32(longest + step)
-        for number, (layer, cache) in enumerate(
-            zip(params["layers"], caches, strict=True)
-        ):
-            block = decoder.of_layer(number)
-            stream, caches[number] = programs.continued(
-                block, layer, stream, cache, place
-            )
+        for number, layer in enumerate(params["layers"]):
+            block, cache = decoder.of_layer(number), caches[number]
+            stream, cache = programs.continued(block, layer, stream, cache, place)
+            caches[number] = cache
     return written
 
 
