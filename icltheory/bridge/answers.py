@@ -37,11 +37,9 @@ class Answer(NamedTuple):
     """One answer: where it belongs, its label and the options' scores.
 
     Args:
-        split: ``"validation"`` or ``"test"``.
         pruned: Text of the interventions, such as ``"26:mlp:0.9"``; ``""`` for none.
         example: Number of the example in the split.
         label: Number of its right option.
-        scores: Score of every option.
     """
 
     split: str

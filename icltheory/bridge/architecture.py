@@ -10,6 +10,7 @@ from icltheory._checks import (
     check_nonnegative_int,
     check_positive_int,
     positive,
+    wrong,
 )
 
 __all__ = ["Architecture", "Experts", "Rotary"]
@@ -89,8 +90,7 @@ class Experts:
         check_positive_int("num", self.num)
         check_positive_int("per_token", self.per_token)
         if self.per_token > self.num:
-            said = f"at most the {self.num} experts, got {self.per_token}"
-            raise ValueError(f"per_token: expected {said}")
+            raise wrong("per_token", f"at most the {self.num} experts", self.per_token)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,8 +177,8 @@ class Architecture:
             if getattr(self, name) is not None:
                 positive(name, getattr(self, name))
         if self.num_heads % self.num_kv_heads:
-            said = f"a divisor of num_heads {self.num_heads}, got {self.num_kv_heads}"
-            raise ValueError(f"num_kv_heads: expected {said}")
+            wanted = f"a divisor of num_heads {self.num_heads}"
+            raise wrong("num_kv_heads", wanted, self.num_kv_heads)
         if self.shared_norm and not (self.parallel and self.pre_norm):
             raise ValueError(
                 "shared_norm: expected False in a block that is sequential or has no "
@@ -188,8 +188,8 @@ class Architecture:
             if window is not None:
                 check_positive_int("sliding_window", window)
         if len(self.windows) != self.num_layers:
-            said = f"one for each of {self.num_layers} layers, got {len(self.windows)}"
-            raise ValueError(f"sliding_window: expected {said}")
+            wanted = f"one for each of {self.num_layers} layers"
+            raise wrong("sliding_window", wanted, len(self.windows))
         self._check_rotary()
 
     def _check_rotary(self):

@@ -39,7 +39,6 @@ class ModelCost(NamedTuple):
     Attributes:
         dtype: Dtype of the weights, keys and values.
         parameters: Numbers of the whole model, a tied head once.
-        num_bytes: Bytes of its weights.
         device_bytes: Bytes of weights that one device holds.
         matrices: Shape (out, in) of every named matrix of a layer, by name.
         layer_flops: Floating-point operations of a token in one layer.

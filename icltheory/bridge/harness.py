@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from icltheory._checks import check_positive_int
+from icltheory._checks import check_positive_int, wrong
 from icltheory.bridge.evaluation.rows import begun, log_likelihoods, texts_behind
 from icltheory.bridge.model import LanguageModel
 
@@ -166,7 +166,7 @@ class _Answers:
         limit = self.max_length - most
         if limit < 1:
             wanted = f"less than the context's {self.max_length} tokens"
-            raise ValueError(f"max_gen_toks: expected {wanted}, got {most}")
+            raise wrong("max_gen_toks", wanted, most)
         tokenizer = self.model.tokenizer
         prompts = [begun(tokenizer, self.tok_encode(text)[-limit:]) for text in texts]
 

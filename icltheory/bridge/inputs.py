@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._checks import check_positive_int, check_shape
+from icltheory._checks import check_positive_int, check_shape, wrong
 from icltheory._core import Record, calculator
 from icltheory._typing import Array, Float
 from icltheory.bridge.decoder import block, embed
@@ -163,7 +163,7 @@ def implicit_updates(
     check_positive_int("batch_size", batch_size)
     if len(prompts) != len(queries) or not len(prompts):
         wanted = f"one for each of {len(prompts)} prompts, at least one"
-        raise ValueError(f"queries: expected {wanted}, got {len(queries)}")
+        raise wrong("queries", wanted, len(queries))
     wanted = range(model.num_layers) if layers is None else tuple(layers)
     inputs = []
     for name, rows in (("prompts", prompts), ("queries", queries)):

@@ -50,7 +50,6 @@ class Cumulative(Method):
     Args:
         rates: Rates of the loop, in [0, 1); 0 may be omitted. Without any, every rate
             truncates the original weights once; see :attr:`fresh`.
-        seed: Seed of the draws.
         iterations: Subspace iterations.
 
     Example:

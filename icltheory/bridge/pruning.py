@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from icltheory._checks import checked, finite
+from icltheory._checks import checked, finite, wrong
 from icltheory.bridge.decoder import Decoder
 from icltheory.bridge.families import read_architecture
 from icltheory.bridge.model import LanguageModel
@@ -167,8 +167,7 @@ def cutter_of(
         if (known := parts().s.size) < kept:
             layer, name = place
             where = name if layer is None else f"{name} in layer {layer}"
-            wanted = f"at least {kept} singular values of {where}"
-            raise ValueError(f"systems: expected {wanted}, got {known}")
+            raise wrong("systems", f"at least {kept} singular values of {where}", known)
         sized: Any = method
         return sized.by_size(W, parts())(kept).astype(W.dtype)
 

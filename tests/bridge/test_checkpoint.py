@@ -29,7 +29,6 @@ from tests.bridge.tiny import (
     model_of,
     tensors_of,
     write,
-    write_flax,
     write_shards,
 )
 from tests.raising import raises
@@ -67,13 +66,6 @@ def test_a_checkpoint_is_read_as_it_was_written(family, tmp_path):
     assert_same(shards.params, model.params)
     bare = write(tmp_path / "bare", config, tensors_of(model, prefix=""))
     assert_same(load_checkpoint(bare).params, model.params)
-
-
-@pytest.mark.parametrize("family", ["mistral", "gemma", "opt"])
-def test_flax_trees_are_read(family, tmp_path):
-    model = model_of(family)
-    folder = write_flax(tmp_path / "flax", config_of(family), tensors_of(model))
-    assert_same(load_checkpoint(folder).params, model.params)
 
 
 @pytest.mark.parametrize("name", ["gptj", "gpt2", "llama"])

@@ -16,6 +16,7 @@ from icltheory.layered import get_matrix, replace_matrix
 from icltheory.linalg import svd
 from icltheory.pruning import choose_rate, module_matrices, prune, rank_for_rate
 from tests.bridge.evaluation_tasks import at_rates, classification, tiny, with_test
+from tests.bridge.test_spectra import FLAT, POWER, with_spectrum
 from tests.bridge.tiers import quick
 from tests.raising import raises
 
@@ -104,15 +105,6 @@ def test_draws_are_those_of_seed_weights_loop_and_rate():
     # The first rate of a loop clips the weights as the test does, by another draw.
     alone, looped = LOOP.fresh.cutter(W)(0.25), LOOP.cutter(W)(0.25)
     assert norm(alone - looped) > 1e-3 * norm(alone)
-
-
-def with_spectrum(s):
-    rng = np.random.default_rng(5)
-    U, V = (np.linalg.qr(rng.normal(size=(len(s), len(s))))[0] for _ in range(2))
-    return (U * s[None]) @ V.T
-
-
-FLAT, POWER = 1 - 0.9 * np.arange(48) / 48, 1 / np.arange(1, 49)
 
 
 @pytest.mark.slow

@@ -10,7 +10,6 @@ import pytest
 from icltheory.bridge import (
     Decoder,
     Experts,
-    condition_numbers,
     load_checkpoint,
     prune_model,
     save_checkpoint,
@@ -18,8 +17,6 @@ from icltheory.bridge import (
 from icltheory.bridge.decoder import Tokens
 from icltheory.bridge.evaluation import evaluate_naive
 from icltheory.bridge.families import read_architecture
-from icltheory.bridge.search import choose_layer
-from icltheory.bridge.sharding import leaf_at
 from icltheory.layered import get_matrix, replace_matrix
 from icltheory.pruning import Intervention, module_matrices
 from icltheory.pruning import prune_model as prune_params
@@ -96,19 +93,6 @@ def test_pruned_experts_are_those_of_a_loop(family, module):
     np.testing.assert_allclose(added, wanted, atol=1e-12)
 
 
-def test_pruning_one_expert_leaves_the_others_as_they_are():
-    model = model_of("mixtral")
-    pruned = prune_model(model, "1:expert_1:0.5").params
-    for path, leaf in jax.tree_util.tree_leaves_with_path(model.params):
-        name = jax.tree_util.keystr(path)
-        keys = [getattr(key, "key", getattr(key, "idx", None)) for key in path]
-        other = leaf_at(pruned, keys)
-        inside = "[1]['mlp']['expert_1']" in name
-        assert (other is leaf) != inside, name
-        if inside:
-            assert np.linalg.matrix_rank(np.asarray(other)) == min(leaf.shape) // 2
-
-
 def test_an_expert_is_a_module_and_the_router_is_none():
     model = model_of("mixtral")
     names = [spec.name for spec in module_matrices(model, 0, "expert_2")]
@@ -118,16 +102,6 @@ def test_an_expert_is_a_module_and_the_router_is_none():
     for unknown in ("router", "expert_3", "W_in"):
         with pytest.raises(ValueError, match="module: expected one of 'all', 'attn'"):
             module_matrices(model, 0, unknown)
-
-
-def test_algorithm_1_chooses_the_layer_of_one_expert():
-    model = model_of("mixtral")
-    rows = condition_numbers(model, module="mlp")
-    own = [r for r in rows if r.matrix.startswith("expert_0.")]
-    scores = [max(r.condition_number for r in own if r.layer == l) for l in (0, 1)]
-    found = choose_layer(rows, "expert_0", 1, "max")
-    assert found.deepest == int(np.argmax(scores))
-    np.testing.assert_array_equal(found.scores, scores)
 
 
 @pytest.mark.slow

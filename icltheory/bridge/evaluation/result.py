@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._checks import check_choice, check_shape
+from icltheory._checks import check_choice, check_shape, wrong
 from icltheory.bridge.evaluation.prompts import tokenize
 from icltheory.bridge.model import check_weights
 from icltheory.bridge.tasks import LanguageTask
@@ -84,7 +84,7 @@ def denominator_of(count: int, denominator: str) -> int:
     less = denominator == "n-1"
     if count - less < 1:
         wanted = f"at least {1 + less} examples for the denominator {denominator}"
-        raise ValueError(f"labels: expected {wanted}, got {count}")
+        raise wrong("labels", wanted, count)
     return count - less
 
 

@@ -41,9 +41,7 @@ def checked(name: str, value: Any, right: bool, expected: str) -> Any:
 class Config:
     """The values of a config, in which null counts as absent; wrong ones raise.
 
-    Args:
-        values: What the file says.
-        defaults: What the family means by an absent entry.
+    The ``defaults`` are what the family means by an absent entry.
     """
 
     def __init__(
@@ -291,14 +289,12 @@ class Family:
             ``"attn.c_attn"``, with the parameters that each holds, such as
             ``"attn.W_Q attn.W_K attn.W_V"``, stacked in (out, in) form. With
             ``{expert}`` in both, one module for each expert.
-        embed: Name of the token table.
-        final_norm: Name of the last norm.
+        embed: Name of the token table; so are ``positions``, ``final_norm`` and
+            ``head``.
         layer: Name of a layer, with ``{}`` for its number.
         prefix: What stands before every name but the head's; absent in checkpoints of
             the bare decoder.
-        head: Name of the head.
         other_heads: Names that other versions gave the head.
-        positions: Name of the position table, if there is one.
         skipped: Patterns of names, behind the prefix, that hold no weights: tables
             that old versions saved and that are computed here.
         transposed: Whether matrices of layers are stored (in, out).
@@ -342,9 +338,7 @@ class Entry:
     """One tensor of a checkpoint.
 
     Attributes:
-        name: Its full name.
-        paths: Leaves of the parameter tree that it holds.
-        shapes: Their shapes.
+        paths: Leaves of the parameter tree that it holds, with their ``shapes``.
         transposed: Whether it is stored (in, out).
         by_head: Number of heads by which its parts alternate; 0 if they do not.
     """

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from icltheory._checks import check_choice, check_nonnegative_int
+from icltheory._checks import check_choice, check_nonnegative_int, wrong
 from icltheory.bridge.tasks.scorings import SCORINGS
 from icltheory.bridge.tasks.task import PromptTemplate, fill, names_of
 
@@ -100,8 +100,7 @@ class File:
     Args:
         split: ``"train"``, ``"validation"`` or ``"test"``.
         pattern: Name, or a pattern such as ``"train*.tsv"``.
-        start: First row of the split in the file.
-        stop: First row after it.
+        start: First row of the split in the file; ``stop`` is the first after it.
     """
 
     split: str
@@ -180,7 +179,7 @@ def _check_recipe(spec: TaskSpec, recipe: TaskRecipe) -> None:
         raise ValueError(f"{wanted}: expected one per class of {spec.name}, got none")
     if prompt.scored and len(prompt.scored) != len(prompt.words):
         wanted = f"{len(prompt.words)} words for {spec.name}"
-        raise ValueError(f"scored: expected {wanted}, got {prompt.scored}")
+        raise wrong("scored", wanted, prompt.scored)
     labels = list(range(prompt.num_labels))
     for column, values in spec.labels:
         merged = merge or range(len(values))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from icltheory._checks import check_nonnegative_int
+from icltheory._checks import check_nonnegative_int, wrong
 from icltheory.bridge.tasks.catalogue import TASKS
 from icltheory.bridge.tasks.declare import (
     SUFFIXES,
@@ -119,8 +119,6 @@ def load_table(
             :func:`load_task`.
         text: Name of the column of texts.
         label: Name of the column of label words.
-        per_class: Demonstrations of each class.
-        seed: Seed of the shuffle.
     """
     rows = read_table(path, keys=(label,)).rows
     labels = [row.columns[label] for row in rows if label in row.columns]
@@ -229,7 +227,7 @@ def draw(
     for label, rows in _shuffled(examples, split, len(words), question_seed).items():
         if len(rows) < needed:
             wanted = f"at least {needed} training rows of class {words[label]!r}"
-            raise ValueError(f"{name}: expected {wanted}, got {len(rows)}")
+            raise wrong(name, wanted, len(rows))
         left = rows[:first] + rows[last : len(rows) - kept]
         shown.append(rows[first:last])
         validation += left[:taken]

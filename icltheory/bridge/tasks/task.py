@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from icltheory._checks import check_choice, check_nonnegative_int
+from icltheory._checks import check_choice, check_nonnegative_int, wrong
 from icltheory.bridge.tasks.scorings import SCORINGS
 
 __all__ = [
@@ -132,7 +132,6 @@ class LanguageTask:
         kind: ``"classification"`` (the options are label words) or ``"choice"`` (each
             example has its own).
         labels: Label words that are compared; ``"1"``, ``"2"`` for a choice.
-        demonstrations: In the order of the prompt.
         scoring: How options are compared, one of ``tasks.SCORINGS``.
         denominator: What a count of right answers is divided by, ``"n"`` or ``"n-1"``.
         sources: The files or hub splits that were read.
@@ -220,8 +219,7 @@ class LanguageTask:
             return len(self.demonstrations)
         check_nonnegative_int("shots", shots)
         if shots > (most := len(self.demonstrations)):
-            wanted = f"at most {most} for {self.name}"
-            raise ValueError(f"shots: expected {wanted}, got {shots}")
+            raise wrong("shots", f"at most {most} for {self.name}", shots)
         return shots
 
     def _demonstration(self, example: Example) -> str:
@@ -239,7 +237,6 @@ class Finding(NamedTuple):
         code: ``"trailing-space"``, ``"label-tokens"``, ``"too-long"``,
             ``"vocabulary"``, ``"boundary"`` or ``"overlap"``.
         where: Task and split.
-        message: What was found and in which example.
         examples: Rows of all examples it was found in.
     """
 
