@@ -50,7 +50,7 @@ def _shard_files(index: Path) -> dict[str, Path]:
         raise ValueError(f"{index}: expected a weight_map, got {table!r}")
     for name, shard in table.items():
         if not isinstance(shard, str) or Path(shard).name != shard:
-            raise wrong(index, f"a file of this folder for {name}", shard)
+            raise wrong(str(index), f"a file of this folder for {name}", shard)
         if not (path := index.with_name(shard)).is_file():
             wanted = f"a file, which {index.name} lists"
             raise FileNotFoundError(f"{path}: expected {wanted}, found none")

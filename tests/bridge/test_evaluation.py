@@ -84,9 +84,9 @@ def with_nan(model, layer, module, matrix):
 def test_a_weight_that_all_prompts_meet_is_named_where_it_is_nan():
     broken = with_nan(tiny("groups"), 1, "mlp", "W_in")
     place = r"params\['layers'\]\[1\]\['mlp'\]\['W_in'\]\['weight'\]$"
-    for run in (evaluate, evaluate_naive):
+    for run, how in ((evaluate, SHAPES), (evaluate_naive, {})):
         with pytest.raises(ValueError, match=f"^model: expected .* 1 NaN.*{place}"):
-            run(broken, classification(12))
+            run(broken, classification(12), **how)
 
 
 def test_nan_of_all_examples_is_no_accuracy_of_zero():
