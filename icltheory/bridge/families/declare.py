@@ -289,8 +289,8 @@ class Family:
             ``"attn.c_attn"``, with the parameters that each holds, such as
             ``"attn.W_Q attn.W_K attn.W_V"``, stacked in (out, in) form. With
             ``{expert}`` in both, one module for each expert.
-        embed: Name of the token table; so are ``positions``, ``final_norm`` and
-            ``head``.
+        embed: Name of the token table; ``positions``, ``final_norm`` and ``head`` are
+            the names of the other modules outside of the layers.
         layer: Name of a layer, with ``{}`` for its number.
         prefix: What stands before every name but the head's; absent in checkpoints of
             the bare decoder.
