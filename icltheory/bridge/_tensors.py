@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from flax import serialization, traverse_util
 
+from icltheory._checks import wrong
 from icltheory.models._files import refuse_pointer
 from icltheory.models._safetensors import Tensor, open_safetensors
 
@@ -33,9 +34,8 @@ def read_json(path: Path) -> dict[str, Any]:
     except IsADirectoryError:
         raise ValueError(f"{path}: expected a file, got a folder") from None
     except json.JSONDecodeError as error:
-        raise ValueError(
-            f"{path}, line {error.lineno}: expected JSON, got {error.msg}"
-        ) from None
+        said = f"line {error.lineno}: expected JSON, got {error.msg}"
+        raise ValueError(f"{path}, {said}") from None
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: expected JSON in UTF-8, got {error}") from None
     if not isinstance(value, dict):
@@ -50,14 +50,10 @@ def _shard_files(index: Path) -> dict[str, Path]:
         raise ValueError(f"{index}: expected a weight_map, got {table!r}")
     for name, shard in table.items():
         if not isinstance(shard, str) or Path(shard).name != shard:
-            raise ValueError(
-                f"{index}: expected a file of this folder for {name}, got {shard!r}"
-            )
-        if not index.with_name(shard).is_file():
-            raise FileNotFoundError(
-                f"{index.with_name(shard)}: expected a file, which {index.name} lists, "
-                "found none"
-            )
+            raise wrong(str(index), f"a file of this folder for {name}", shard)
+        if not (path := index.with_name(shard)).is_file():
+            wanted = f"a file, which {index.name} lists"
+            raise FileNotFoundError(f"{path}: expected {wanted}, found none")
     return {name: index.with_name(shard) for name, shard in table.items()}
 
 
@@ -68,9 +64,7 @@ def _sharded(folder: Path, single: str, index: str) -> bool:
 class Tensors(NamedTuple):
     """The tensors of a checkpoint by name, in PyTorch's names and layout.
 
-    Attributes:
-        where: The file that lists them, for messages.
-        found: The tensors.
+    Messages name the file that lists them, ``where``.
     """
 
     where: Path
@@ -116,9 +110,8 @@ def _flax_file(file: Path) -> dict[str, Tensor]:
     tree = tree["params"] if set(tree) == {"params"} else tree
     for path, leaf in traverse_util.flatten_dict(tree, sep="/").items():
         if not isinstance(leaf, np.ndarray):
-            raise ValueError(
-                f"{file}: expected an array at {path}, got {type(leaf).__name__}"
-            )
+            got = type(leaf).__name__
+            raise ValueError(f"{file}: expected an array at {path}, got {got}")
         arrays[_renamed(path)] = leaf.T if path.endswith("kernel") else leaf
     return {
         name: Tensor(
@@ -151,7 +144,6 @@ def _restore(path: Path) -> dict[str, Any]:
     except Exception as error:  # the parser raises many kinds for damaged files
         raise ValueError(f"{path}: expected a tree of arrays, got {error!r}") from error
     if not isinstance(tree, dict):
-        raise ValueError(
-            f"{path}: expected a tree of arrays, got {type(tree).__name__}"
-        )
+        got = type(tree).__name__
+        raise ValueError(f"{path}: expected a tree of arrays, got {got}")
     return tree

@@ -37,11 +37,9 @@ class Answer(NamedTuple):
     """One answer: where it belongs, its label and the options' scores.
 
     Args:
-        split: ``"validation"`` or ``"test"``.
         pruned: Text of the interventions, such as ``"26:mlp:0.9"``; ``""`` for none.
         example: Number of the example in the split.
         label: Number of its right option.
-        scores: Score of every option.
     """
 
     split: str
@@ -123,27 +121,20 @@ class AnswerFile:
         query = f"SELECT {_COLUMNS} FROM answers WHERE split = ? AND pruned = ? AND "
         query += "model = (SELECT id FROM models WHERE model = ?)"
         with self._told():
-            yield from map(
-                _answer, self._data.execute(query, [split, pruned, _name(model)])
-            )
+            rows = self._data.execute(query, [split, pruned, _name(model)])
+            yield from map(_answer, rows)
 
     def add(self, model: dict[str, Any], answers: Iterable[Answer]) -> None:
         """Stores all of the answers or, where one cannot be stored, none."""
-        rows = [
-            (*one[:-1], np.asarray(one.scores, np.float64).tobytes()) for one in answers
-        ]
+        rows = [(*a[:-1], np.asarray(a.scores, float).tobytes()) for a in answers]
         with self._told(), self._data:
             self._data.execute("BEGIN IMMEDIATE")
             name = [_name(model)]
             self._data.execute("INSERT OR IGNORE INTO models (model) VALUES (?)", name)
-            (number,) = self._data.execute(
-                "SELECT id FROM models WHERE model = ?", name
-            ).fetchone()
-            self._data.executemany(
-                f"INSERT INTO answers VALUES ({number}, ?, ?, ?, ?, ?) "
-                "ON CONFLICT DO NOTHING",
-                rows,
-            )
+            query = "SELECT id FROM models WHERE model = ?"
+            (number,) = self._data.execute(query, name).fetchone()
+            query = f"INSERT INTO answers VALUES ({number}, ?, ?, ?, ?, ?) "
+            self._data.executemany(f"{query} ON CONFLICT DO NOTHING", rows)
 
     def close(self) -> None:
         """Closes the file; what was added is in it already."""

@@ -10,6 +10,7 @@ from icltheory._checks import (
     check_nonnegative_int,
     check_positive_int,
     positive,
+    wrong,
 )
 
 __all__ = ["Architecture", "Experts", "Rotary"]
@@ -75,8 +76,7 @@ class Experts:
         , \qquad c = \sum_{e \in \operatorname{top}_k p} p_e \;\text{ or }\; 1 .
 
     Args:
-        num: Number of experts.
-        per_token: k, how many of them a token uses.
+        per_token: k, how many of the ``num`` experts a token uses.
         normalised: Whether the weights of those sum to 1; else c is 1.
 
     Source: Shazeer et al. (2017), section 2.1; Jiang et al. (2024), section 2.1.
@@ -90,10 +90,7 @@ class Experts:
         check_positive_int("num", self.num)
         check_positive_int("per_token", self.per_token)
         if self.per_token > self.num:
-            raise ValueError(
-                f"per_token: expected at most the {self.num} experts, "
-                f"got {self.per_token}"
-            )
+            raise wrong("per_token", f"at most the {self.num} experts", self.per_token)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,16 +99,10 @@ class Architecture:
 
     Args:
         family: Name of the family, as ``model_type`` in a Hugging Face config.
-        vocab_size: Rows of the token table.
-        width: Width of the residual stream.
-        num_layers: Number of blocks.
-        num_heads: Query heads.
         num_kv_heads: Key and value heads; divides ``num_heads``.
-        head_dim: Width of a head.
         mlp_width: Width inside the MLP, or inside each expert.
         max_positions: Longest sequence the model was made for.
         norm: ``"layer"``, ``"rms"``, or ``"rms_plus_one"`` (one is added to the scale).
-        norm_eps: What the norms add to the variance.
         activation: ``"gelu"``, ``"gelu_tanh"``, ``"relu"`` or ``"silu"``.
         gated: Whether the MLP is ``W_out (act(W_gate x) * W_in x)``.
         parallel: Whether attention and MLP read the same residual stream.
@@ -125,8 +116,6 @@ class Architecture:
         position_offset: Rows of the learned table before that of the first token.
         attention_bias: Whether queries, keys and values have biases.
         output_bias: Whether the output of attention has one.
-        mlp_bias: Whether the MLP's matrices have them.
-        head_bias: Whether the head has one.
         qk_norm: What a norm of queries and keys runs over: ``"head"`` for each head,
             ``"projection"`` for all of them at once; ``None`` for no norm.
         query_scalar: Scores are divided by its square root; ``None`` for ``head_dim``.
@@ -188,10 +177,8 @@ class Architecture:
             if getattr(self, name) is not None:
                 positive(name, getattr(self, name))
         if self.num_heads % self.num_kv_heads:
-            raise ValueError(
-                f"num_kv_heads: expected a divisor of num_heads {self.num_heads}, "
-                f"got {self.num_kv_heads}"
-            )
+            wanted = f"a divisor of num_heads {self.num_heads}"
+            raise wrong("num_kv_heads", wanted, self.num_kv_heads)
         if self.shared_norm and not (self.parallel and self.pre_norm):
             raise ValueError(
                 "shared_norm: expected False in a block that is sequential or has no "
@@ -201,20 +188,17 @@ class Architecture:
             if window is not None:
                 check_positive_int("sliding_window", window)
         if len(self.windows) != self.num_layers:
-            raise ValueError(
-                f"sliding_window: expected one for each of {self.num_layers} layers, "
-                f"got {len(self.windows)}"
-            )
+            wanted = f"one for each of {self.num_layers} layers"
+            raise wrong("sliding_window", wanted, len(self.windows))
         self._check_rotary()
 
     def _check_rotary(self):
         for name in ("rotary", "local_rotary"):
             rotary = getattr(self, name)
             if rotary is not None and not 0 < rotary.dim <= self.head_dim:
-                raise ValueError(
-                    f"{name}: expected 1 to {self.head_dim // 2} frequencies, "
-                    f"got {len(rotary.frequencies)}"
-                )
+                got = f"got {len(rotary.frequencies)}"
+                most = self.head_dim // 2
+                raise ValueError(f"{name}: expected 1 to {most} frequencies, {got}")
         local = self.local_rotary
         if local is not None and (self.rotary is None or not any(self.windows)):
             raise ValueError(

@@ -100,11 +100,7 @@ def load_checkpoint(
         tokenizer = gguf.field("tokenizer.ggml.tokens") and GGUFTokenizer(gguf)
     else:
         folder, source = _locate(path_or_name, revision)
-        path = folder / "config.json"
-        config, ranks = take_factors(read_json(path), path)
-        arch = read_architecture(config, path)
-        tensors = _open(folder)
-        tensors = join_factors(tensors, arch, ranks) if ranks else tensors
+        config, arch, tensors = opened(folder)
         known = (folder / "tokenizer.json").is_file()
         tokenizer = Tokenizer(folder, config) if known else None
     params = _read_params(arch, tensors, devices, kind, config)
@@ -114,11 +110,7 @@ def load_checkpoint(
 
 
 def _locate(path_or_name: str | os.PathLike, revision: str | None) -> tuple[Path, str]:
-    """Returns the folder of a checkpoint and its name.
-
-    Anything but a folder that looks like a name is downloaded, or found in the hub's
-    cache, and called by its name and the commit.
-    """
+    """Returns the folder of a checkpoint and its name; on the hub with its commit."""
     path, name = Path(path_or_name), str(path_or_name)
     if path.is_dir():
         return path, str(path)
@@ -134,17 +126,25 @@ def _locate(path_or_name: str | os.PathLike, revision: str | None) -> tuple[Path
             "`pip install icltheory[llm]`"
         ) from None
     try:
-        folder = Path(snapshot_download(name, revision=revision, allow_patterns=_HUB))
-        if not list(folder.glob("model*.safetensors")):
-            folder = Path(
-                snapshot_download(name, revision=revision, allow_patterns=_HUB_FLAX)
-            )
+        for patterns in (_HUB, _HUB_FLAX):
+            how = {"revision": revision, "allow_patterns": patterns}
+            folder = Path(snapshot_download(name, **how))
+            if list(folder.glob("model*.safetensors")):
+                break
     except Exception as error:  # any error of the hub means that it is not available
         said = (str(error).splitlines() or [type(error).__name__])[0]
         raise FileNotFoundError(
             f"{name}: expected a folder or a name on the hub, got {said}"
         ) from error
     return folder, f"{name}@{folder.name}"
+
+
+def opened(folder: Path) -> tuple[dict[str, Any], Architecture, Tensors]:
+    """Returns the config, architecture and tensors of a dense checkpoint or factors."""
+    path = folder / "config.json"
+    config, ranks = take_factors(read_json(path), path)
+    arch, tensors = read_architecture(config, path), _open(folder)
+    return config, arch, join_factors(tensors, arch, ranks) if ranks else tensors
 
 
 def _open(folder: Path) -> Tensors:
@@ -175,8 +175,9 @@ def _read_params(
 ) -> PyTree:
     """Reads the parameter tree leaf by leaf."""
     found = matched(arch, tensors)
-    for _, names in found:
-        _check_same(names, tensors)
+    for _, (name, *others) in found:
+        for other in others:
+            _check_same(name, other, tensors)
     stored = (tensors.found[names[0]].dtype for _, names in found)
     kind, kinds = dtype or own_dtype(config, stored), set()
     placement, leaves = None if devices is None else Placement(devices), {}
@@ -243,38 +244,32 @@ def matched(
     skipped = re.compile("|".join(family.skipped))
     extra = [stored[n] for n in left if not skipped.fullmatch(n.removeprefix(prefix))]
     if missing:
-        # The name that ends most like the first.
-        like = sorted(extra, key=lambda n: (-_same_end(n, missing[0]), n))
+
+        def same_end(name):
+            return len(os.path.commonprefix([name[::-1], missing[0][::-1]]))
+
+        like = sorted(extra, key=lambda name: (-same_end(name), name))
         got = f", got {_listed(like)}" if like else ""
         raise ValueError(f"{tensors.where}: expected tensor {_listed(missing)}{got}")
     if extra:
-        raise ValueError(
-            f"{tensors.where}: did not expect tensor {_listed(sorted(extra))}"
-        )
+        got = _listed(sorted(extra))
+        raise ValueError(f"{tensors.where}: did not expect tensor {got}")
     for entry, (name, *_) in found:
         tensor = tensors.found[name]
         if tensor.shape != entry.shape:
-            raise ValueError(
-                f"{tensor.file}: {name}: expected shape {entry.shape}, "
-                f"got {tensor.shape}"
-            )
+            said = f"expected shape {entry.shape}, got {tensor.shape}"
+            raise ValueError(f"{tensor.file}: {name}: {said}")
     return found
-
-
-def _same_end(name: str, other: str) -> int:
-    return len(os.path.commonprefix([name[::-1], other[::-1]]))
 
 
 def _listed(names: Sequence[str]) -> str:
     return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
-def _check_same(names, tensors):
+def _check_same(name, other, tensors):
     """Raises if copies of a tied matrix have different values."""
-    for other in names[1:]:
-        first, second = (tensors.found[name].read() for name in (names[0], other))
-        if not np.array_equal(first, second):
-            raise ValueError(
-                f"{tensors.where}: expected {other} to equal {names[0]}, since "
-                "tie_word_embeddings is true, got different values"
-            )
+    if not np.array_equal(*(tensors.found[one].read() for one in (name, other))):
+        raise ValueError(
+            f"{tensors.where}: expected {other} to equal {name}, since "
+            "tie_word_embeddings is true, got different values"
+        )

@@ -11,11 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory._checks import check_choice, check_nonnegative_int, check_positive_int
-from icltheory.bridge._tensors import INDEX, SINGLE, read_json, safetensors_of
+from icltheory.bridge._tensors import INDEX, SINGLE
 from icltheory.bridge.architecture import Architecture
-from icltheory.bridge.checkpoint import DTYPES, matched, own_dtype
-from icltheory.bridge.factors import join_factors, take_factors
-from icltheory.bridge.families import entries_of, read_architecture
+from icltheory.bridge.checkpoint import DTYPES, matched, opened, own_dtype
+from icltheory.bridge.families import entries_of
 from icltheory.bridge.model import LanguageModel
 from icltheory.bridge.sharding import split_axis
 from icltheory.layered import get_matrix
@@ -40,7 +39,6 @@ class ModelCost(NamedTuple):
     Attributes:
         dtype: Dtype of the weights, keys and values.
         parameters: Numbers of the whole model, a tied head once.
-        num_bytes: Bytes of its weights.
         device_bytes: Bytes of weights that one device holds.
         matrices: Shape (out, in) of every named matrix of a layer, by name.
         layer_flops: Floating-point operations of a token in one layer.
@@ -108,11 +106,12 @@ def model_cost(
         for entry in entries_of(arch)
         for path, shape in zip(entry.paths, entry.shapes, strict=True)
     }
-    parameters = held = 0
-    for path, shape in shapes.items():
-        split = split_axis(path, shape, devices) is not None
-        parameters += math.prod(shape)
-        held += math.prod(shape) // (devices if split else 1)
+    sizes = {path: math.prod(shape) for path, shape in shapes.items()}
+    split = {
+        path for path in shapes if split_axis(path, shapes[path], devices) is not None
+    }
+    parameters = sum(sizes.values())
+    held = sum(n // (devices if path in split else 1) for path, n in sizes.items())
     matrices = {
         ".".join(map(str, path[3:-1])): (shape[0], shape[1])
         for path, shape in shapes.items()
@@ -164,16 +163,12 @@ def free_memory() -> int | None:
 
 def _stored(folder: Path) -> tuple[Architecture, str]:
     """Reads the architecture and dtype of a checkpoint; checks names and shapes."""
-    path = folder / "config.json"
-    config, ranks = take_factors(read_json(path), path)
-    arch = read_architecture(config, path)
     if not any((folder / name).is_file() for name in (SINGLE, INDEX)):
         raise FileNotFoundError(
             f"{folder}: expected {SINGLE} or {INDEX}, to read the headers of the "
             "tensors, found neither"
         )
-    tensors = safetensors_of(folder)
-    tensors = join_factors(tensors, arch, ranks) if ranks else tensors
+    config, arch, tensors = opened(folder)
     stored = {tensors.found[name].dtype for _, (name, *_) in matched(arch, tensors)}
     return arch, own_dtype(config, stored).name
 
@@ -210,14 +205,10 @@ class SizeReport(NamedTuple):
     """Savings by clipping one module, relative to the whole model.
 
     Attributes:
-        matrices: Its matrices.
         dense: Numbers of the module stored whole.
         stored: Numbers stored, with factors where they are fewer.
-        dense_bytes: Bytes of the first.
-        stored_bytes: Bytes of the second.
         dense_flops: Floating-point operations of its products for one token: none of a
             table that is looked up, and of experts the share that a token uses.
-        stored_flops: The same with factors where they are fewer.
         model_parameters: Numbers of the whole model, a tied head once.
         model_saved: Share of those that is saved. Clipping one end of tied embeddings
             and head unties them: the clipped matrix is stored beside the original one,
@@ -252,11 +243,8 @@ def size_report(
     one half. A product takes 2 operations for each number stored. Clipping alone saves
     nothing: the product of the factors is as large as the matrix was.
 
-    Args:
-        layer: Number of the layer; ``None`` for embeddings and head.
-        module: Matrix or module.
-        strength: Clipping rate, or a :class:`~icltheory.pruning.Rank`.
-        method: How a rate becomes a rank.
+    Outside of the layers, for embeddings and head, ``layer`` is ``None``; ``method``
+    says how a rate becomes a rank.
 
     Example:
         >>> from icltheory.bridge import Decoder
@@ -281,9 +269,8 @@ def size_report(
     shares = [_share_of_tokens(model, layer, module, spec) for spec in specs]
 
     def flops(name):
-        # A product takes 2 operations for each number.
-        numbers = [getattr(size, name) for size in sizes]
-        return int(2 * sum(p * n for p, n in zip(shares, numbers, strict=True)))
+        pairs = zip(shares, sizes, strict=True)
+        return int(2 * sum(share * getattr(size, name) for share, size in pairs))
 
     width = np.dtype(weights[0].dtype).itemsize
     total = sum(int(leaf.size) for leaf in jax.tree.leaves(model.params))

@@ -117,15 +117,10 @@ class Decoder:
     ) -> tuple[Stream, KV]:
         """Applies a block with given parameters; equal layers share a compiled program.
 
-        Returned are the stream and the block's own keys and values.
-
-        Args:
-            layer_params: One entry of ``params["layers"]``.
-            stream: The stream that enters the block.
-            prefix: Keys and values that every token may attend to, for each row or
-                one row for all.
-            last_only: Whether only the last token of each sequence is computed; it
-                still attends to all of them.
+        Returned are the stream and the block's own keys and values. Every token may
+        attend to ``prefix``, which has a row for each of the stream or one for all.
+        With ``last_only`` only the last token of each sequence is computed; it still
+        attends to all of them.
         """
         block = DecoderBlock(self.arch)
         return block.apply({"params": layer_params}, stream, prefix, last_only)  # pyrefly: ignore
@@ -172,21 +167,18 @@ class Decoder:
             mlp = tuple(f"expert_{e}.{name}" for e in numbers for name in mlp)
         groups = (("attn", ("W_Q", "W_K", "W_V", "W_O")), ("mlp", mlp))
         return tuple(
-            MatrixSpec(
-                name, group, ("layers", layer, group, *name.split("."), "weight")
-            )
+            MatrixSpec(name, group, ("layers", layer, group, *parts, "weight"))
             for group, names in groups
             for name in names
+            for parts in [name.split(".")]
         )
 
     def end_matrices(self) -> tuple[MatrixSpec, ...]:
         """The token embedding and the output head, which may be the same matrix."""
         tokens = ("embed", "tokens")
         head = tokens if self.arch.tied else ("head", "weight")
-        return (
-            MatrixSpec("embeddings", "ends", tokens),
-            MatrixSpec("head", "ends", head),
-        )
+        pairs = (("embeddings", tokens), ("head", head))
+        return tuple(MatrixSpec(name, "ends", path) for name, path in pairs)
 
     def attention_weights(
         self, layer: int, params: PyTree, hidden: Stream

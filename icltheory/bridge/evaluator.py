@@ -258,15 +258,10 @@ class Evaluator:
             if len(groups) == 1 and key not in self._cutters:
                 self._cutters.clear()
                 self._cutters[key] = {}
-            specs, stacks = pruned_stacks(
-                run.model,
-                (layer, module),
-                [one[-1].strength for one in ones],
-                method,
-                self.systems,
-                self._cutters.get(key, {}),
-            )
-            run.add((layer, module), layer, specs, stacks)
+            strengths = [one[-1].strength for one in ones]
+            how = method, self.systems, self._cutters.get(key, {})
+            stacks = pruned_stacks(run.model, (layer, module), strengths, *how)
+            run.add((layer, module), layer, *stacks)
         if len(groups) < len(part):
             run.add((None, ""), groups[-1][0] if groups else 0)
 
@@ -301,11 +296,7 @@ def evaluate(
     or combines with that behind reference prompts. With the mean logit the score is the
     mean of all logits over the whole vocabulary at all tokens of prompt and option.
 
-    Args:
-        split: ``"demonstrations"``, ``"validation"`` or ``"test"``.
-        shots: Demonstrations in front; all if ``None``.
-        batch_size: About how many examples run together.
-        progress: As of :class:`Evaluator`, which has pruned models too.
+    The options are those of :class:`Evaluator`, which has pruned models too.
 
     Source: Yao et al. (2024), section 4.
     """

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from icltheory._checks import check_positive_int
+from icltheory._checks import check_positive_int, wrong
 from icltheory.bridge._gguf import GGUFTokenizer
 from icltheory.bridge._tensors import INDEX, SINGLE
 from icltheory.bridge.factors import factorise, mark_factors, part_names
@@ -78,9 +78,8 @@ def save_checkpoint(
     """
     folder = Path(folder)
     if folder.name in ("", ".."):
-        raise ValueError(
-            f"folder: expected a path that ends in the name of a folder, got {folder}"
-        )
+        wanted = "a path that ends in the name of a folder"
+        raise ValueError(f"folder: expected {wanted}, got {folder}")
     check_positive_int("shard_bytes", shard_bytes)
     config = _config(model)
     if folder.exists() and not folder.is_dir():
@@ -154,9 +153,7 @@ def _paths(model, pairs) -> set[tuple]:
     found = set()
     for pair in pairs:
         if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
-            raise ValueError(
-                f"factorised: expected pairs of a layer and a module, got {pair!r}"
-            )
+            raise wrong("factorised", "pairs of a layer and a module", pair)
         found |= {spec.path for spec in module_matrices(model, *pair)}
     return found
 

@@ -83,10 +83,8 @@ def take_factors(
     table = table if isinstance(table, dict) else {}
     ranks = table.get("factors")
     if not isinstance(ranks, dict) or not all(map(_are_ranks, ranks.values())):
-        raise ValueError(
-            f"{source}: icltheory: expected a model_type and lists of ranks, "
-            f"got {table!r}"
-        )
+        said = f"expected a model_type and lists of ranks, got {table!r}"
+        raise ValueError(f"{source}: icltheory: {said}")
     plain = {k: v for k, v in config.items() if k != "icltheory"}
     return {**plain, "model_type": table.get("model_type")}, ranks
 
@@ -112,9 +110,8 @@ def join_factors(
             raise ValueError(f"{tensors.where}: expected tensor {piece}, found none")
         tensor = found.pop(piece)
         if tensor.shape != shape:
-            raise ValueError(
-                f"{tensor.file}: {piece}: expected shape {shape}, got {tensor.shape}"
-            )
+            said = f"expected shape {shape}, got {tensor.shape}"
+            raise ValueError(f"{tensor.file}: {piece}: {said}")
         return tensor
 
     def matrix(part, shape, rank):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from icltheory._checks import check_positive_int
+from icltheory._checks import check_positive_int, wrong
 from icltheory.bridge.evaluation.rows import begun, log_likelihoods, texts_behind
 from icltheory.bridge.model import LanguageModel
 
@@ -46,9 +46,8 @@ def harness_model(
     try:
         from lm_eval.api.model import TemplateLM
     except ImportError:
-        raise ImportError(
-            "lm-evaluation-harness needs `pip install icltheory[lm-eval]`"
-        ) from None
+        said = "lm-evaluation-harness needs `pip install icltheory[lm-eval]`"
+        raise ImportError(said) from None
 
     class HarnessModel(_Answers, TemplateLM):
         """A language model as a model of lm-evaluation-harness."""
@@ -70,9 +69,8 @@ class _Answers:
         for number in (tokenizer.eos_id, tokenizer.bos_id):
             if number is not None:
                 return number
-        raise ValueError(
-            "tokenizer: expected a token that ends or begins a text, got neither"
-        )
+        wanted = "a token that ends or begins a text"
+        raise ValueError(f"tokenizer: expected {wanted}, got neither")
 
     @property
     def prefix_token_id(self) -> int:
@@ -157,9 +155,8 @@ class _Answers:
             for first in range(0, len(numbers), self.batch_size):
                 some = numbers[first : first + self.batch_size]
                 texts = [requests[i].args[0] for i in some]
-                for i, text in zip(
-                    some, self._written(texts, until, most), strict=True
-                ):
+                new = self._written(texts, until, most)
+                for i, text in zip(some, new, strict=True):
                     written[i] = text
         return written
 
@@ -168,10 +165,8 @@ class _Answers:
     ) -> list[str]:
         limit = self.max_length - most
         if limit < 1:
-            raise ValueError(
-                f"max_gen_toks: expected less than the context's {self.max_length} "
-                f"tokens, got {most}"
-            )
+            wanted = f"less than the context's {self.max_length} tokens"
+            raise wrong("max_gen_toks", wanted, most)
         tokenizer = self.model.tokenizer
         prompts = [begun(tokenizer, self.tok_encode(text)[-limit:]) for text in texts]
 
@@ -187,9 +182,8 @@ def _wanted(options: dict[str, Any], most: int) -> tuple[tuple[str, ...], int]:
     """Returns stop strings and token limit; raises unless generation is greedy."""
     temperature = options.get("temperature") or 0
     if temperature > 0 or options.get("num_beams", 1) != 1:
-        raise ValueError(
-            f"generation: expected a task that is greedy, got {dict(options)}"
-        )
+        got = dict(options)
+        raise ValueError(f"generation: expected a task that is greedy, got {got}")
     until = options.get("until") or ()
     until = (until,) if isinstance(until, str) else tuple(until)
     return until, int(options.get("max_gen_toks") or most)

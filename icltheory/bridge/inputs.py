@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._checks import check_positive_int, check_shape
+from icltheory._checks import check_positive_int, check_shape, wrong
 from icltheory._core import Record, calculator
 from icltheory._typing import Array, Float
 from icltheory.bridge.decoder import block, embed
@@ -40,7 +40,6 @@ def input_moments(
 
     Args:
         rows: Tokens of each row, such as a text cut into pieces.
-        layers: Numbers of the layers; all unless given.
         module: Which matrices, as ``"mlp"``, ``"attn"``, ``"all"`` or one name.
         batch_size: Most rows that run together; rows so long that rotary frequencies
             change run one at a time.
@@ -149,7 +148,6 @@ def implicit_updates(
         prompts: Tokens of each query with its demonstrations in front.
         queries: Tokens of each query without them.
         layers: Numbers of the layers, in the order of the result; all unless given.
-        batch_size: Most rows that run together.
 
     Example:
         >>> from icltheory.bridge import Architecture, Decoder, LanguageModel
@@ -164,10 +162,8 @@ def implicit_updates(
     """
     check_positive_int("batch_size", batch_size)
     if len(prompts) != len(queries) or not len(prompts):
-        raise ValueError(
-            f"queries: expected one for each of {len(prompts)} prompts, at least one, "
-            f"got {len(queries)}"
-        )
+        wanted = f"one for each of {len(prompts)} prompts, at least one"
+        raise wrong("queries", wanted, len(queries))
     wanted = range(model.num_layers) if layers is None else tuple(layers)
     inputs = []
     for name, rows in (("prompts", prompts), ("queries", queries)):
@@ -236,10 +232,9 @@ def _embedded(
     read = read_rows(name, rows, model.vocab_size)
     lengths = np.array([len(row) for row in read])
     if not 0 < lengths.min() <= lengths.max() <= model.context_length:
-        raise ValueError(
-            f"{name}: expected rows of 1 to {model.context_length} tokens, got "
-            f"{lengths.min()} to {lengths.max()}"
-        )
+        got = f"{lengths.min()} to {lengths.max()}"
+        wanted = f"rows of 1 to {model.context_length} tokens"
+        raise ValueError(f"{name}: expected {wanted}, got {got}")
     switch = model.arch.switch
     if switch is not None and lengths.max() > switch:
         batch_size = 1  # the longest row of a batch decides its frequencies

@@ -50,7 +50,6 @@ class Cumulative(Method):
     Args:
         rates: Rates of the loop, in [0, 1); 0 may be omitted. Without any, every rate
             truncates the original weights once; see :attr:`fresh`.
-        seed: Seed of the draws.
         iterations: Subspace iterations.
 
     Example:
@@ -69,9 +68,7 @@ class Cumulative(Method):
 
     def __post_init__(self):
         super().__post_init__()
-        rates = sorted(
-            read_rate(rate, "rates: expected numbers") for rate in self.rates
-        )
+        rates = sorted(read_rate(r, "rates: expected numbers") for r in self.rates)
         if len(set(rates)) < len(rates):
             raise ValueError(f"rates: expected no duplicates, got {tuple(rates)}")
         object.__setattr__(self, "rates", tuple(rate for rate in rates if rate))
@@ -167,11 +164,10 @@ class ActivationAware(Method):
         super().__post_init__()
         (scalar & nonnegative)("damping", self.damping)
         for place, moment in self.moments.items():
+            name = f"moments[{place}]"
             if np.iscomplexobj(moment):
-                raise ValueError(
-                    f"moments[{place}]: expected real numbers, got complex"
-                )
-            covariance(f"moments[{place}]", moment)
+                raise ValueError(f"{name}: expected real numbers, got complex")
+            covariance(name, moment)
 
     @property
     def name(self) -> str:
@@ -255,9 +251,8 @@ class RandomVectors(Method):
         """Draws directions for a matrix; returns a function that prunes it."""
         wide = widened(W)
         s = jnp.linalg.svd(wide, compute_uv=False)
-        key = jax.random.fold_in(
-            content_key(self.seed, W), zlib.crc32(repr(place).encode())
-        )
+        number = zlib.crc32(repr(place).encode())
+        key = jax.random.fold_in(content_key(self.seed, W), number)
         A, B = (
             _orthonormal_columns(one, size, s.size, wide.dtype)
             for one, size in zip(jax.random.split(key), W.shape, strict=True)
@@ -289,10 +284,8 @@ class LargestEntries(Method):
 
     def cutter(self, W, place=None):
         """Sorts the entries of a matrix once; returns a function that prunes it."""
-        cut = Magnitude().by_size(W)
-        return lambda strength: cut(
-            kept_parameters(W.shape, self.kept(W.shape, strength))
-        )
+        cut, shape = Magnitude().by_size(W), W.shape
+        return lambda strength: cut(kept_parameters(shape, self.kept(shape, strength)))
 
 
 def _product_cutter(method: Method, W: Array, left: Array, right: Array):

@@ -167,9 +167,8 @@ def weights_digest(model: LanguageModel) -> str:
     """Digest of the architecture and of every bit of the weights."""
     digest = hashlib.sha256(repr(model.arch).encode())
     for leaf in jax.tree.leaves(model.params):
-        digest.update(
-            np.ascontiguousarray(replicated(leaf)).reshape(-1).view(np.uint8).data
-        )
+        whole = np.ascontiguousarray(replicated(leaf))
+        digest.update(whole.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
 
 
@@ -196,10 +195,8 @@ def check_weights(model: LanguageModel, *, tokens: bool = True) -> None:
     counts = jax.device_get(_count_wrong(params))
     for path, count in jax.tree_util.tree_leaves_with_path(counts):
         if count:
-            raise ValueError(
-                f"model: expected finite weights, got {count} NaN or infinite ones in "
-                f"params{jax.tree_util.keystr(path)}"
-            )
+            got = f"{count} NaN or infinite ones in params{jax.tree_util.keystr(path)}"
+            raise ValueError(f"model: expected finite weights, got {got}")
     if tokens:
         trust_weights(model)
 
@@ -227,8 +224,6 @@ def _tokens(arch, token_ids, mask):
         wrong = ids.min() if ids.min() < 0 else ids.max()
         raise ValueError(f"token_ids: expected 0 to {arch.vocab_size - 1}, got {wrong}")
     longest = 0 if known is None else int(known.astype(bool).sum(1).max(initial=0))
-    if longest > arch.context_length:
-        raise ValueError(
-            f"token_ids: expected at most {arch.context_length} tokens, got {longest}"
-        )
+    if longest > (most := arch.context_length):
+        raise ValueError(f"token_ids: expected at most {most} tokens, got {longest}")
     return Tokens(jnp.asarray(token_ids), jnp.asarray(mask).astype(bool))

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from icltheory._checks import checked, finite
+from icltheory._checks import checked, finite, wrong
 from icltheory.bridge.decoder import Decoder
 from icltheory.bridge.families import read_architecture
 from icltheory.bridge.model import LanguageModel
@@ -99,18 +99,14 @@ def prepared(
 def untied(model: LanguageModel) -> LanguageModel:
     """Returns the model with a separate head that copies the embeddings."""
     arch = dataclasses.replace(model.arch, tied=False)
-    config = dict(model.config)
-    if config:
-        config["tie_word_embeddings"] = False
-        if read_architecture(config, model.source or "config") != arch:
-            raise ValueError(
-                f"model: expected a config whose head can be untied, got {arch.family}"
-            )
+    config = model.config and {**model.config, "tie_word_embeddings": False}
+    if config and read_architecture(config, model.source or "config") != arch:
+        wanted = "a config whose head can be untied"
+        raise ValueError(f"model: expected {wanted}, got {arch.family}")
     params = model.params
     head = {**params["head"], "weight": params["embed"]["tokens"]}
-    return model.replace(
-        decoder=Decoder(arch), params={**params, "head": head}, config=config
-    )
+    params = {**params, "head": head}
+    return model.replace(decoder=Decoder(arch), params=params, config=config)
 
 
 def pruned_stacks(
@@ -168,13 +164,10 @@ def cutter_of(
             return W
         if systems is None or not method.spectral:
             return whole()(strength).astype(W.dtype)
-        if parts().s.size < kept:
+        if (known := parts().s.size) < kept:
             layer, name = place
             where = name if layer is None else f"{name} in layer {layer}"
-            raise ValueError(
-                f"systems: expected at least {kept} singular values of {where}, got "
-                f"{parts().s.size}"
-            )
+            raise wrong("systems", f"at least {kept} singular values of {where}", known)
         sized: Any = method
         return sized.by_size(W, parts())(kept).astype(W.dtype)
 

@@ -57,8 +57,6 @@ class SearchResult:
         test_after: Accuracy of the chosen one.
         comparison: Before and after on the same test examples, with the interval of the
             difference; its ``p_value`` is exact, and 1 if nothing was chosen.
-        before_interval: Interval of the accuracy before.
-        after_interval: Interval of the accuracy after.
         majority: Share of the commonest class of the test set.
         layers: How Algorithm 1's layer was chosen; ``None`` if it was not.
         selection: How much of Algorithm 1's validation accuracy is luck of the search;
@@ -153,11 +151,8 @@ def algorithm1(
         raise ValueError(f"rates: expected no duplicates, got {got}")
     choice = layer if isinstance(layer, LayerChoice) else None
     layer = layer.deepest if isinstance(layer, LayerChoice) else layer
-    every = [
-        Intervention(layer, module, rates[i])
-        for i in weakest_first(rates)
-        if rates[i] != 0
-    ]
+    weak = [rates[i] for i in weakest_first(rates) if rates[i] != 0]
+    every = [Intervention(layer, module, rate) for rate in weak]
     found, selection = _search(evaluator, every, level) if every else None, None
     if found is None:
         _check_searchable(evaluator)
@@ -165,8 +160,7 @@ def algorithm1(
         found = _tested(evaluator, (), (before,), {"": before}, "no candidates", level)
     elif len(evaluator.task.validation) > 1:
         right = evaluator.correct("validation", [(), *every])
-        strengths = [one.strength for one in every]
-        selection = corrected_selection(right[1:], strengths, right[0], seed=seed)
+        selection = corrected_selection(right[1:], weak, right[0], seed=seed)
     return dataclasses.replace(found, layers=choice, selection=selection)
 
 
@@ -188,12 +182,11 @@ def choose_layer(
     for row in conditions:
         if in_module(module, row.module, row.matrix):
             by_layer.setdefault(row.layer, []).append(row.condition_number)
-    if sorted(by_layer) != list(range(len(by_layer))) or not by_layer:
-        raise ValueError(
-            f"conditions: expected condition numbers of {module} in every layer, got "
-            f"them in layers {sorted(by_layer)}"
-        )
-    scores = [by_layer[layer] for layer in sorted(by_layer)]
+    layers = sorted(by_layer)
+    if layers != list(range(len(layers))) or not layers:
+        wanted = f"condition numbers of {module} in every layer"
+        raise ValueError(f"conditions: expected {wanted}, got them in layers {layers}")
+    scores = [by_layer[layer] for layer in layers]
     return choose_layers(scores, top_k, aggregate=aggregate)
 
 
@@ -250,10 +243,10 @@ def _search(evaluator, candidates, level, **how) -> SearchResult:
 def _tested(evaluator, path, scores, tried, stopped, level) -> SearchResult:
     """Lets the unpruned and the chosen model answer the test set."""
     before, after = evaluator.correct("test", [(), path])
-    intervals = [
-        proportion_interval(int(right.sum()), len(right), level=level)
-        for right in (before, after)
-    ]
+
+    def interval(right):
+        return proportion_interval(int(right.sum()), len(right), level=level)
+
     task = evaluator.task
     labels = np.array([example.label for example in task.test])
     return SearchResult(
@@ -264,8 +257,8 @@ def _tested(evaluator, path, scores, tried, stopped, level) -> SearchResult:
         test_before=evaluator.accuracy(before),
         test_after=evaluator.accuracy(after),
         comparison=compare(before, after, level=level),
-        before_interval=intervals[0],
-        after_interval=intervals[1],
+        before_interval=interval(before),
+        after_interval=interval(after),
         majority=majority_baseline(labels, task.labels),
     )
 
@@ -278,9 +271,8 @@ def _check_searchable(evaluator: Evaluator) -> None:
     task = evaluator.task
     for split in ("validation", "test"):
         if not task.examples(split):
-            raise ValueError(
-                f"task: expected {split} examples of {task.name}, got none"
-            )
+            wanted = f"{split} examples of {task.name}"
+            raise ValueError(f"task: expected {wanted}, got none")
         denominator_of(len(task.examples(split)), task.denominator)
     check_weights(evaluator.model)
     found: list[Finding] = []

@@ -173,15 +173,12 @@ class Placement:
     def __init__(self, devices: Sequence[jax.Device] | NDArray[np.object_]):
         grid = np.array(devices, dtype=object)
         if grid.ndim not in (1, 2) or not grid.size:
-            raise ValueError(
-                "devices: expected a sequence, or an array of two axes, got shape "
-                f"{grid.shape}"
-            )
+            wanted = "a sequence, or an array of two axes"
+            raise ValueError(f"devices: expected {wanted}, got shape {grid.shape}")
         grid = np.atleast_2d(grid)
         if twice := [one for one in grid.flat if (grid == one).sum() > 1]:
-            raise ValueError(
-                f"devices: expected distinct devices, got {twice[0]} twice"
-            )
+            got = f"{twice[0]} twice"
+            raise ValueError(f"devices: expected distinct devices, got {got}")
         auto = (AxisType.Auto, AxisType.Auto)
         self.mesh = Mesh(grid, (_BATCH, _WEIGHTS), axis_types=auto)
 

@@ -92,8 +92,7 @@ class SingularSystems:
         if not path.is_file():
             path = self._path(W, "values")
         if not path.is_file():
-            s = np.linalg.svd(W.astype(np.float64), compute_uv=False)
-            _write(path, {"s": s})
+            _write(path, {"s": _values(W)})
         (s,) = _read(path, "s")
         if s.shape != (min(W.shape),):
             raise _damaged(path, f"{s.shape} singular values")
@@ -103,6 +102,10 @@ class SingularSystems:
         digest = hashlib.sha256(f"{W.dtype.name} {W.shape} ".encode())
         digest.update(W.reshape(-1).view(np.uint8).data)
         return self.folder / f"{digest.hexdigest()}.{method}.npz"
+
+
+def _values(W: np.ndarray) -> np.ndarray:
+    return np.linalg.svd(W.astype(np.float64), compute_uv=False)
 
 
 def _checked(W) -> np.ndarray:
@@ -144,20 +147,16 @@ class ConditionNumber(NamedTuple):
     r"""Condition number of one matrix, with its reference values.
 
     Attributes:
-        layer: Number of the layer.
         module: ``"attn"`` or ``"mlp"``.
-        matrix: Name of the matrix.
         condition_number: :math:`s_1 / s_k`; infinite if the last value is zero.
-        null: Median condition number of Gaussian matrices of that shape.
+        null: Median condition number of Gaussian matrices of that shape, (out, in).
         null_ratio: The first over the second.
-        shape: (out, in).
         dtype: Narrowest dtype that represents every entry: that of the checkpoint,
             whatever it was loaded in.
         ceiling: :math:`s_1 / (2 \sigma_E \sqrt{|m - n| + 1})` with the rounding noise
             :math:`\sigma_E` of that dtype: rounding an exactly singular matrix gives
             a condition number above it, except for one square matrix in twenty.
         resolved: Whether the condition number is below it, and so more than rounding.
-        singular_values: All of them, float64.
     """
 
     layer: int
@@ -190,7 +189,6 @@ def condition_numbers(
 
     Args:
         cache: Where singular values are looked up and stored.
-        layers: Numbers of the layers; all unless given.
         module: One matrix, such as ``"W_V"``, or ``"attn"``, ``"mlp"``, ``"all"``.
         progress: Called after each matrix; see :mod:`icltheory.batching`.
 
@@ -208,12 +206,11 @@ def condition_numbers(
     Source: Yao et al. (2024), Figure 3.
     """
     numbers = range(model.num_layers) if layers is None else layers
+    pairs = [(l, spec) for l in numbers for spec in module_matrices(model, l, module)]
     return tuple(
         _row(layer, spec, gathered(get_matrix(model.params, spec), 0), cache)
         for layer, spec in reported(
-            [(l, spec) for l in numbers for spec in module_matrices(model, l, module)],
-            progress,
-            lambda pair: f"layer {pair[0]}, {pair[1].name}",
+            pairs, progress, lambda pair: f"layer {pair[0]}, {pair[1].name}"
         )
     )
 
@@ -222,10 +219,7 @@ def _row(
     layer: int, spec: Any, W: Any, cache: SingularSystems | None
 ) -> ConditionNumber:
     finite(spec.name, W)
-    if cache is None:
-        s = np.linalg.svd(np.asarray(W).astype(np.float64), compute_uv=False)
-    else:
-        s = cache.singular_values(W)
+    s = _values(np.asarray(W)) if cache is None else cache.singular_values(W)
     (m, n), null = W.shape, random_condition_number(W.shape)
     floor = 2 * rounding_noise(W) * math.sqrt(abs(m - n) + 1)
     condition = float(s[0] / s[-1]) if s[-1] > 0 else math.inf

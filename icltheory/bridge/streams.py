@@ -46,14 +46,9 @@ def as_tokens(inputs: Any) -> Tokens:
 
 
 class Stream(NamedTuple):
-    """The hidden state of a decoder.
+    """The hidden state of a decoder: the residual stream ``h`` of :class:`Tokens`.
 
-    Attributes:
-        h: The residual stream.
-        positions: Position of each token among the tokens of its sequence.
-        mask: Where there is a token.
-        ends: Last tokens of the segments of a row, as of :class:`Tokens`.
-        stems: What the segments continue, as of :class:`Tokens`.
+    The ``positions`` are those of the tokens in their sequences.
     """
 
     h: Float[Array, "B T n"]
@@ -66,10 +61,7 @@ class Stream(NamedTuple):
 class KV(NamedTuple):
     """Keys and values of one block, to which later tokens attend.
 
-    Attributes:
-        k: Keys, already rotated to their positions.
-        v: Values.
-        mask: Where there is a token.
+    The keys are already rotated to their positions.
     """
 
     k: Float[Array, "B P kv_heads head_dim"]

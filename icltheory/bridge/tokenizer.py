@@ -98,16 +98,13 @@ class Tokenizer:
             backend = self._load(tokenizers)
         except Exception as error:  # the library raises nothing more specific
             said = str(error).removeprefix(f"{self._path}: ")
-            raise ValueError(
-                f"{self._path}: expected a tokenizer, got {said}"
-            ) from error
+            said = f"expected a tokenizer, got {said}"
+            raise ValueError(f"{self._path}: {said}") from error
         # A prompt that is too long must raise an error and not be truncated.
         backend.no_truncation()
         backend.no_padding()
         said, tokens = self._files
-        new = [
-            token for token in tokens if backend.token_to_id(token["content"]) is None
-        ]
+        new = [t for t in tokens if backend.token_to_id(t["content"]) is None]
         kept = [{n: token[n] for n in token.keys() - {"id"}} for token in tokens]
         backend.add_tokens([tokenizers.AddedToken(**token) for token in kept])
         for token in new:
@@ -136,25 +133,19 @@ class Tokenizer:
         extra = next(filter(None, lists), ())
         named = {f"{name}_token": None for name in _NAMED} | said
         # Values such as that of add_bos_token are settings.
-        values = [
-            token
-            for name, token in named.items()
-            if name.endswith("_token") and token not in (None, False, True)
-        ]
+        values = [token for name, token in named.items() if name.endswith("_token")]
+        values = [token for token in values if token not in (None, False, True)]
         try:
             values += extra.values() if isinstance(extra, dict) else extra
             special = [{**_token(value), "special": True} for value in values]
-            added = [
-                {**_token(listed[i]), "id": int(i)} for i in sorted(listed, key=int)
-            ]
+            order = sorted(listed, key=int)
+            added = [{**_token(listed[i]), "id": int(i)} for i in order]
             tokens: dict[Any, dict[str, Any]] = {}
             for token in (*added, *special):
                 tokens.setdefault(token["content"], token)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"{self.folder}: expected the added tokens of a tokenizer, got "
-                f"{error!r}"
-            ) from None
+            said = f"expected the added tokens of a tokenizer, got {error!r}"
+            raise ValueError(f"{self.folder}: {said}") from None
         names = {token["content"] for token in special}
         for token in tokens.values():
             token["special"] = token.get("special", False) or token["content"] in names
@@ -186,15 +177,11 @@ def read_rows(name: str, rows: Sequence[Any], size: int) -> list[np.ndarray]:
     for number, row in enumerate(rows):
         array = np.asarray(row)
         if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-            got = f"{array.dtype} of shape {array.shape}"
-            raise ValueError(
-                f"{name}: expected a sequence of whole numbers, got {got} in row "
-                f"{number}"
-            )
+            got = f"{array.dtype} of shape {array.shape} in row {number}"
+            raise ValueError(f"{name}: expected a sequence of whole numbers, got {got}")
         if array.size and not 0 <= array.min() <= array.max() < size:
             wrong = array.min() if array.min() < 0 else array.max()
-            raise ValueError(
-                f"{name}: expected tokens 0 to {size - 1}, got {wrong} in row {number}"
-            )
+            got = f"{wrong} in row {number}"
+            raise ValueError(f"{name}: expected tokens 0 to {size - 1}, got {got}")
         read.append(array.astype(np.int32))
     return read

@@ -53,6 +53,11 @@ def _small(**more):
     return {name: value for name, value in given.items() if value is not None}
 
 
+def _part(factor, theta=10000.0):
+    rope = _rope(theta, partial_rotary_factor=factor)
+    return {"hidden_size": 32, "rope_parameters": rope}
+
+
 def _rope(theta=10000.0, kind="default", **more):
     return {"rope_theta": theta, "rope_type": kind, **more}
 
@@ -87,6 +92,10 @@ def _long(original):
 
 _BIASES = {"attention_bias": True, "mlp_bias": True}
 _GROUPS = {"num_key_value_heads": 2}
+_FEW_HEADS = {"num_hidden_layers": 3, "num_attention_heads": 2}
+_FEW_HEADS |= {"num_key_value_heads": 1, "head_dim": 6}
+_FULL = "full_attention"
+_WIDE = {"rope_parameters": _rope(1e6)}
 
 MODELS = {
     "gptj": Fixture("gptj", _gpt(rotary_dim=4)),
@@ -131,28 +140,21 @@ MODELS = {
         "qwen2",
         _llama(
             **_GROUPS,
+            **_WIDE,
             sliding_window=4,
             use_sliding_window=False,
             max_window_layers=2,
-            rope_parameters=_rope(1e6),
         ),
         "bfloat16",
     ),
     "qwen3": Fixture(
         "qwen3",
-        _llama(
-            **_GROUPS, head_dim=10, tie_word_embeddings=True, rope_parameters=_rope(1e6)
-        ),
+        _llama(**_GROUPS, **_WIDE, head_dim=10, tie_word_embeddings=True),
         "bfloat16",
     ),
     "phi": Fixture(
         "phi",
-        _llama(
-            hidden_act="gelu_new",
-            rope_parameters=_rope(10000.0, partial_rotary_factor=0.5),
-            hidden_size=32,
-            num_hidden_layers=2,
-        ),
+        _llama(**_part(0.5), hidden_act="gelu_new", num_hidden_layers=2),
         "float16",
     ),
     "phi3": Fixture(
@@ -164,20 +166,12 @@ MODELS = {
     "phi3_long_above": Fixture("phi3", _long(12), weights_from="phi3", padded=False),
     "gpt_neox": Fixture(
         "gpt_neox",
-        _llama(
-            hidden_size=32,
-            rope_parameters=_rope(10000.0, partial_rotary_factor=0.25),
-            use_parallel_residual=True,
-        ),
+        _llama(**_part(0.25), use_parallel_residual=True),
         "float16",
     ),
     "gpt_neox_sequential": Fixture(
         "gpt_neox",
-        _llama(
-            hidden_size=32,
-            rope_parameters=_rope(5000.0, partial_rotary_factor=0.5),
-            use_parallel_residual=False,
-        ),
+        _llama(**_part(0.5, 5000.0), use_parallel_residual=False),
         weights_from="gpt_neox",
     ),
     "gemma": Fixture(
@@ -188,10 +182,7 @@ MODELS = {
     "gemma2": Fixture(
         "gemma2",
         _small(
-            num_hidden_layers=3,
-            num_attention_heads=2,
-            num_key_value_heads=1,
-            head_dim=6,
+            **_FEW_HEADS,
             sliding_window=5,
             query_pre_attn_scalar=3,
             attn_logit_softcapping=1.5,
@@ -202,15 +193,12 @@ MODELS = {
     "gemma3": Fixture(
         "gemma3_text",
         _small(
-            num_hidden_layers=3,
-            num_attention_heads=2,
-            num_key_value_heads=1,
-            head_dim=6,
+            **_FEW_HEADS,
             sliding_window=4,
             sliding_window_pattern=2,
             query_pre_attn_scalar=9,
             rope_parameters={
-                "full_attention": _rope(500.0, "linear", factor=4.0),
+                _FULL: _rope(500.0, "linear", factor=4.0),
                 "sliding_attention": _rope(20.0),
             },
         ),
@@ -229,11 +217,7 @@ MODELS = {
     "olmo2": Fixture("olmo2", _small(), "bfloat16"),
     "ministral": Fixture(
         "ministral",
-        _small(
-            head_dim=6,
-            sliding_window=5,
-            layer_types=["sliding_attention", "full_attention"],
-        ),
+        _small(head_dim=6, sliding_window=5, layer_types=["sliding_attention", _FULL]),
         "bfloat16",
     ),
     "qwen2_mixed": Fixture(
@@ -249,12 +233,7 @@ MODELS = {
     ),
     "stablelm": Fixture(
         "stablelm",
-        _llama(
-            **_GROUPS,
-            hidden_size=32,
-            rope_parameters=_rope(10000.0, partial_rotary_factor=0.25),
-            use_qkv_bias=True,
-        ),
+        _llama(**_GROUPS, **_part(0.25), use_qkv_bias=True),
         "bfloat16",
     ),
     "starcoder2": Fixture(
@@ -266,10 +245,10 @@ MODELS = {
         "mixtral",
         _llama(
             **_GROUPS,
+            **_WIDE,
             intermediate_size=20,
             num_local_experts=4,
             num_experts_per_tok=2,
-            rope_parameters=_rope(1e6),
         ),
         "bfloat16",
     ),

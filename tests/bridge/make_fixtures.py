@@ -21,34 +21,13 @@ from fixture_models import LENGTHS, MODELS, ROWS, STORED, TOKENS
 from safetensors.torch import load_file, save_file
 
 FOLDER = pathlib.Path(__file__).parent / "fixtures"
-CONFIGS = {
-    "gptj": "GPTJ",
-    "gpt2": "GPT2",
-    "llama": "Llama",
-    "mistral": "Mistral",
-    "ministral": "Ministral",
-    "qwen2": "Qwen2",
-    "qwen3": "Qwen3",
-    "phi": "Phi",
-    "phi3": "Phi3",
-    "gpt_neox": "GPTNeoX",
-    "gemma": "Gemma",
-    "gemma2": "Gemma2",
-    "gemma3_text": "Gemma3Text",
-    "opt": "OPT",
-    "olmo2": "Olmo2",
-    "stablelm": "StableLm",
-    "starcoder2": "Starcoder2",
-    "mixtral": "Mixtral",
-    "qwen3_moe": "Qwen3Moe",
-}
 ROPE_OLD = {"gpt_neox": ("rotary_emb_base", "rotary_pct")}
 
 
 def build(name):
     """The model of a fixture, without its weights, and its configuration."""
     spec = MODELS[name]
-    config = getattr(transformers, CONFIGS[spec.family] + "Config")(**spec.given)
+    config = transformers.AutoConfig.for_model(spec.family, **spec.given)
     config._attn_implementation = "eager"
     # The usual grouped product knows no float64.
     config._experts_implementation = "eager"

@@ -31,20 +31,6 @@ def load(name, folder, style="config", dtype="float32"):
     return load_checkpoint(checkpoint(name, folder / name / style, style), dtype)
 
 
-def tensors_of(folder):
-    """All tensors of a checkpoint in one file."""
-    from safetensors.flax import load_file
-
-    return load_file(folder / "model.safetensors")
-
-
-def store(folder, tensors):
-    """Puts tensors in the place of those of a checkpoint."""
-    from safetensors.flax import save_file
-
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-
-
 def expected(name):
     """Tokens ``(3, 17)`` and torch's logits behind them, NaN where none are stored."""
     stored = np.load(FIXTURES / name / "expected.npz")

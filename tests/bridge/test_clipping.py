@@ -20,9 +20,8 @@ def ends(model):
 
 def test_several_modules_each_at_its_own_strength():
     model = model_of("llama")
-    new = prune_model(
-        model, ["0:mlp:0.5", Intervention(1, "W_Q,W_K", Rank(3)), "head:rank=5"]
-    )
+    queries = Intervention(1, "W_Q,W_K", Rank(3))
+    new = prune_model(model, ["0:mlp:0.5", queries, "head:rank=5"])
     attn, old = (m.params["layers"][1]["attn"] for m in (new, model))
     for name in ("W_Q", "W_K"):
         W = old[name]["weight"]
@@ -93,11 +92,8 @@ class Halves:
 @pytest.mark.parametrize("family", ["llama", "gptj"])
 def test_matrices_are_those_of_the_store(family):
     model, systems = model_of(family), Halves()
-    same = prune_model(model, "0:mlp:0", systems=systems)
-    assert (same.params["layers"][0]["mlp"], systems.asked) == (
-        model.params["layers"][0]["mlp"],
-        0,
-    )
+    same = prune_model(model, "0:mlp:0", systems=systems).params["layers"][0]["mlp"]
+    assert (same, systems.asked) == (model.params["layers"][0]["mlp"], 0)
     new = prune_model(model, ["0:mlp:0.5", "embeddings:rank=4"], systems=systems)
     mlp, old = (m.params["layers"][0]["mlp"] for m in (new, model))
     for name in ("W_in", "W_out"):
@@ -106,18 +102,18 @@ def test_matrices_are_those_of_the_store(family):
     table = truncate(ends(model)[0], 4) / 2
     np.testing.assert_allclose(ends(new)[0], table, atol=1e-5)
     assert systems.asked == 1 + len(old)
-    wanted = "systems: expected at least 6 singular values of W_in in layer 0, got 5"
-    with raises(wanted):
-        prune_model(model, "0:W_in:0.5", systems=Halves(5))
-    with raises("systems: expected at least 4 singular values of embeddings, got 3"):
-        prune_model(model, Intervention(None, "embeddings", Rank(4)), systems=Halves(3))
+    for text, count, said in (
+        ("0:W_in:0.5", 5, "6 singular values of W_in in layer 0, got 5"),
+        ("embeddings:rank=4", 3, "4 singular values of embeddings, got 3"),
+    ):
+        with raises(f"systems: expected at least {said}"):
+            prune_model(model, text, systems=Halves(count))
 
 
 def test_a_rank_in_the_report_of_sizes():
     model = model_of("llama")
     report = size_report(model, 0, "W_Q", Rank(2))
-    same = size_report(model, 0, "W_Q", 1 - 2 / 12)
-    assert report == same
+    assert report == size_report(model, 0, "W_Q", 1 - 2 / 12)
     table = size_report(model, None, "embeddings", Rank(2))
     assert (table.dense, table.stored) == (37 * 12, 2 * (37 + 12))
 
@@ -125,11 +121,11 @@ def test_a_rank_in_the_report_of_sizes():
 def test_what_is_tied_saves_nothing_where_only_one_end_is_clipped():
     model = model_of("qwen2")
     total = sum(leaf.size for leaf in jax.tree.leaves(model.params))
-    for module, saved in {
-        "embeddings": -2 * (37 + 12),
-        "head": -2 * (37 + 12),
-        "embeddings,head": 37 * 12 - 2 * (37 + 12),
-    }.items():
+    factors = 2 * (37 + 12)
+    for module, saved in (
+        *(("embeddings", -factors), ("head", -factors)),
+        ("embeddings,head", 37 * 12 - factors),
+    ):
         report = size_report(model, None, module, Rank(2))
         assert report.model_saved == saved / total
         clipped = prune_model(model, Intervention(None, module, Rank(2)))
@@ -140,11 +136,12 @@ def test_what_is_tied_saves_nothing_where_only_one_end_is_clipped():
 
 def test_what_is_not_there_is_refused():
     model = model_of("llama")
-    with raises("module: expected one of 'embeddings', 'head', got 'mlp'"):
-        prune_model(model, ["mlp:0.5"])
-    with raises("module: expected one of 'all', 'attn', 'mlp', 'W_Q'"):
-        prune_model(model, ["1:head:0.5"])
-    with raises("interventions: expected each matrix once, got W_in in"):
-        prune_model(model, ["1:mlp:0.5", "1:W_in:rank=2"])
-    with raises("intervention: expected LAYER:MATRICES:STRENGTH"):
-        prune_model(model, ["mlp"])
+    twice = ["1:mlp:0.5", "1:W_in:rank=2"]
+    for interventions, message in (
+        ("mlp:0.5", "module: expected one of 'embeddings', 'head', got 'mlp'"),
+        ("1:head:0.5", "module: expected one of 'all', 'attn', 'mlp', 'W_Q'"),
+        (twice, "interventions: expected each matrix once, got W_in in"),
+        ("mlp", "intervention: expected LAYER:MATRICES:STRENGTH"),
+    ):
+        with raises(message):
+            prune_model(model, interventions)

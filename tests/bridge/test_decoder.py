@@ -16,20 +16,18 @@ from icltheory.bridge import (
     prune_model,
 )
 from icltheory.bridge import decoder as decoder_module
+from icltheory.bridge._blocks import product
 from icltheory.bridge.families import read_architecture
 from icltheory.bridge.families.declare import read_rotary
 from icltheory.bridge.streams import rotate
 from icltheory.induction import find_heads
 from icltheory.layered import forward
+from tests.bridge.stored import embed, embed_after_rows, read_out, run, run_block
+from tests.bridge.stored import label_logits as few_logits
 from tests.bridge.tiny import config_of, model_of
 
 IDS = np.random.default_rng(0).integers(0, 37, (3, 9))
 CLOSE = {"atol": 2e-5, "rtol": 0}
-run_block = jax.jit(Decoder.run_block, static_argnums=0, static_argnames="last_only")
-embed_after = jax.jit(Decoder.embed_after, static_argnums=0)
-embed = jax.jit(Decoder.embed, static_argnums=0)
-read_out = jax.jit(Decoder.read_out, static_argnums=0)
-label_logits = jax.jit(Decoder.label_logits, static_argnums=0)
 answer = jax.jit(forward, static_argnums=0)
 turn = jax.jit(rotate, static_argnums=2)
 
@@ -38,21 +36,12 @@ def whole(ids):
     return Tokens(jnp.asarray(ids), jnp.ones(np.shape(ids), bool))
 
 
-def last_stream(model):
-    """The stream behind the last block."""
-    stream = embed(model.decoder, model.params, whole(IDS))
-    for number, layer in enumerate(model.params["layers"]):
-        stream, _ = run_block(model.decoder.of_layer(number), layer, stream)
-    return stream
-
-
 @pytest.mark.slow
 def test_label_logits_of_half_precision_are_not_rounded():
     model = model_of("gptj", "bfloat16")
-    stream = last_stream(model)
-    few = np.asarray(
-        label_logits(model.decoder, model.params, stream, np.array([1, 2]))
-    )
+    stream = run(model, IDS, np.ones(IDS.shape, bool))[0][-1]
+    few = few_logits(model.decoder, model.params, stream, np.array([1, 2]))
+    few = np.asarray(few)
     full = np.asarray(read_out(model.decoder, model.params, stream))
     assert few.dtype == full.dtype == np.float32
     np.testing.assert_allclose(few, full[:, :, 1:3], rtol=1e-5, atol=1e-5)
@@ -66,10 +55,8 @@ def test_one_program_serves_all_layers_and_pruned_weights():
     arch = read_architecture(config_of("llama", num_hidden_layers=5, vocab_size=11))
     decoder, block = Decoder(arch), decoder_module.block
     shapes = jax.eval_shape(decoder.init, jax.random.key(0))
-    params = jax.tree.map(
-        lambda leaf: jnp.asarray(np.ones(leaf.shape, leaf.dtype)), shapes
-    )
-    model = LanguageModel(decoder, params)
+    params = jax.tree.map(lambda leaf: np.ones(leaf.shape, leaf.dtype), shapes)
+    model = LanguageModel(decoder, jax.device_put(params))
     before = block._cache_size()
     model.logits(IDS % 11)
     assert block._cache_size() == before + 1
@@ -81,7 +68,7 @@ def test_one_program_serves_all_layers_and_pruned_weights():
 
 def test_blocks_run_side_by_side_over_some_of_their_weights():
     model = model_of("gptj")
-    stream = embed(model.decoder, model.params, whole(IDS))
+    stream = embed(model.decoder, model.params, IDS)
     layer = model.params["layers"][0]
     W_in = np.asarray(layer["mlp"]["W_in"]["weight"])
     weights = np.stack([W_in, W_in / 2])
@@ -102,17 +89,15 @@ def test_a_window_hides_what_is_behind_it_and_nothing_else():
     arch = read_architecture(one)
     assert arch.sliding_window == 4
     assert read_architecture({**one, "sliding_window": None}).sliding_window is None
-    narrow, wide = (
-        Decoder(arch),
-        Decoder(dataclasses.replace(arch, sliding_window=None)),
-    )
+    narrow = Decoder(arch)
+    wide = Decoder(dataclasses.replace(arch, sliding_window=None))
     params = model_of("mistral").params
     params = {**params, "layers": params["layers"][:1]}
-    full, seen = (np.asarray(answer(d, params, whole(IDS))) for d in (wide, narrow))
+    full, seen = (np.asarray(answer(d, params, IDS)) for d in (wide, narrow))
     np.testing.assert_allclose(seen[:, :4], full[:, :4], **CLOSE)
     assert np.abs(seen[:, 4:] - full[:, 4:]).max() > 0.01
     # Token t sees itself and the three before it: as the last of those four alone.
-    last = np.asarray(answer(wide, params, whole(IDS[:, 4:8])))[:, -1]
+    last = np.asarray(answer(wide, params, IDS[:, 4:8]))[:, -1]
     np.testing.assert_allclose(seen[:, 7], last, **CLOSE)
 
 
@@ -124,9 +109,8 @@ def test_learned_positions_run_out():
         model.decoder.embed_after(model.params, tokens, 5)
     padded = Tokens(np.zeros((1, 40), int), np.arange(40)[None] >= 20)
     assert model.embed(model.params, padded).positions.max() == 19
-    traced = embed_after(model.decoder, model.params, padded, 0).h
-    assert np.isfinite(traced).all()
-    traced = embed_after(model.decoder, model.params, padded, 5).h
+    assert np.isfinite(embed(model.decoder, model.params, padded).h).all()
+    traced = embed_after_rows(model.decoder, model.params, padded, 5).h
     assert np.isnan(traced[0, -1]).all()
     assert np.isfinite(traced[0, :-1]).all()
 
@@ -148,12 +132,11 @@ def test_rotation_depends_on_the_distance_alone():
         rotary = Rotary((1.0, 0.3, 0.01), interleaved)
 
         def score(a, b, rotary=rotary):
-            turned = [
-                np.asarray(turn(x, np.full((1, 1), p), rotary))
-                for x, p in ((q, a), (k, b))
-            ]
-            np.testing.assert_array_equal(turned[0][..., 6:], q[..., 6:])
-            return np.sum(turned[0] * turned[1])
+            q_turned, k_turned = (
+                turn(x, np.full((1, 1), p), rotary) for x, p in ((q, a), (k, b))
+            )
+            np.testing.assert_array_equal(q_turned[..., 6:], q[..., 6:])
+            return float(jnp.sum(q_turned * k_turned))
 
         assert score(7, 4) == pytest.approx(score(3, 0), abs=1e-5)
         assert abs(score(7, 4) - score(7, 3)) > 1e-3
@@ -188,60 +171,20 @@ def test_long_sequences_turn_with_the_long_frequencies():
     x = np.ones((1, 20, 1, 4))
     rotary = Rotary((1.0, 0.1), switch=16, long_frequencies=(0.5, 0.05))
     for length, used in ((16, (1.0, 0.1)), (20, (0.5, 0.05))):
-        positions = np.arange(length)[None]
-        np.testing.assert_array_equal(
-            turn(x[:, :length], positions, rotary),
-            turn(x[:, :length], positions, Rotary(used)),
-        )
+        some, positions = x[:, :length], np.arange(length)[None]
+        turned = (turn(some, positions, one) for one in (rotary, Rotary(used)))
+        np.testing.assert_array_equal(*turned)
 
 
 def test_stretched_frequencies_are_the_usual_ones_up_to_the_switch():
     x, usual = np.ones((1, 20, 1, 8)), read_rotary({}, 8, 16)
     rotary = dataclasses.replace(usual, switch=16, ntk=(1e4, 2.0))
     short, long = np.arange(16)[None], np.arange(20)[None]
-    np.testing.assert_allclose(
-        turn(x[:, :16], short, rotary), turn(x[:, :16], short, usual), atol=1e-6
-    )
+    turned = (turn(x[:, :16], short, one) for one in (rotary, usual))
+    np.testing.assert_allclose(*turned, atol=1e-6)
     grown = (1e4 * (2 * 20 / 16 - 1) ** (8 / 6)) ** (-np.arange(4) / 4)
-    np.testing.assert_allclose(
-        turn(x, long, rotary),
-        turn(x, long, Rotary(tuple(grown.tolist()))),
-        atol=1e-5,
-    )
-
-
-@pytest.mark.parametrize(
-    ("rope", "message"),
-    [
-        ({"rope_scaling": {"type": "spiral"}}, "rope_type: expected one of .*'spiral'"),
-        ({"rope_scaling": {"type": "linear"}}, "factor: expected a positive number"),
-        (
-            {"rope_parameters": {"full_attention": {}}},
-            "expected one set for all layers",
-        ),
-        ({"partial_rotary_factor": 0.2}, "rotary dimension: expected an even number"),
-        (
-            {"rope_scaling": {"type": "longrope", "long_factor": [1.0]}},
-            "short_factor: expected a list of 8 positive numbers, got None",
-        ),
-        *(
-            (
-                {
-                    "rope_scaling": {
-                        "type": "longrope",
-                        "short_factor": [1.0] * 8,
-                        "long_factor": [1.0] * 7 + [wrong],
-                    }
-                },
-                "long_factor: expected a list of 8 positive numbers, got",
-            )
-            for wrong in (0, -1.0, "2", np.nan, None)
-        ),
-    ],
-)
-def test_unknown_or_incomplete_positions_are_refused(rope, message):
-    with pytest.raises(ValueError, match=message):
-        read_rotary(rope, 16, 64)
+    turned = (turn(x, long, one) for one in (rotary, Rotary(tuple(grown.tolist()))))
+    np.testing.assert_allclose(*turned, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -305,3 +248,24 @@ def test_heads_of_a_language_model_are_scored_on_numbers_of_tokens():
     found = find_heads(model_of("llama"), length=8, sequences=2, threshold=0.0)
     assert len(found) == model_of("llama").num_layers * model_of("llama").arch.num_heads
     assert found[0].prefix_matching >= found[-1].prefix_matching > 0
+
+
+@pytest.mark.parametrize("rows", [(5,), (2, 3)])
+def test_products_of_bfloat16_are_sums_in_float32_of_what_is_not_converted(rows):
+    rng = np.random.default_rng(0)
+    x, W = (jnp.asarray(rng.normal(size=(*s, 48)), jnp.bfloat16) for s in (rows, (32,)))
+    program = jax.jit(lambda x, W: product("...i,oi->...o", x, W)).lower(x, W)
+    assert "xbf16>, tensor<32x48xbf16>) -> " in program.as_text()
+    found = product("...i,oi->...o", x, W)
+    assert found.dtype == jnp.bfloat16
+    exact = np.asarray(x, np.float64) @ np.asarray(W, np.float64).T
+    # One rounding to 8 bits, of a sum whose own error is 2^-16 of it.
+    found = np.asarray(found, np.float64)
+    np.testing.assert_allclose(found, exact, rtol=2.0**-8, atol=2.0**-16 * 48)
+
+
+def test_products_of_other_dtypes_are_as_they_were():
+    W = jnp.ones((4, 3), jnp.float32)
+    for kind in (jnp.float16, jnp.float32, jnp.float64):
+        found = product("...i,oi->...o", jnp.ones((2, 3), kind), W)
+        assert found.dtype == jnp.promote_types(kind, jnp.float32)

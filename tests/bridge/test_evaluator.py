@@ -15,6 +15,7 @@ from icltheory.bridge.evaluation._split import SplitEvaluator
 from icltheory.bridge.evaluator import digest_of, method_name
 from icltheory.bridge.methods import Cumulative, RandomVectors
 from icltheory.bridge.pruning import pruned_stacks
+from icltheory.bridge.sharding import leaf_at
 from icltheory.bridge.spectra import Exact, Randomised, SingularSystems
 from icltheory.linalg import SVD, svd
 from icltheory.pruning import Intervention, LowRank, Magnitude, Rank, Whitened
@@ -70,7 +71,7 @@ def test_every_layer_module_and_rate(family):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", quick([2**31], [2**31, 1]))
+@pytest.mark.parametrize("size", [2**31, 1])
 def test_compositions_the_ends_and_ranks(size, monkeypatch):
     """Some share a base, some change the embeddings or the head, in any order."""
     monkeypatch.setattr(evaluator_module, "_MOST_BYTES", size)
@@ -114,9 +115,7 @@ def test_whole_options(family, scoring):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "module", quick(["all", "W_K"], ["all", "W_Q", "W_K", "W_O", "W_gate"])
-)
+@pytest.mark.parametrize("module", ["all", "W_Q", "W_K", "W_O", "W_gate"])
 def test_single_matrices_without_demonstrations(module):
     model, task = tiny("groups"), TASKS["label_token"]
     found = at_rates(model, task, 1, module, RATES, shots=0, **SIZE)
@@ -168,7 +167,7 @@ def test_singular_systems_from_elsewhere_and_each_matrix_once():
             return parts.U, parts.s, parts.Vt
 
     model, models = tiny("groups"), every([1], ["mlp"])
-    task = dataclasses.replace(TASKS["label_token"])
+    task = TASKS["label_token"]
     task = dataclasses.replace(task, test=task.validation[:2])
     found = Evaluator(model, task, systems=Systems(), **SIZE)
     check(found.evaluate("validation", models), "groups", models)
@@ -197,11 +196,8 @@ def test_stacks_are_the_matrices_of_prune_model(dtype):
         specs, stacks = pruned_stacks(model, (1, "all"), rates, method)
         pruned = prune_model(model, Intervention(1, "all", rates[-1]), method=method)
         for spec, stack in zip(specs, stacks, strict=True):
-            group, name, _ = spec.path
-            W, old = (
-                one.params["layers"][1][group][name]["weight"]
-                for one in (pruned, model)
-            )
+            at = ("layers", 1, *spec.path)
+            W, old = (leaf_at(one.params, at) for one in (pruned, model))
             assert stack.dtype == dtype
             np.testing.assert_array_equal(stack[-1], W)
             if rates[0] == 0:
@@ -229,16 +225,15 @@ def test_only_what_is_missing_is_computed(tmp_path, monkeypatch):
     model, task = tiny("groups"), TASKS["label_token"]
     path, calls = tmp_path / "answers.sqlite", []
     whole = Evaluator(model, task).scores("validation", every([0, 1], ["mlp"]))
-    found = Evaluator(
-        model, task, answers=path, progress=lambda *call: calls.append(call), **SIZE
-    )
+    how = {"answers": path, "progress": lambda *call: calls.append(call)}
+    found = Evaluator(model, task, **how, **SIZE)
     some = found.scores("validation", every([1], ["mlp"], (0.75,)), [5, 2])
     np.testing.assert_allclose(some[0], whole[-1][[5, 2]], atol=1e-9)
     assert len(found.answers) == 2
     found.scores("validation", every([1], ["mlp"], (0.5, 0.75)), [2, 3])
     assert len(found.answers) == 5
     calls.clear()
-    again = Evaluator(model, task, answers=path, progress=found.progress, **SIZE)
+    again = Evaluator(model, task, **how, **SIZE)
     scores = again.scores("validation", every([0, 1], ["mlp"]))
     np.testing.assert_allclose(scores, whole, atol=1e-9)
     assert len(again.answers) == 5 * 7
@@ -250,9 +245,8 @@ def test_only_what_is_missing_is_computed(tmp_path, monkeypatch):
     }
     monkeypatch.setattr(SplitEvaluator, "stream", None)
     third = Evaluator(model, task, answers=path)
-    np.testing.assert_array_equal(
-        third.scores("validation", every([0, 1], ["mlp"])), scores
-    )
+    again = third.scores("validation", every([0, 1], ["mlp"]))
+    np.testing.assert_array_equal(again, scores)
     for other in (prune_model(model, "0:mlp:0.5"), tiny("groups", dtype="float32")):
         with pytest.raises(ValueError, match="config.weights is"):
             Evaluator(other, task, answers=path)
@@ -329,9 +323,8 @@ def test_out_of_memory_halves_the_batch_and_keeps_what_is_answered(monkeypatch):
     model, task = tiny("groups"), classification(9, 2, longest=6)
     expected, parts = evaluate(model, task).correct, []
     made = failing(monkeypatch, {4: MemoryError(), 2: EXHAUSTED})
-    found = Evaluator(
-        model, task, batch_size=4, progress=lambda *call: parts.append(call)
-    )
+    how = {"batch_size": 4, "progress": lambda *call: parts.append(call)}
+    found = Evaluator(model, task, **how)
     with pytest.warns(UserWarning, match="^batch_size: out of memory") as caught:
         right = found.correct("validation")
     assert [str(w.message).split("memory ")[1] for w in caught] == [
@@ -361,31 +354,22 @@ def test_other_failures_and_the_smallest_batch_are_raised(monkeypatch, size, err
 def test_wrong_models_and_options():
     model, task = tiny("groups"), TASKS["label_token"]
 
-    def scores(*models, split="validation", **how):
-        Evaluator(model, task, **how).scores(split, models)
-
-    with raises("rank: expected 1 <= rank <= 16, got 17"):
-        scores("1:mlp:rank=17")
-    with raises("rate: expected a rate that leaves a rank >= 1 of 16, got 0.99"):
-        scores("0:mlp:0.99")
-    with raises("layer: expected 0 to 2, got 3"):
-        scores("3:mlp:0")
-    with raises("module: expected one of"):
-        scores("0:moe:0.5")
-    with raises("interventions: expected each matrix once, got W_in in"):
-        scores(["0:mlp:0.5", "0:W_in:0.75"])
-    with raises("toy test: expected examples, got none"):
-        scores((), split="test")
-    with raises("batch_size: expected a positive integer, got 0"):
-        scores((), batch_size=0)
-    with raises("method: expected a Method, got 'random'"):
-        scores((), method="random")
-    for method, why in (
-        (Magnitude(), "rates: expected rates for Magnitude, got rank=3"),
-        (Cumulative((0.5,)), "method: expected rates for a loop, got rank=3"),
+    loop = Cumulative((0.5,))
+    for one, how, why in (
+        ("1:mlp:rank=17", {}, "rank: expected 1 <= rank <= 16, got 17"),
+        ("0:mlp:0.99", {}, "rate: expected a rate that leaves a rank >= 1 of 16"),
+        ("3:mlp:0", {}, "layer: expected 0 to 2, got 3"),
+        ("0:moe:0.5", {}, "module: expected one of"),
+        ("0:mlp:0.5 0:W_in:0.75", {}, "interventions: expected each matrix once, got"),
+        ((), {"batch_size": 0}, "batch_size: expected a positive integer, got 0"),
+        ((), {"method": "random"}, "method: expected a Method, got 'random'"),
+        ("1:mlp:rank=3", {"method": Magnitude()}, "rates: expected rates for Magnit"),
+        ("1:mlp:rank=3", {"method": loop}, "method: expected rates for a loop, got"),
     ):
         with raises(why):
-            scores("1:mlp:rank=3", method=method)
+            Evaluator(model, task, **how).scores("validation", [one])
+    with raises("toy test: expected examples, got none"):
+        Evaluator(model, task).scores("test")
     broken = with_nan(model, 1, "mlp", "W_in")
     with pytest.raises(ValueError, match="W_in: expected finite entries"):
         Evaluator(broken, task).scores("validation", ["1:mlp:0.5"])

@@ -10,7 +10,6 @@ import pytest
 from icltheory.bridge import (
     Decoder,
     Experts,
-    condition_numbers,
     load_checkpoint,
     prune_model,
     save_checkpoint,
@@ -18,7 +17,6 @@ from icltheory.bridge import (
 from icltheory.bridge.decoder import Tokens
 from icltheory.bridge.evaluation import evaluate_naive
 from icltheory.bridge.families import read_architecture
-from icltheory.bridge.search import choose_layer
 from icltheory.layered import get_matrix, replace_matrix
 from icltheory.pruning import Intervention, module_matrices
 from icltheory.pruning import prune_model as prune_params
@@ -54,9 +52,9 @@ def mixture_loop(x, mlp, experts):
 
 
 def matrices_of(layer, num):
-    mlp = jax.tree.map(np.asarray, layer["mlp"])
+    mlp = layer["mlp"]
     found = {e: {n: mlp[f"expert_{e}"][n]["weight"] for n in NAMES} for e in range(num)}
-    return found | {"router": mlp["router"]["weight"]}
+    return jax.tree.map(np.asarray, found | {"router": mlp["router"]["weight"]})
 
 
 def added_by_experts(model, params):
@@ -95,22 +93,6 @@ def test_pruned_experts_are_those_of_a_loop(family, module):
     np.testing.assert_allclose(added, wanted, atol=1e-12)
 
 
-def test_pruning_one_expert_leaves_the_others_as_they_are():
-    model = model_of("mixtral")
-    pruned = prune_model(model, "1:expert_1:0.5").params
-    for path, leaf in jax.tree_util.tree_leaves_with_path(model.params):
-        name = jax.tree_util.keystr(path)
-        other = functools.reduce(lambda node, key: node[_plain(key)], path, pruned)
-        inside = "[1]['mlp']['expert_1']" in name
-        assert (other is leaf) != inside, name
-        if inside:
-            assert np.linalg.matrix_rank(np.asarray(other)) == min(leaf.shape) // 2
-
-
-def _plain(key):
-    return key.key if hasattr(key, "key") else key.idx
-
-
 def test_an_expert_is_a_module_and_the_router_is_none():
     model = model_of("mixtral")
     names = [spec.name for spec in module_matrices(model, 0, "expert_2")]
@@ -120,18 +102,6 @@ def test_an_expert_is_a_module_and_the_router_is_none():
     for unknown in ("router", "expert_3", "W_in"):
         with pytest.raises(ValueError, match="module: expected one of 'all', 'attn'"):
             module_matrices(model, 0, unknown)
-
-
-def test_algorithm_1_chooses_the_layer_of_one_expert():
-    model = model_of("mixtral")
-    rows = condition_numbers(model, module="mlp")
-    own = [r for r in rows if r.matrix.startswith("expert_0.")]
-    scores = [
-        max(r.condition_number for r in own if r.layer == layer) for layer in (0, 1)
-    ]
-    found = choose_layer(rows, "expert_0", 1, "max")
-    assert found.deepest == int(np.argmax(scores))
-    np.testing.assert_array_equal(found.scores, scores)
 
 
 @pytest.mark.slow
@@ -153,10 +123,8 @@ def test_a_clipped_expert_is_stored_in_factors(tmp_path):
     clipped = prune_model(model_of("mixtral"), "1:expert_1:0.75")
     save_checkpoint(clipped, tmp_path / "new", factorised=[(1, "expert_1")])
     again = load_checkpoint(tmp_path / "new")
-    for ours, other in zip(
-        jax.tree.leaves(clipped.params), jax.tree.leaves(again.params), strict=True
-    ):
-        np.testing.assert_allclose(ours, other, atol=1e-6)
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-7, atol=1e-6)
+    jax.tree.map(close, clipped.params, again.params)
 
 
 def test_what_is_not_built_is_refused():

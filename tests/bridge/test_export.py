@@ -1,8 +1,6 @@
 """Checkpoints written and read again, dense and in factors, and what factors save."""
 
-import functools
 import json
-import shutil
 
 import jax
 import jax.numpy as jnp
@@ -12,45 +10,22 @@ import pytest
 from icltheory.bridge._tensors import safetensors_of
 from icltheory.bridge.checkpoint import load_checkpoint
 from icltheory.bridge.cost import size_report
-from icltheory.bridge.decoder import Decoder
 from icltheory.bridge.export import save_checkpoint
 from icltheory.bridge.factors import factorise, join_factors, take_factors
-from icltheory.bridge.families import FAMILIES, read_architecture
-from icltheory.bridge.model import LanguageModel
 from icltheory.bridge.pruning import prune_model
 from icltheory.layered import get_matrix
 from icltheory.pruning import Intervention, Rank, module_matrices
-from tests.bridge.tiers import quick
+from tests.bridge.tiny import CONFIGS, config_of, model_of
 from tests.raising import raises
-from tests.weights import drawn
-
-SIZES = {
-    "vocab_size": 23,
-    "hidden_size": 24,
-    "intermediate_size": 40,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 4,
-    "max_position_embeddings": 32,
-}
-GPT = {"vocab_size": 23, "n_embd": 24, "n_head": 4, "n_layer": 2, "n_positions": 32}
 
 
-def config_of(family, **more):
-    sizes = {**GPT, "rotary_dim": 4} if family in ("gpt2", "gptj") else SIZES
-    part = "rotary_pct" if family == "gpt_neox" else "partial_rotary_factor"
-    head = {} if family in ("gpt2", "gptj") else {"head_dim": 6, part: 1.0}
-    if family == "qwen3_moe":
-        head |= {"num_experts": 4, "num_experts_per_tok": 2}
-    return {"model_type": family, **sizes, **head, **more}
+def config_in(folder):
+    return json.loads((folder / "config.json").read_text())
 
 
-@functools.cache
-def model_of(family="llama", dtype="float32", **more):
-    config = config_of(family, **more)
-    decoder = Decoder(read_architecture(config))
-    params = drawn(decoder.init, scale=0.1, seed=3, dtype=dtype)
-    return LanguageModel(decoder, params, config=config)
+def stored_bytes(folder):
+    """Bytes of the tensors of a checkpoint."""
+    return sum(tensor.nbytes for tensor in safetensors_of(folder).found.values())
 
 
 def same_bits(a, b):
@@ -64,25 +39,21 @@ def same_bits(a, b):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "family", quick(["gpt2", "gpt_neox", "phi3"], sorted(FAMILIES))
-)
+@pytest.mark.parametrize("family", CONFIGS)
 def test_dense_checkpoints_come_back_bit_for_bit(family, tmp_path):
     model = prune_model(model_of(family), "1:mlp:0.5")
     folder = save_checkpoint(model, tmp_path / "out")
-    assert {path.name for path in folder.iterdir()} == {
-        "config.json",
-        "model.safetensors",
-    }
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"config.json", "model.safetensors"}
     same_bits(load_checkpoint(folder), model)
-    stored = json.loads((folder / "config.json").read_text())
-    assert stored == {**model.config, "torch_dtype": "float32"}
+    assert config_in(folder) == {**model.config, "torch_dtype": "float32"}
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_half_precision_stays_what_it_is(dtype, tmp_path):
-    model = model_of("gpt2", dtype, torch_dtype="float32")
-    model = model.replace(config={**model.config, "dtype": "float32"})
+    model = model_of("gpt2", dtype)
+    said = dict.fromkeys(("dtype", "torch_dtype"), "float32")
+    model = model.replace(config=model.config | said)
     folder = save_checkpoint(model, tmp_path / "out")
     loaded = load_checkpoint(folder, dtype)
     same_bits(loaded, model)
@@ -110,22 +81,21 @@ def test_a_tied_head_is_stored_once(tmp_path):
 
 def test_large_models_are_written_in_shards(tmp_path):
     model = model_of("gptj")
-    folder = save_checkpoint(model, tmp_path / "out", shard_bytes=9000)
+    folder = save_checkpoint(model, tmp_path / "out", shard_bytes=4000)
     index = json.loads((folder / "model.safetensors.index.json").read_text())
     shards = sorted(set(index["weight_map"].values()))
     total = sum(leaf.nbytes for leaf in jax.tree.leaves(model.params))
     assert index["metadata"]["total_size"] == total
     assert shards[0] == f"model-00001-of-{len(shards):05d}.safetensors"
-    largest = max(leaf.nbytes for leaf in jax.tree.leaves(model.params))
     for shard in shards:
-        header = 6000
-        assert (folder / shard).stat().st_size < max(9000, largest) + header
+        data = (folder / shard).read_bytes()
+        assert len(data) - 8 - int.from_bytes(data[:8], "little") <= 4000
     assert len(shards) > 3
     same_bits(load_checkpoint(folder), model)
 
 
 def test_the_tokenizer_goes_with_the_model(tmp_path):
-    source = save_checkpoint(model_of(), tmp_path / "source")
+    source = save_checkpoint(model_of("llama"), tmp_path / "source")
     (source / "tokenizer_config.json").write_text('{"bos_token": "<s>"}')
     (source / "notes.txt").write_text("mine")
     first = save_checkpoint(load_checkpoint(source), tmp_path / "first")
@@ -137,12 +107,11 @@ def test_the_tokenizer_goes_with_the_model(tmp_path):
 
 
 def test_nothing_is_overwritten_unless_asked(tmp_path):
-    model, folder = model_of(), tmp_path / "out"
+    model, folder = model_of("llama"), tmp_path / "out"
     folder.mkdir()
     (folder / "kept").write_text("mine")
-    with raises(
-        f"{folder}: expected an empty folder or nothing, found files", FileExistsError
-    ):
+    said = f"{folder}: expected an empty folder or nothing, found files"
+    with raises(said, FileExistsError):
         save_checkpoint(model, folder)
     assert [path.name for path in tmp_path.rglob("*")] == ["out", "kept"]
     save_checkpoint(model, folder, overwrite=True)
@@ -155,9 +124,8 @@ def test_nothing_is_overwritten_unless_asked(tmp_path):
     file = tmp_path / "file"
     file.write_text("mine")
     for overwrite in (False, True):
-        with raises(
-            f"{file}: expected a folder or nothing, found a file", FileExistsError
-        ):
+        said = f"{file}: expected a folder or nothing, found a file"
+        with raises(said, FileExistsError):
             save_checkpoint(model, file, overwrite=overwrite)
     with raises("folder: expected a path that ends in the name of a folder, got ."):
         save_checkpoint(model, ".", overwrite=True)
@@ -165,7 +133,10 @@ def test_nothing_is_overwritten_unless_asked(tmp_path):
 
 
 def test_a_link_to_a_folder_stays_a_link(tmp_path):
-    model, (there, link) = model_of(), (tmp_path / "there" / "out", tmp_path / "link")
+    model, (there, link) = (
+        model_of("llama"),
+        (tmp_path / "there" / "out", tmp_path / "link"),
+    )
     link.symlink_to(there)
     for overwrite in (False, True):  # where the link leads to nothing, and to a folder
         assert save_checkpoint(model, link, overwrite=overwrite) == link
@@ -177,7 +148,7 @@ def test_a_link_to_a_folder_stays_a_link(tmp_path):
 
 
 def test_weights_that_are_not_finite_are_not_written(tmp_path):
-    model = model_of()
+    model = model_of("llama")
     scale = model.params["final_norm"]["scale"].at[0].set(np.nan)
     params = {**model.params, "final_norm": {"scale": scale}}
     with raises("model: expected finite weights, got 1 NaN or infinite ones in params"):
@@ -186,7 +157,7 @@ def test_weights_that_are_not_finite_are_not_written(tmp_path):
 
 
 def test_a_failed_write_leaves_the_old_folder(tmp_path, monkeypatch):
-    folder = save_checkpoint(model_of(), tmp_path / "out")
+    folder = save_checkpoint(model_of("llama"), tmp_path / "out")
     before = (folder / "model.safetensors").read_bytes()
 
     def full(*_):
@@ -200,13 +171,12 @@ def test_a_failed_write_leaves_the_old_folder(tmp_path, monkeypatch):
 
 
 def test_the_config_has_to_be_the_models(tmp_path):
-    model = model_of()
+    model = model_of("llama")
     with raises("config: expected the config of a checkpoint, got an empty one"):
         save_checkpoint(model.replace(config={}), tmp_path / "out")
     other = model.replace(config=config_of("llama", rms_norm_eps=0.5))
-    with raises(
-        "config: expected a config of the model's architecture, got one with another"
-    ):
+    said = "config: expected a config of the model's architecture, got one with anoth"
+    with raises(said):
         save_checkpoint(other, tmp_path / "out")
     with raises("module: expected one of"):
         save_checkpoint(model, tmp_path / "out", factorised=[(0, "W_X")])
@@ -224,15 +194,12 @@ def spectra(model, layer, module):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize(
-    "family", quick(["gpt2"], ["llama", "gpt2", "phi3", "gpt_neox"])
-)
+@pytest.mark.parametrize("family", ["llama", "gpt2", "phi3", "gpt_neox"])
 def test_factors_come_back_to_rounding_with_their_ranks(family, dtype, tmp_path):
     model = prune_model(model_of(family, dtype), "1:all:0.8")
     dense = save_checkpoint(model, tmp_path / "dense")
-    folder = save_checkpoint(
-        model, tmp_path / "factors", factorised=[(1, "attn"), (1, "mlp")]
-    )
+    modules = [(1, "attn"), (1, "mlp")]
+    folder = save_checkpoint(model, tmp_path / "factors", factorised=modules)
     loaded = load_checkpoint(folder, dtype)
     assert loaded.config == load_checkpoint(dense, dtype).config
     eps = float(jnp.finfo(dtype).eps)
@@ -241,26 +208,18 @@ def test_factors_come_back_to_rounding_with_their_ranks(family, dtype, tmp_path)
         assert np.linalg.norm(W - again, 2) < 4 * eps * s[0], name
         rank = int(min(W.shape) / 5)
         assert t[rank - 1] > 8 * eps * s[0] / 4 > t[rank], name
-    one, two = (m.replace(params={**m.params, "layers": ()}) for m in (model, loaded))
-    same_bits(one, two)
-    first = (
-        m.replace(params={**m.params, "layers": m.params["layers"][:1]})
-        for m in (model, loaded)
-    )
-    same_bits(*first)
-    sizes = [(path / "model.safetensors").stat().st_size for path in (folder, dense)]
-    assert sizes[0] < sizes[1]
+    first = (m.params | {"layers": m.params["layers"][:1]} for m in (model, loaded))
+    same_bits(*(model.replace(params=params) for params in first))
+    assert stored_bytes(folder) < stored_bytes(dense)
 
 
 def test_ranks_are_listed_and_only_paying_ones(tmp_path):
     model = prune_model(model_of("gpt2"), "0:W_Q:0.75")
     model = prune_model(model, "0:W_V:0.25")  # more than half is kept
-    folder = save_checkpoint(
-        model, tmp_path / "out", factorised=[(0, "all"), (1, "all")]
-    )
-    config = json.loads((folder / "config.json").read_text())
+    modules = [(0, "all"), (1, "all")]
+    folder = save_checkpoint(model, tmp_path / "out", factorised=modules)
     name = "transformer.h.0.attn.c_attn.weight"
-    assert config["icltheory"]["factors"] == {name: [6, None, None]}
+    assert config_in(folder)["icltheory"]["factors"] == {name: [3, None, None]}
     names = safetensors_of(folder).found
     pieces = {f"{name}.0.A", f"{name}.0.B", f"{name}.1", f"{name}.2"}
     assert {n for n in names if n.startswith(name)} == pieces
@@ -272,10 +231,10 @@ def test_ranks_are_listed_and_only_paying_ones(tmp_path):
 
 
 def test_without_a_low_rank_factors_change_nothing(tmp_path):
-    model = model_of()
+    model = model_of("llama")
     folder = save_checkpoint(model, tmp_path / "out", factorised=[(0, "all")])
     same_bits(load_checkpoint(folder), model)
-    assert "icltheory" not in json.loads((folder / "config.json").read_text())
+    assert "icltheory" not in config_in(folder)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
@@ -291,14 +250,14 @@ def test_the_rank_is_found_under_the_rounding(dtype, rank):
 
 
 def test_other_programs_and_damage_find_out(tmp_path):
-    model = prune_model(model_of(), "0:mlp:0.75")
+    model = prune_model(model_of("llama"), "0:mlp:0.75")
     folder = save_checkpoint(model, tmp_path / "out", factorised=[(0, "mlp")])
-    config = json.loads((folder / "config.json").read_text())
+    config = config_in(folder)
     assert config["model_type"] == "icltheory_factorised"
     dense, ranks = take_factors(config)
     tensors = safetensors_of(folder)
     name = "model.layers.0.mlp.up_proj.weight"
-    with raises(f"{tensors.where}: {name}.A: expected shape (40, 7)"):
+    with raises(f"{tensors.where}: {name}.A: expected shape (20, 7)"):
         join_factors(tensors, model.arch, {**ranks, name: [7]})
     gone = "model.layers.1.mlp.up_proj.weight"
     with raises(f"{tensors.where}: expected tensor {gone}.A, found none"):
@@ -310,24 +269,21 @@ def test_other_programs_and_damage_find_out(tmp_path):
         with raises("config.json: icltheory: expected a model_type and lists"):
             take_factors({**config, "icltheory": table})
     assert dense == {**model.config, "torch_dtype": "float32"}
-    shutil.rmtree(folder)
 
 
 # --- size and time
 
 
 def test_sizes_are_those_of_what_is_written(tmp_path):
-    model = model_of()
+    model = model_of("llama")
     for module, rate in (("mlp", 0.75), ("mlp", 0.1), ("W_Q", 0)):
         report = size_report(model, 1, module, rate)
         clipped = prune_model(model, Intervention(1, module, rate))
-        paths = [
-            save_checkpoint(clipped, tmp_path / f"{module}{rate}{more}", factorised=f)
-            for more, f in (("dense", None), ("factors", [(1, module)]))
-        ]
-        sizes = [sum(s for s in stored_sizes(path)) for path in paths]
-        assert sizes[0] == 4 * report.model_parameters
-        assert sizes[0] - sizes[1] == report.dense_bytes - report.stored_bytes
+        path, how = tmp_path / f"{module}{rate}", {"factorised": [(1, module)]}
+        dense = stored_bytes(save_checkpoint(clipped, path / "dense"))
+        factors = stored_bytes(save_checkpoint(clipped, path / "factors", **how))
+        assert dense == 4 * report.model_parameters
+        assert dense - factors == report.dense_bytes - report.stored_bytes
         saved = (report.dense - report.stored) / report.model_parameters
         assert report.model_saved == saved
         assert report.stored_flops == 2 * report.stored <= report.dense_flops
@@ -353,15 +309,11 @@ def test_operations_are_those_of_one_token():
 def test_modules_in_factors_are_pairs(tmp_path):
     for wrong in (["3:mlp:0.9"], (3, "mlp"), [(0, "mlp", 0.5)]):
         with pytest.raises(ValueError, match="factorised: expected pairs of a layer"):
-            save_checkpoint(model_of(), tmp_path / "new", factorised=wrong)
-
-
-def stored_sizes(folder):
-    return [tensor.nbytes for tensor in safetensors_of(folder).found.values()]
+            save_checkpoint(model_of("llama"), tmp_path / "new", factorised=wrong)
 
 
 def test_the_break_even_rate_is_where_factors_begin_to_save():
-    model = model_of("gptj")  # (96, 24): 24 / 120
+    model = model_of("gptj")  # (48, 12): 12 / 60
     for rate, saves in ((0.15, False), (0.25, True)):
         for size in size_report(model, 0, "mlp", rate).matrices:
             assert size.break_even_rate == 0.2

@@ -14,10 +14,20 @@ from tests.bridge import stored
 from tests.bridge.tiny import config_of, model_of
 
 
-def assert_equal(model, other):
-    """The same program with bit for bit the same parameters."""
-    assert model.arch == other.arch
-    jax.tree.map(np.testing.assert_array_equal, model.params, other.params)
+def of(family, **changes):
+    """The architecture of a tiny config."""
+    return read_architecture(config_of(family, **changes))
+
+
+_SMALL = {
+    **{"vocab_size": 9, "hidden_size": 64, "num_attention_heads": 4},
+    **{"num_hidden_layers": 2, "intermediate_size": 3, "max_position_embeddings": 64},
+}
+
+
+def small(family, **config):
+    """The architecture of a config that leaves much to the family."""
+    return read_architecture({"model_type": family, **_SMALL, **config})
 
 
 # What logits depend on and no shape of a weight shows.
@@ -50,6 +60,7 @@ def rope(kind, **numbers):
     return {"rope_scaling": {"type": kind, **numbers}}
 
 
+LONG = {"short_factor": [1.0] * 3}
 BANDS = {"low_freq_factor": 4.0, "high_freq_factor": 4.0}
 FULL = {"layer_types": ["full_attention"] * 2}
 TURNED = {"sliding_attention": {"partial_rotary_factor": 0.34}}
@@ -79,6 +90,17 @@ REFUSED = [
     ("llama", rope("linear", factor=np.nan), "factor: expected"),
     ("llama", rope("llama3", factor=2.0, **BANDS), "above low_freq_factor 4, got 4"),
     ("llama", rope("dynamic", factor=2.0) | {"head_dim": 2}, "expected at least 4 for"),
+    ("llama", rope("longrope", long_factor=[1.0]), "short_factor: .* 3 .*, got None"),
+    *(
+        (
+            "llama",
+            rope("longrope", **LONG, long_factor=[1.0, 1.0, n]),
+            "long_factor: .*3 ",
+        )
+        for n in (0, -1.0, "2", np.nan, None)
+    ),
+    ("llama", {"rope_parameters": {"full_attention": {}}}, "one set for all layers"),
+    ("llama", {"partial_rotary_factor": 0.2}, "rotary dimension: expected an even num"),
     ("llama", {"partial_rotary_factor": "half"}, "partial_rotary_factor: expected"),
     ("llama", {"partial_rotary_factor": 0.34}, "partial_rotary_factor: expected 1 for"),
     ("gpt2", {"n_head": 5}, "n_head: expected a divisor of n_embd 12, got 5"),
@@ -125,34 +147,93 @@ def test_a_mistral_with_named_kinds_of_layers_is_a_ministral(tmp_path):
 
 
 def test_gemma_3_has_two_sets_of_rotations_in_a_ratio_of_five_to_one():
-    def of(**changes):
-        return read_architecture(config_of("gemma3_text", **changes))
-
-    usual = of(num_hidden_layers=13, sliding_window_pattern=None)
+    usual = of("gemma3_text", num_hidden_layers=13, sliding_window_pattern=None)
     assert usual.windows == (*(*[4] * 5, None) * 2, 4)
     far, near = (usual.of_layer(layer).rotary for layer in (5, 0))
     assert far.frequencies[1] == pytest.approx(1e6 ** (-2 / 6))
     assert near.frequencies[1] == pytest.approx(1e4 ** (-2 / 6))
     scaling = {"rope_type": "linear", "factor": 8.0}
-    old = of(rope_scaling=scaling, rope_theta=500.0, rope_local_base_freq=20.0)
+    old = {"rope_scaling": scaling, "rope_theta": 500.0, "rope_local_base_freq": 20.0}
     sets = {
         "full_attention": {**scaling, "rope_theta": 500.0},
         "sliding_attention": {"rope_theta": 20.0},
     }
-    assert of(rope_parameters=sets) == old
-    assert of(layer_types=["full_attention"] * 2).local_rotary is None
-    near = of(layer_types=["sliding_attention"] * 2)
+    assert of("gemma3_text", rope_parameters=sets) == of("gemma3_text", **old)
+    assert of("gemma3_text", layer_types=["full_attention"] * 2).local_rotary is None
+    near = of("gemma3_text", layer_types=["sliding_attention"] * 2)
     assert near.of_layer(1).rotary == near.local_rotary != near.rotary
 
 
-def test_switches_of_single_families():
-    def of(family, **changes):
-        return read_architecture(config_of(family, **changes))
-
+def test_what_configs_say_in_other_words():
+    old = of("llama", rope_theta=5e5, rope_scaling={"type": "linear", "factor": 2.0})
+    new = {"rope_theta": 5e5, "rope_type": "linear", "factor": 2.0}
+    assert old == of("llama", rope_parameters=new) != of("llama")
+    assert of("llama", attention_bias=True, mlp_bias=True).output_bias
+    assert of("gemma", hidden_act="gelu").activation == "gelu_tanh"
+    assert of("gpt_neox").activation == "gelu"
+    assert of("gpt_neox").parallel
+    assert not of("gpt_neox", use_parallel_residual=False).parallel
+    assert of("qwen2").sliding_window is None
+    windowed = {"use_sliding_window": True, "sliding_window": 4}
+    for first, windows in ((0, 4), (1, (None, 4)), (2, None)):
+        found = of("qwen2", max_window_layers=first, **windowed)
+        assert found.sliding_window == windows
     assert not of("opt", enable_bias=False).mlp_bias
     every = of("gemma2", num_hidden_layers=5).sliding_window
     assert every == (4, None, 4, None, 4)
     assert of("gemma2", final_logit_softcapping=None).logit_cap is None
+
+
+@pytest.mark.parametrize(
+    ("family", "heads"), [("gemma", 16), ("mistral", 8), ("qwen2", 32), ("qwen3", 32)]
+)
+def test_key_heads_that_a_config_leaves_out_are_the_familys(family, heads):
+    many = {"num_attention_heads": 64, "head_dim": 2}
+    assert small(family, **many).num_kv_heads == heads
+    assert small(family, **many, num_key_value_heads=None).num_kv_heads == 64
+
+
+def test_gpt_neox_has_its_own_name_for_the_part_that_turns():
+    for given, dim in (({}, 4), ({"rotary_pct": 0.5}, 8)):
+        assert small("gpt_neox", partial_rotary_factor=1.0, **given).rotary.dim == dim
+
+
+def test_of_two_places_that_say_it_the_one_counts_that_transformers_takes():
+    """As version 5.23 does, whose logits tiny models with such configs reproduced."""
+    old, new = {"type": "linear", "factor": 3.0}, {"rope_type": "default"}
+    both = small("llama", rope_scaling=old, rope_parameters={**new, "factor": 5.0})
+    assert both == small("llama", rope_scaling=old)
+    theta = {"rope_parameters": {**new, "rope_theta": 77.0}}
+    assert small("llama", **theta, rope_theta=500.0) == small("llama", **theta)
+    yarn = {"rope_type": "yarn", "factor": 4.0}
+    length = "original_max_position_embeddings"
+    both = small("llama", rope_scaling={**yarn, length: 16}, **{length: 32})
+    assert both == small("llama", rope_scaling={**yarn, length: 32})
+    base = small("gpt_neox", rotary_emb_base=99)
+    assert small("gpt_neox", rotary_emb_base=99, rope_theta=77.0) == base
+    assert base.rotary.frequencies[1] == pytest.approx(99**-0.5)
+
+
+def test_phi_3_knows_one_way_of_stretching_and_its_length():
+    def stretched(kind, **more):
+        factors = {"short_factor": [1.0] * 8, "long_factor": [2.0] * 8}
+        scaling = {"type": kind, **factors, **more}
+        return small("phi3", rope_scaling=scaling, max_position_embeddings=131072)
+
+    named = stretched("longrope")
+    assert named.rotary.switch == 4096
+    assert stretched("su") == stretched("yarn") == named
+    assert stretched("longrope", original_max_position_embeddings=32) == named
+
+
+@pytest.mark.parametrize(
+    "kinds", [3, ["sliding_attention"], ["chunked_attention"] * 2, [["full"], 1]]
+)
+def test_kinds_of_layers_are_known_and_one_for_each(kinds):
+    config = {"num_key_value_heads": 4, "layer_types": kinds}
+    config |= {"use_sliding_window": True, "sliding_window": 5}
+    with pytest.raises(ValueError, match="layer_types: expected 2 of full_attention"):
+        small("qwen2", **config)
 
 
 def test_layers_of_one_kind_share_a_decoder_and_others_do_not():

@@ -1,5 +1,6 @@
 """GGUF files: weights, config and tokenizer, and every damage."""
 
+import contextlib
 import itertools
 import re
 import unicodedata
@@ -98,25 +99,21 @@ def test_a_file_is_its_weights_dequantised(model, tmp_path):
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q8_0"])
 def test_the_dtype_is_that_of_the_matrices(kind, tmp_path):
     path, _ = written(tmp_path, kinds=(kind,))
-    names = {"F16": "float16", "BF16": "bfloat16"}
-    if kind in names:
-        with pytest.warns(UserWarning, match="weights in float32 are read in"):
-            model = load_checkpoint(path)
-    else:
+    dtype = {"F16": "float16", "BF16": "bfloat16"}.get(kind, "float32")
+    said = pytest.warns(UserWarning, match="weights in float32 are read in")
+    with contextlib.nullcontext() if dtype == "float32" else said:
         model = load_checkpoint(path)
-    kinds = {leaf.dtype.name for leaf in jax.tree.leaves(model.params)}
-    assert kinds == {names.get(kind, "float32")}
-    assert model.config["torch_dtype"] == names.get(kind, "float32")
+    assert {leaf.dtype.name for leaf in jax.tree.leaves(model.params)} == {dtype}
+    assert model.config["torch_dtype"] == dtype
 
 
 def test_biases_of_llama_are_put_in_order_too(tmp_path):
     bias = np.arange(256, dtype=np.float32)
 
     def change(writer, tensors):
-        for layer, (part, size) in itertools.product(
-            range(2), {"q": 256, "k": 128, "v": 128, "output": 256}.items()
-        ):
-            tensors[f"blk.{layer}.attn_{part}.bias"] = bias[:size], "F32"
+        sizes = {"q": 256, "k": 128, "v": 128, "output": 256}
+        for layer, part in itertools.product(range(2), sizes):
+            tensors[f"blk.{layer}.attn_{part}.bias"] = bias[: sizes[part]], "F32"
 
     path, _ = written(tmp_path, change=change)
     found = load_checkpoint(path).params["layers"][0]["attn"]
@@ -127,34 +124,26 @@ def test_biases_of_llama_are_put_in_order_too(tmp_path):
     np.testing.assert_array_equal(found["W_V"]["bias"], bias[:128])
 
 
-def _scaled(kind, **numbers):
-    def change(writer, tensors):
-        writer.add_rope_scaling_type(gguf.RopeScalingType(kind))
-        writer.add_rope_scaling_factor(4.0)
-        writer.add_rope_scaling_orig_ctx_len(16)
-
-    numbers = {"factor": 4.0, "original_max_position_embeddings": 16}
-    return change, {"rope_type": kind, **numbers}
-
-
 @pytest.mark.parametrize("kind", ["linear", "yarn", "llama3"])
 def test_rotary_positions_are_scaled(kind, tmp_path):
-    change, scaling = _scaled("yarn" if kind == "llama3" else kind)
     config = gguf_files.config_of("llama")
-    if kind == "llama3":
-        scaling |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
-        scaling["rope_type"] = "llama3"
-        plain = read_architecture(config).rotary.frequencies
-        scaled = read_architecture({**config, "rope_scaling": scaling}).rotary
-        divisors = np.divide(plain, scaled.frequencies, dtype=np.float32)
-        assert divisors.max() > 3.9
+    scaling = {"rope_type": kind, "factor": 4.0, "original_max_position_embeddings": 16}
+    scaling |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    expected = read_architecture({**config, "rope_scaling": scaling}).rotary
 
-        def change(writer, tensors):
-            tensors["rope_freqs.weight"] = divisors, "F32"
+    def change(writer, tensors):
+        if kind != "llama3":
+            writer.add_rope_scaling_type(gguf.RopeScalingType(kind))
+            writer.add_rope_scaling_factor(4.0)
+            writer.add_rope_scaling_orig_ctx_len(16)
+            return
+        plain = read_architecture(config).rotary.frequencies
+        divisors = np.divide(plain, expected.frequencies, dtype=np.float32)
+        assert divisors.max() > 3.9
+        tensors["rope_freqs.weight"] = divisors, "F32"
 
     path, _ = written(tmp_path, change=change)
     found = load_checkpoint(path).arch.rotary
-    expected = read_architecture({**config, "rope_scaling": scaling}).rotary
     np.testing.assert_allclose(found.frequencies, expected.frequencies, rtol=2e-7)
     assert found.scale == expected.scale
     assert found.long_frequencies in ((), found.frequencies)
@@ -225,16 +214,12 @@ def test_pieces_are_merged_by_their_scores(tmp_path):
     def best(text):
         parts = list("▁" + text.replace(" ", "▁"))
         while True:
-            joined = ["".join(pair) for pair in itertools.pairwise(parts)]
-            known = [
-                (-scores[tokens.index(j)], i)
-                for i, j in enumerate(joined)
-                if j in tokens
-            ]
+            joined = enumerate(map("".join, itertools.pairwise(parts)))
+            known = [(-scores[tokens.index(j)], i) for i, j in joined if j in tokens]
             if not known:
                 return [tokens.index(part) for part in parts]
             at = min(known)[1]
-            parts[at : at + 2] = [joined[at]]
+            parts[at : at + 2] = [parts[at] + parts[at + 1]]
 
     rng = np.random.default_rng(0)
     for _ in range(50):
@@ -243,9 +228,8 @@ def test_pieces_are_merged_by_their_scores(tmp_path):
         assert tokenizer.encode(text) == [1, *best(text)], text
     assert tokenizer.encode("é", special=False) == [3, *(13 + b for b in "é".encode())]
     assert tokenizer.decode(tokenizer.encode("ab é c")) == "ab é c"
-    plain = pieces(
-        add_add_space_prefix=False, add_add_bos_token=False, add_add_eos_token=True
-    )
+    plain = {"space_prefix": False, "bos_token": False, "eos_token": True}
+    plain = pieces(**{f"add_add_{name}": value for name, value in plain.items()})
     tokenizer = load_checkpoint(written(tmp_path, tokenizer=plain)[0]).tokenizer
     assert tokenizer.encode("ab  a") == [tokens.index("ab"), 269, tokens.index("a"), 2]
     assert tokenizer.decode(tokenizer.encode(" ab  a")) == " ab  a"
@@ -253,17 +237,14 @@ def test_pieces_are_merged_by_their_scores(tmp_path):
 
 def test_a_file_without_a_tokenizer_loads(tmp_path):
     path, _ = written(tmp_path, tokenizer=())
-    with pytest.raises(FileNotFoundError, match=r"expected a tokenizer"):
+    with pytest.raises(FileNotFoundError, match="expected a tokenizer"):
         load_checkpoint(path).tokenizer  # noqa: B018
 
 
 @pytest.mark.parametrize(
     ("calls", "message"),
     [
-        (
-            byte_level("tekken"),
-            "tokenizer.ggml.pre: expected .* or smollm.*got 'tekken'",
-        ),
+        (byte_level("tekken"), "ggml.pre: expected .* or smollm.*got 'tekken'"),
         (byte_level("qwen2", add_tokenizer_model="bert"), "model: .*llama, got 'bert'"),
         (byte_level("qwen2", add_token_merges=["no such"]), "Token `no` out of"),
     ],
@@ -271,9 +252,8 @@ def test_a_file_without_a_tokenizer_loads(tmp_path):
 def test_tokenizers_that_cannot_be_built_are_named(calls, message, tmp_path):
     path, _ = written(tmp_path, tokenizer=calls)
     tokenizer = load_checkpoint(path).tokenizer
-    with pytest.raises(
-        ValueError, match=rf"{path}: expected a tokenizer, got .*{message}"
-    ):
+    message = f"^{path}: expected a tokenizer, got .*{message}"
+    with pytest.raises(ValueError, match=message):
         tokenizer.encode("a")
 
 
@@ -384,44 +364,32 @@ def test_one_file_of_a_folder_is_read(tmp_path, monkeypatch):
         load_checkpoint(path)
 
 
-def differences(model, kind, folder):
-    """Largest logit, and its differences to safetensors' and to transformers'."""
-    import torch
-    import transformers
-
-    path, weights = written(folder, model, (kind,))
-    same = tiny.write(folder / "same", gguf_files.config_of(model), weights)
-    ours = load_checkpoint(path, "float32")
-    ids = np.random.default_rng(0).integers(0, 265, (2, 17))
-    logits = np.asarray(ours.logits(ids))
-    other = np.asarray(load_checkpoint(same, "float32").logits(ids))
-    options = {"gguf_file": path.name, "dtype": torch.float64}
-    theirs = transformers.AutoModelForCausalLM.from_pretrained(folder, **options)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, gguf_file=path.name)
-    with torch.no_grad():
-        reference = theirs(torch.tensor(ids)).logits.numpy()
-    # Qwen's own tokenizer composes characters, which transformers does not for GGUF.
-    form = unicodedata.normalize if model.startswith("qwen") else lambda _, text: text
-    texts = [
-        (ours.tokenizer.encode(t), tokenizer(form("NFC", t))["input_ids"])
-        for t in TEXTS
-    ]
-    found = (np.abs(logits - one).max() for one in (0, other, reference))
-    return *found, texts
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("model", CONFIGS)
 def test_transformers_reads_the_same(model, kind, tmp_path):
-    pytest.importorskip("transformers", minversion="5.0")
-    pytest.importorskip("torch")
-    largest, own, other, texts = differences(model, kind, tmp_path)
-    print(f"{model} {kind}: {own:.1e} {other:.1e} of {largest:.1f}")
-    assert own == 0
+    transformers = pytest.importorskip("transformers", minversion="5.0")
+    torch = pytest.importorskip("torch")
+    path, weights = written(tmp_path, model, (kind,))
+    same = tiny.write(tmp_path / "same", gguf_files.config_of(model), weights)
+    ours = load_checkpoint(path, "float32")
+    ids = np.random.default_rng(0).integers(0, 265, (2, 17))
+    logits = np.asarray(ours.logits(ids))
+    np.testing.assert_array_equal(load_checkpoint(same, "float32").logits(ids), logits)
+    options = {"gguf_file": path.name, "dtype": torch.float64}
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, **options)
+    with torch.no_grad():
+        reference = theirs(torch.tensor(ids)).logits.numpy()
+    error, largest = np.abs(logits - reference).max(), np.abs(logits).max()
+    print(f"{model} {kind}: {error:.1e} of {largest:.1f}")
     # Torch in float32 is up to 2.4e-6 of the largest logit from torch in float64, and
     # rows of W_Q and W_K in a wrong order change it by a quarter.
-    assert other <= 1e-5 * largest
-    for text, (ours, theirs) in zip(TEXTS, texts, strict=True):
-        assert ours == theirs, text
+    assert error <= 1e-5 * largest
+    tokenizer = transformers.AutoTokenizer.from_pretrained(
+        tmp_path, gguf_file=path.name
+    )
+    for text in TEXTS:
+        # Qwen's own tokenizer composes characters, which transformers does not.
+        form = unicodedata.normalize("NFC", text) if "qwen" in model else text
+        assert ours.tokenizer.encode(text) == tokenizer(form)["input_ids"], text

@@ -1,4 +1,4 @@
-"""Every scoring against a float64 loop over prompts, unpruned and pruned."""
+"""Every scoring against a float64 loop over prompts; published scores as counts."""
 
 import dataclasses
 import functools
@@ -22,7 +22,7 @@ from icltheory.bridge import (
     prune_model,
 )
 from icltheory.bridge.evaluation import tokenize
-from icltheory.bridge.tasks import SCORINGS
+from icltheory.bridge.tasks import SCORINGS, possible_counts
 from icltheory.bridge.tasks.scorings import (
     answer_prefix,
     calibrated,
@@ -39,6 +39,7 @@ from tests.bridge.evaluation_tasks import (
     with_test,
 )
 from tests.bridge.tiers import quick
+from tests.raising import raises
 
 CHECKPOINT = Path(__file__).parents[2] / "experiments" / "small_lm" / "checkpoint"
 SHAPES = {"batch_size": 8}
@@ -68,10 +69,10 @@ def endings(scoring):
     base = topic(scoring)
     texts = [example.fields["text"] for example in base.validation]
     rows = [
-        Example({"text": text, "a": text.split()[-1], "b": other}, 0, number)
-        for number, (text, other) in enumerate(
-            zip(texts, texts[1:] + texts[:1], strict=True)
+        Example(
+            {"text": text, "a": text.split()[-1], "b": texts[number - 1]}, 0, number
         )
+        for number, text in enumerate(texts)
     ]
     template = dataclasses.replace(
         base.template,
@@ -189,12 +190,8 @@ def test_reference_prompts_are_answered_by_the_pruned_model():
     model, rates = tiny("groups", num_layers=2), (0.0, 0.5, 0.75)
     task = classification(5, longest=1, scoring="contextual_calibration")
     task = with_test(task, classification(5, seed=5, longest=1).validation)
-    plain = [
-        evaluate_naive(prune_model(model, Intervention(1, "mlp", rate)), task)
-        for rate in rates
-    ]
     models = [Intervention(1, "mlp", rate) for rate in rates]
-    # Some examples at some rates.
+    plain = [evaluate_naive(prune_model(model, one), task) for one in models]
     found = Evaluator(model, task, **SHAPES)
     some = found.correct("validation", [models[2], ()], [4, 1])
     for row, place in zip(some, (2, 0), strict=True):
@@ -225,40 +222,34 @@ def test_what_a_measure_is_divided_by():
     task = choice(2)
     task = dataclasses.replace(task, validation=(Example(options, 0, 0),))
     model = tiny("groups")
-    lengths = {}
-    for name in ("average_log_likelihood", *SUMS):
-        asked = dataclasses.replace(task, scoring=name)
-        found = tokenize(model, asked).lengths
-        lengths[name] = None if found is None else found.tolist()
-    assert lengths == {
+    for scoring, expected in {
         "log_likelihood": None,
-        "average_log_likelihood": [[6, 3]],
-        "log_likelihood_per_character": [[5, 3]],
-        "log_likelihood_per_byte": [[6, 3]],
+        "average_log_likelihood": [6, 3],
+        "log_likelihood_per_character": [5, 3],
+        "log_likelihood_per_byte": [6, 3],
         "pmi": None,
         "contextual_calibration": None,
-    }
+    }.items():
+        found = tokenize(model, dataclasses.replace(task, scoring=scoring)).lengths
+        np.testing.assert_array_equal(found, [expected] if expected else None)
 
 
 def test_reference_prompts():
     task = classification(6)
     assert answer_prefix(task) == "\n :"
-    split = "validation"
-    [first, *_] = without_content(task, "N/A", split, 2).validation
-    asked = without_content(task, "N/A", split, 2)
-    assert asked.query(first) == "N/A\n :"
+    asked = without_content(task, "N/A", "validation", 2)
+    assert asked.query(asked.validation[0]) == "N/A\n :"
     assert asked.prefix() == task.prefix(2)
     # Options keep their texts.
-    own = without_content(choice(4), "N/A", split, None)
+    own = without_content(choice(4), "N/A", "validation", None)
     assert [own.options(e) for e in own.validation] == [
         choice(4).options(e) for e in choice(4).validation
     ]
     # Each prompt is asked once.
     model = tiny("groups")
     for scoring, count in zip(DERIVED, (1, 3), strict=True):
-        asked, numbers = reference_task(
-            classification(6, scoring=scoring), "validation"
-        )
+        own = classification(6, scoring=scoring)
+        asked, numbers = reference_task(own, "validation")
         assert len(asked.validation) == tokenize(model, asked).num_examples == count
         assert numbers.tolist() == [list(range(count))] * 6
     zero = dataclasses.replace(task.template, zero_shot="Of {text} the mood is")
@@ -268,9 +259,7 @@ def test_reference_prompts():
 def test_what_cannot_be_scored():
     model, task = tiny("groups"), classification(4, scoring="pmi")
     bare = dataclasses.replace(task.template, query="{text}")
-    with pytest.raises(
-        ValueError, match="scoring: expected a question with words after its last field"
-    ):
+    with raises("scoring: expected a question with words after its last field"):
         evaluate(model, dataclasses.replace(task, template=bare))
     with pytest.raises(ValueError, match=r"scoring: expected one of .*'pmi'"):
         dataclasses.replace(task, scoring="f1")
@@ -284,3 +273,62 @@ def test_what_cannot_be_scored():
     task = dataclasses.replace(empty, template=mute, scoring="log_likelihood")
     with pytest.raises(ValueError, match="at least one token in front of the answer"):
         evaluate(model, task, shots=0)
+
+
+# --- published scores as counts
+
+# Tables 6 and 7: score, test examples, count over one less.
+SHORT = [
+    (0.56884, 277, 157),
+    (0.57971, 277, 160),
+    (0.56159, 277, 155),
+    (0.57608, 277, 159),
+    (0.58181, 56, 32),
+    (0.67272, 56, 37),
+    (0.83636, 56, 46),
+    (0.85454, 56, 47),
+    (0.87272, 56, 48),
+]
+# Tables 3, 4 and 5: score, test examples, digits, count over all.
+WHOLE = [
+    (0.76434, 7600, 5, 5809),
+    (0.77026, 7600, 5, 5854),
+    (0.84881, 7600, 5, 6451),
+    (0.69032, 5509, 5, 3803),
+    (0.77110, 5509, 5, 4248),
+    (0.66492, 1725, 5, 1147),
+    (0.666666, 1725, 6, 1150),
+]
+
+
+def test_which_published_scores_were_divided_by_one_less():
+    """Those of RTE and CB; those of AGNEWS, EmoC and MRPC were divided by all."""
+    for score, n, count in SHORT:
+        assert possible_counts(score, n, 5) == {"n-1": (count,)}
+    for score, n, digits, count in WHOLE:
+        assert possible_counts(score, n, digits)["n"] == (count,)
+        assert count / n == pytest.approx(score, abs=10.0**-digits)
+    for score, n, digits, _ in (WHOLE[0], *WHOLE[-2:]):
+        assert list(possible_counts(score, n, digits)) == ["n"]
+
+
+def test_every_count_is_found_printed_either_way():
+    for n in (2, 9, 57):
+        for k in range(n + 1):
+            for score in (round(k / n, 6), int(k / n * 10**6) / 10**6):
+                assert k in possible_counts(score, n, 6)["n"]
+
+
+def test_few_digits_decide_nothing_and_wrong_ones_fit_nothing():
+    # Table 2's four digits over 59,339 examples
+    assert list(possible_counts(0.7527, 59339, 4)) == ["n", "n-1"]
+    assert possible_counts(0.51, 3, 2) == {}
+    assert possible_counts(1, 7, 0)["n"] == (4, 5, 6, 7)
+    for arguments, message in (
+        ((0.123, 10, 2), "score: expected at most 2 digits"),
+        ((1.2, 10, 2), "score: expected a number in [0, 1]"),
+        ((0.5, 1, 2), "n: expected an integer >= 2, got 1"),
+        ((0.5, 10, -1), "digits: expected"),
+    ):
+        with raises(message):
+            possible_counts(*arguments)

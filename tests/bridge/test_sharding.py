@@ -117,17 +117,16 @@ def stand_in(parts):
     return placement
 
 
+EXPERT = ("layers", 0, "mlp", "expert_3")
+
+
 @pytest.mark.parametrize(
     ("path", "shape", "spec"),
     [
         (("layers", 0, "attn", "W_Q", "weight"), (32, 16), ("weights", None)),
         (("layers", 0, "attn", "W_O", "weight"), (16, 32), (None, "weights")),
         (("layers", 0, "attn", "W_K", "bias"), (32,), (None,)),
-        (
-            ("layers", 0, "mlp", "expert_3", "W_out", "weight"),
-            (16, 8),
-            (None, "weights"),
-        ),
+        ((*EXPERT, "W_out", "weight"), (16, 8), (None, "weights")),
         (("layers", 0, "mlp", "router", "weight"), (8, 16), (None, None)),
         (("layers", 0, "attn", "W_V", "weight"), (3, 5), (None, None)),
         (("embed", "tokens"), (129, 32), (None, "weights")),

@@ -1,11 +1,16 @@
 """Splits, counts and prompts of the seven tasks, in both profiles, pinned."""
 
+from collections import Counter
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from icltheory.bridge.tasks import PROFILES, TASKS, load_task
 from tests.bridge.tasks_data import WRITERS, copa_rows, lines, shared
 
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "profiles.md"
 # As the scripts have them: seed, classes in turn, place of the demonstrations and of
 # the validation rows in the list of each class, demonstrations that reach the prompt.
 SCRIPTS = {
@@ -89,9 +94,7 @@ def test_test_sets_are_files_in_their_order(name, profile, folders):
 
 def test_the_test_set_of_sst2_is_what_the_training_rows_leave(folders):
     task = load_task("sst2", folders["sst2"][0])
-    parts = [
-        indices(task.examples(s)) for s in ("demonstrations", "validation", "test")
-    ]
+    parts = [*map(indices, (task.demonstrations, task.validation, task.test))]
     assert [len(part) for part in parts] == [10, 8000, 33]
     assert sorted(sum(parts, [])) == list(range(8043))
     assert [e.label for e in task.test] == [1] * 26 + [0] * 7
@@ -152,73 +155,59 @@ FIELDS = {
     "copa": {"premise": "P.", "question": "cause", "choice1": "X.", "choice2": "Y."},
 }
 YES_NO = "P. Does this mean that H is true? select Yes or No?"
-# Demonstration of label 1, query, query without demonstrations, options.
+# Demonstration of label 1, query, options and, where it is another one, the query
+# without demonstrations.
 PROMPTS = {
     ("sst2", "paper"): (
         "text: a fine film sentiment: pos\n",
-        "text: a fine film sentiment:",
         "text: a fine film sentiment:",
         (" neg", " pos"),
     ),
     ("sst2", "authors_code"): (
         "text:  a fine film \n sentiment : pos \n",
         "text: a fine film\n sentiment :",
+        (" neg", " pos"),
         "Consider the following text: a fine film. Is this text sentiment pos or neg. "
         "The sentiment is",
-        (" neg", " pos"),
     ),
     ("agnews", "paper"): (
         "text: a fine film classification: sports\n",
-        "text: a fine film classification:",
         "text: a fine film classification:",
         (" world", " sports", " business", " science"),
     ),
     ("agnews", "authors_code"): (
         "text:  a fine film \n sentiment : sports \n",
         "text: a fine film\n sentiment :",
+        (" world", " sports", " business", " science"),
         "Consider the following text: a fine film. Is this text sentiment world or "
         "sports or business or science? The sentiment is",
-        (" world", " sports", " business", " science"),
     ),
     ("mrpc", "paper"): (
         "sentence1: A . sentence2: B . label : true\n",
-        "sentence1: A . sentence2: B . label :",
         "sentence1: A . sentence2: B . label :",
         (" false", " true"),
     ),
     ("mrpc", "authors_code"): (
         "sentence1: A . \n sentence2: B . \n label : true \n",
         "sentence1: A . \n sentence2: B .\n label :",
+        (" false", " true"),
         "Consider the following text: sentence1: A . \n sentence2: B .. Are these two "
         "sentences equal or unequal. The label is",
-        (" false", " true"),
     ),
-    ("rte", "paper"): (YES_NO + " No\n", YES_NO, YES_NO, (" Yes", " No")),
-    ("rte", "authors_code"): (
-        YES_NO + " No\n",
-        YES_NO + " ",
-        YES_NO + " ",
-        (" Yes", " No"),
-    ),
+    ("rte", "paper"): (YES_NO + " No\n", YES_NO, (" Yes", " No")),
+    ("rte", "authors_code"): (YES_NO + " No\n", YES_NO + " ", (" Yes", " No")),
     ("cb", "paper"): (
         "Suppose P. Can we infer that H? Yes, No, or Maybe? No\n",
-        "Suppose P. Can we infer that H? Yes, No, or Maybe?",
         "Suppose P. Can we infer that H? Yes, No, or Maybe?",
         (" Yes", " No", " Maybe"),
     ),
     ("cb", "authors_code"): (
         "Suppose P. Can we infer that 'H'? Yes, No, or Maybe? No\n",
         "Suppose P. Can we infer that 'H'? Yes, or No, or Mi? ",
-        "Suppose P. Can we infer that 'H'? Yes, or No, or Mi? ",
         (" Yes", " No", " Maybe"),
     ),
-    ("copa", "paper"): ("P.\ncause\nY.\n", "P.\ncause\n", "P.\ncause\n", ("X.", "Y.")),
-    ("copa", "authors_code"): (
-        "P.\ncause\nY.\n",
-        "P.\ncause\n",
-        "P.\ncause\n",
-        ("X.\n", "Y.\n"),
-    ),
+    ("copa", "paper"): ("P.\ncause\nY.\n", "P.\ncause\n", ("X.", "Y.")),
+    ("copa", "authors_code"): ("P.\ncause\nY.\n", "P.\ncause\n", ("X.\n", "Y.\n")),
 }
 for _profile in PROFILES:
     PROMPTS["emoc", _profile] = PROMPTS["sst2", _profile]
@@ -230,11 +219,11 @@ for _profile in PROFILES:
 def test_prompts_are_pinned(name, profile, folders):
     task = load_task(name, folders[name][0], profile)
     example = task.test[0]._replace(fields=FIELDS[name], label=1)
-    demonstration, query, zero_shot, options = PROMPTS[name, profile]
+    demonstration, query, options, *zero_shot = PROMPTS[name, profile]
     assert task.with_demonstrations([example]).prefix() == demonstration
     assert task.query(example) == query
     assert task.query(example, 3) == query
-    assert task.query(example, 0) == zero_shot
+    assert task.query(example, 0) == (zero_shot or [query])[0]
     assert task.options(example) == options
     assert task.prefix(0) == ""
     assert task.prefix() == task.prefix(len(task.demonstrations))
@@ -252,21 +241,14 @@ def test_the_third_word_of_cb_is_shown_short_and_scored_long(folders):
 
 @pytest.mark.slow
 def test_scoring_and_denominators(folders):
-    facts = {
-        (name, profile): (task.kind, task.scoring, task.denominator)
-        for name in TASKS
-        for profile in PROFILES
-        for task in [load_task(name, folders[name][0], profile)]
-    }
-    for (name, profile), (kind, scoring, denominator) in facts.items():
-        code = profile == "authors_code"
-        if name == "copa":
-            rule = "mean_logit" if code else "average_log_likelihood"
-            assert (kind, scoring) == ("choice", rule)
-        else:
-            assert (kind, scoring) == ("classification", "label_token")
-        less = code and name in ("mrpc", "rte", "cb")
-        assert denominator == ("n-1" if less else "n")
+    plain, less = ("classification", "label_token", "n"), ("mrpc", "rte", "cb")
+    expected = {(name, profile): plain for name in TASKS for profile in PROFILES}
+    expected |= {(name, "authors_code"): (*plain[:2], "n-1") for name in less}
+    expected["copa", "paper"] = ("choice", "average_log_likelihood", "n")
+    expected["copa", "authors_code"] = ("choice", "mean_logit", "n")
+    for (name, profile), facts in expected.items():
+        task = load_task(name, folders[name][0], profile)
+        assert (task.kind, task.scoring, task.denominator) == facts
 
 
 def test_copa_from_its_xml_is_copa_from_jsonl(tmp_path, folders):
@@ -325,3 +307,39 @@ def test_the_real_xml_of_copa_agrees_with_its_jsonl(tmp_path):
     for one, other in zip(read.test, task.test, strict=True):
         assert (one.label, one.index) == (other.label, other.index)
     assert indices(read.validation) == indices(task.validation)
+
+
+# --- the page of differences between the profiles
+
+
+def differing(one, other):
+    """Pairs of values in which two declarations differ."""
+    if is_dataclass(one):
+        for field in fields(one):
+            yield from differing(getattr(one, field.name), getattr(other, field.name))
+    elif one != other:
+        yield one, other
+
+
+def test_the_page_has_a_row_for_every_difference_of_a_task():
+    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]
+    rows = [line.replace("\\|", "").strip("| ").split(" | ") for line in lines]
+    assert {len(row) for row in rows} == {6}
+    actual = {
+        name: list(differing(*(spec.recipe(profile) for profile in PROFILES)))
+        for name, spec in TASKS.items()
+    }
+    counts = Counter(row[1] for row in rows if row[-1] == "the profile")
+    assert counts == Counter({name: len(own) for name, own in actual.items()})
+    assert counts.total() > 20
+    written = "\n".join(lines)
+    for value in (v for own in actual.values() for pair in own for v in pair):
+        if isinstance(value, str) and "{" in value:
+            assert repr(value).replace("|", "\\|") in written
+
+
+def test_tasks_without_a_listed_split_difference_load_alike(folders):
+    paper, code = (load_task("mrpc", folders["mrpc"][0], p) for p in PROFILES)
+    assert paper.demonstrations == code.demonstrations
+    assert paper.validation == code.validation
+    assert paper.template != code.template

@@ -4,7 +4,6 @@ import functools
 import json
 
 import numpy as np
-from flax import serialization, traverse_util
 
 from icltheory.bridge import Decoder, LanguageModel
 from icltheory.bridge.families import entries_of, read_architecture
@@ -113,20 +112,4 @@ def write_shards(folder, config, tensors):
         table.update(dict.fromkeys(part, file))
     index = folder / "model.safetensors.index.json"
     index.write_text(json.dumps({"metadata": {}, "weight_map": table}))
-    return folder
-
-
-def write_flax(folder, config, tensors):
-    """The same as Hugging Face's Flax classes write it."""
-    flat = {}
-    for name, array in tensors.items():
-        *modules, leaf = name.split(".")
-        if leaf == "weight" and array.ndim == 2:
-            table = modules[-1] in ("wte", "wpe", "embed_tokens", "embed_positions")
-            leaf, array = ("embedding", array) if table else ("kernel", array.T)
-        flat[(*modules, leaf)] = np.ascontiguousarray(array)
-    folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(config))
-    data = serialization.msgpack_serialize(traverse_util.unflatten_dict(flat))
-    (folder / "flax_model.msgpack").write_bytes(data)
     return folder

@@ -87,10 +87,8 @@ def pack(
     by_free: list[list[int]] = [[] for _ in range(row_length + 1)]
     for number in np.argsort(-sizes, kind="stable").tolist():
         size = int(sizes[number])
-        left = next(
-            (free for free in range(size, row_length + 1) if by_free[free]), None
-        )
-        if left is None:
+        fitting = (free for free in range(size, row_length + 1) if by_free[free])
+        if (left := next(fitting, None)) is None:
             row, left = len(rows), row_length
             rows.append([])
         else:
@@ -222,9 +220,8 @@ class PackedBatches:
             done = dict.fromkeys(self.family_of[numbers].tolist())
             lines = [Line(self.all, row) for row in rows]
             lines += [lines[-1]] * (size - len(rows))
-            tokens, asked = laid_out(
-                lines, self.length, answers, self.slots, self.segments
-            )
+            shape = self.length, answers, self.slots, self.segments
+            tokens, asked = laid_out(lines, *shape)
             places = [
                 number * self.slots + slot
                 for number, row in enumerate(rows)
@@ -254,23 +251,15 @@ class Line:
 
     The tokens that all of a group begin with are their stem, and the rest of each
     follows as a segment of its own. A group of one has no stem.
-
-    Attributes:
-        ids: Tokens.
-        ends: Place behind each segment.
-        stems: Number of the segment that each segment continues.
-        asked: Tokens that are measured.
-        seen: Place where each of them is seen.
-        owners: Number of the sequence, within the row, that each counts for.
     """
 
     def __init__(self, sequences: Any, groups: Sequence[Sequence[int]]):
         self.ids: list[int] = []
-        self.ends: list[int] = []
-        self.stems: list[int] = []
-        self.asked: list[int] = []
-        self.seen: list[int] = []
-        self.owners: list[int] = []
+        self.ends: list[int] = []  # the place behind each segment
+        self.stems: list[int] = []  # the number of the segment that each continues
+        self.asked: list[int] = []  # the tokens that are measured
+        self.seen: list[int] = []  # the place where each of them is seen
+        self.owners: list[int] = []  # the sequence of the row that each counts for
         owner = 0
         for numbers in groups:
             stem, begin = shared_beginning(sequences, numbers), len(self.ids)

@@ -38,8 +38,6 @@ class Prompts:
         label_ids: Token of each label; empty where whole options are compared.
         labels: Number of the right option of each example.
         num_options: Number K of options of each example.
-        scoring: The task's scoring, one of ``tasks.SCORINGS``.
-        denominator: The task's denominator.
         lengths: Divisors of the measures ``(n, K)``, if there are any.
     """
 
@@ -67,9 +65,8 @@ class Prompts:
     def families(self) -> list[tuple[int, ...]]:
         """Numbers of the rows of each example."""
         each = 1 if self.measure == "label_token" else self.num_options
-        return [
-            tuple(range(n, n + each)) for n in range(0, each * self.num_examples, each)
-        ]
+        firsts = range(0, each * self.num_examples, each)
+        return [tuple(range(first, first + each)) for first in firsts]
 
     def read(self, number: int) -> tuple[int, ...]:
         """Tokens of a row that the model reads, without a predicted last token."""
@@ -182,10 +179,8 @@ class _PromptReader:
             row = self.encode(text + option)
             start = common_beginning([before, row], len(before))
             if start < len(before):
-                message = (
-                    f"the tokenizer merges the option {option!r} with the question"
-                )
-                self.note("warning", "boundary", example, message)
+                merged = f"the tokenizer merges the option {option!r} with the question"
+                self.note("warning", "boundary", example, merged)
             start = max(start, 1)
             if start >= len(row):
                 message = f"expected an option of at least one token, got {option!r}"

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._checks import check_choice, check_shape
+from icltheory._checks import check_choice, check_shape, wrong
 from icltheory.bridge.evaluation.prompts import tokenize
 from icltheory.bridge.model import check_weights
 from icltheory.bridge.tasks import LanguageTask
@@ -31,15 +31,10 @@ class Evaluation:
     accuracy is NaN.
 
     Args:
-        accuracy: Right answers by the task's denominator; NaN if all scores are.
-        num_examples: Number n of examples.
         predictions: Number of the chosen option of each example, -1 for none.
         scores: Score of every option of every example, ``(n, K)``.
-        num_ties: Examples whose best score occurs twice.
-        num_nan: Examples with a score that is NaN.
         labels: Number of the right option of each example.
         correct: Which answers are right.
-        denominator: ``"n"``, or ``"n-1"`` where the task divides by that.
 
     Source: Yao et al. (2024), section 4.
     """
@@ -60,11 +55,9 @@ class Evaluation:
         return int(self.correct.sum())
 
     def __repr__(self) -> str:
-        return (
-            f"Evaluation(accuracy={self.accuracy:.4f}, "
-            f"num_examples={self.num_examples}, num_ties={self.num_ties}, "
-            f"num_nan={self.num_nan})"
-        )
+        counts = ("num_examples", "num_ties", "num_nan")
+        counts = ", ".join(f"{name}={getattr(self, name)}" for name in counts)
+        return f"Evaluation(accuracy={self.accuracy:.4f}, {counts})"
 
 
 def predict(scores: np.ndarray) -> np.ndarray:
@@ -90,10 +83,8 @@ def denominator_of(count: int, denominator: str) -> int:
     """Returns what a count of right answers is divided by; raises if it is 0."""
     less = denominator == "n-1"
     if count - less < 1:
-        raise ValueError(
-            f"labels: expected at least {1 + less} examples for the denominator "
-            f"{denominator}, got {count}"
-        )
+        wanted = f"at least {1 + less} examples for the denominator {denominator}"
+        raise wrong("labels", wanted, count)
     return count - less
 
 
@@ -104,13 +95,7 @@ def evaluation_of(
     *,
     ties_are_wrong: bool = False,
 ) -> Evaluation:
-    """Computes the evaluation from scores and labels.
-
-    Args:
-        scores: Score of every option of every example, ``(n, K)``.
-        labels: Number of the right option of each example.
-        denominator: ``"n"`` or ``"n-1"``.
-        ties_are_wrong: Whether equal best scores are a wrong answer.
+    """Computes the evaluation from scores ``(n, K)`` and the numbers of right options.
 
     Example:
         >>> scores = np.array([[0.0, 2.0], [1.0, 1.0], [0.0, np.nan]])

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from icltheory._checks import check_positive_int, check_sequence
+from icltheory._checks import check_positive_int, check_sequence, wrong
 from icltheory.batching import Counter, Progress
 from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.decoder import embed
@@ -28,8 +28,7 @@ class Likelihoods(NamedTuple):
     """Log-likelihoods of the ends of token rows.
 
     Attributes:
-        log_likelihood: Sum of the natural logarithms of the tokens' probabilities, a
-            row each.
+        log_likelihood: Sum of the natural logarithms of the tokens' probabilities.
         greedy: Whether each of the tokens was the likeliest; False where the
             log-likelihood is NaN.
         num_tokens: Number of tokens that were predicted.
@@ -83,8 +82,7 @@ def log_likelihoods(
     families = alone if apart else _families(plain, model.arch)
     laid = _Rows(plain, [int(s) for s in starts], families)
     shape = model.arch.width, 1 if apart else batch_size, most_pairs(model, 1)
-    totals = np.zeros(len(read))
-    greedy = np.zeros(len(read), bool)
+    totals, greedy = np.zeros(len(read)), np.zeros(len(read), bool)
 
     def run(rows, some, count, apart):
         for batch in PackedBatches(rows, *shape, alone=apart)(some):
@@ -105,10 +103,9 @@ def log_likelihoods(
 
 def _check_rows(model, rows, starts):
     if not rows or len(rows) != len(starts):
-        raise ValueError(
-            f"starts: expected one start per row and at least one row, got "
-            f"{len(starts)} for {len(rows)} rows"
-        )
+        wanted = "one start per row and at least one row"
+        got = f"{len(starts)} for {len(rows)} rows"
+        raise ValueError(f"starts: expected {wanted}, got {got}")
     if np.asarray(starts).dtype.kind not in "iu":
         raise ValueError(f"starts: expected whole numbers, got {list(starts)}")
     limit = model.context_length
@@ -186,8 +183,6 @@ def generate(
     are the new tokens of each prompt, those that ended it included.
 
     Args:
-        prompts: Tokens of each prompt.
-        max_tokens: Most tokens that are written behind each.
         ended: Called as ``ended(number, tokens)`` with the number of a prompt and all
             that was written behind it so far; True ends it.
 
@@ -204,9 +199,11 @@ def generate(
     longest = rounded_up(max(map(len, rows)))
     tokens = padded_tokens(rows, longest, left=True)  # so that all end at one position
     decoder, params, ends = model.decoder, model.params, _ends(model)
-    stream, caches = through(
-        model, tokens, lambda cache: programs.lengthened(cache, max_tokens)
-    )
+
+    def lengthened(cache):
+        return programs.lengthened(cache, max_tokens)
+
+    stream, caches = through(model, tokens, lengthened)
     written: list[list[int]] = [[] for _ in rows]
     running = np.ones(len(rows), bool)
     lengths = np.array([len(row) for row in rows], np.int32)
@@ -228,13 +225,10 @@ def generate(
         token = Tokens(np.maximum(new, 0)[:, None], np.ones((len(rows), 1), bool))
         stream = embed(decoder, params["embed"], token, lengths + step)
         place = np.int32(longest + step)
-        for number, (layer, cache) in enumerate(
-            zip(params["layers"], caches, strict=True)
-        ):
-            block = decoder.of_layer(number)
-            stream, caches[number] = programs.continued(
-                block, layer, stream, cache, place
-            )
+        for number, layer in enumerate(params["layers"]):
+            block, cache = decoder.of_layer(number), caches[number]
+            stream, cache = programs.continued(block, layer, stream, cache, place)
+            caches[number] = cache
     return written
 
 
@@ -250,7 +244,6 @@ def generate_text(
     Args:
         prompts: The texts. An empty one begins with the tokenizer's token for the
             beginning of a text or, without one, for its end.
-        max_tokens: Most tokens that are written behind each.
         until: Strings that end a continuation; they are left out. A token for the end
             of a text (:attr:`~icltheory.bridge.Tokenizer.eos_ids`) ends it too.
     """
@@ -315,14 +308,11 @@ def _checked_prompts(
     longest = model.arch.switch or model.context_length
     limit = longest - max_tokens
     if limit < 1:
-        raise ValueError(
-            f"max_tokens: expected at most {longest - 1}, since a prompt has at least "
-            f"one token, got {max_tokens}"
-        )
+        wanted = f"at most {longest - 1}, since a prompt has at least one token"
+        raise wrong("max_tokens", wanted, max_tokens)
     for number, row in enumerate(rows):
         if not 1 <= len(row) <= limit:
-            raise ValueError(
-                f"prompts: expected 1 to {limit} tokens, since {max_tokens} more are "
-                f"generated, got {len(row)} in prompt {number}"
-            )
+            wanted = f"1 to {limit} tokens, since {max_tokens} more are generated"
+            got = f"{len(row)} in prompt {number}"
+            raise ValueError(f"prompts: expected {wanted}, got {got}")
     return rows

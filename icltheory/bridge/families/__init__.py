@@ -50,25 +50,20 @@ def read_architecture(
     if not isinstance(kind, str) or kind not in FAMILIES:
         known = ", ".join(sorted(FAMILIES))
         raise ValueError(f"{source}: expected model_type one of {known}, got {kind!r}")
+    found = config.get("quantization_config")
+    if found is not None:  # weights are integers with scales
+        how = found.get("quant_method") if isinstance(found, dict) else None
+        raise ValueError(
+            f"{source}: quantization_config: expected weights in floating point, got "
+            f"quantised ones{f' ({how})' if isinstance(how, str) else ''}; dequantise "
+            "the checkpoint, save it in bfloat16 without this entry, and load that"
+        )
     try:
-        _refuse_quantised(config)
         for name, only in _REFUSED.items():
             Config(config).refuse(name, unless=only)
         return FAMILIES[kind].architecture(config)
     except ValueError as error:
         raise ValueError(f"{source}: {error}") from None
-
-
-def _refuse_quantised(config: Mapping[str, Any]) -> None:
-    """Raises for quantised weights, stored as integers with scales."""
-    found = config.get("quantization_config")
-    if found is not None:
-        how = found.get("quant_method") if isinstance(found, dict) else None
-        raise ValueError(
-            "quantization_config: expected weights in floating point, got quantised "
-            f"ones{f' ({how})' if isinstance(how, str) else ''}; dequantise the "
-            "checkpoint, save it in bfloat16 without this entry, and load that"
-        )
 
 
 def entries_of(arch: Architecture, prefix: str | None = None) -> tuple[Entry, ...]:
@@ -126,9 +121,8 @@ def _modules(family: Family, arch: Architecture) -> Iterator[tuple[str, str]]:
         if "{expert}" not in name:
             yield name, parts
         elif arch.experts is None:
-            raise ValueError(
-                f"experts: expected Experts for the family {arch.family}, got None"
-            )
+            wanted = f"Experts for the family {arch.family}"
+            raise ValueError(f"experts: expected {wanted}, got None")
         else:
             for number in range(arch.experts.num):
                 yield name.format(expert=number), parts.format(expert=number)

@@ -31,7 +31,8 @@ def is_number(value: Any) -> TypeGuard[float | int]:
     return kind and math.isfinite(value)
 
 
-def _checked(name: str, value: Any, right: bool, expected: str) -> Any:
+def checked(name: str, value: Any, right: bool, expected: str) -> Any:
+    """Returns the value if it is right; raises otherwise."""
     if not right:
         raise ValueError(f"{name}: expected {expected}, got {value!r}")
     return value
@@ -40,9 +41,7 @@ def _checked(name: str, value: Any, right: bool, expected: str) -> Any:
 class Config:
     """The values of a config, in which null counts as absent; wrong ones raise.
 
-    Args:
-        values: What the file says.
-        defaults: What the family means by an absent entry.
+    The ``defaults`` are what the family means by an absent entry.
     """
 
     def __init__(
@@ -61,20 +60,20 @@ class Config:
         value = self.get(*names)
         value = default if value is None else value
         right = isinstance(value, int) and not isinstance(value, bool) and value > 0
-        return _checked(names[0], value, right, "a positive integer")
+        return checked(names[0], value, right, "a positive integer")
 
     def number(self, name: str) -> float:
         """Returns a finite number of at least 0."""
         value = self.get(name)
         right = is_number(value) and value >= 0
-        return float(_checked(name, value, right, "a number, finite and not below 0"))
+        return float(checked(name, value, right, "a number, finite and not below 0"))
 
     def positive(self, name: str, default: float | int | None = None) -> float:
         """Returns a positive number."""
         value = self.get(name)
         value = default if value is None else value
         right = is_number(value) and value > 0
-        return float(_checked(name, value, right, "a positive number"))
+        return float(checked(name, value, right, "a positive number"))
 
     def positives(self, name: str, length: int) -> np.ndarray:
         """Returns a list of positive numbers."""
@@ -83,28 +82,27 @@ class Config:
         wrong = [repr(n) for n in listed if not is_number(n) or n <= 0]
         if wrong or len(listed) != length:
             got = wrong[0] if wrong else f"{len(listed)} numbers"
-            raise ValueError(
-                f"{name}: expected a list of {length} positive numbers, got {got}"
-            )
+            wanted = f"a list of {length} positive numbers"
+            raise ValueError(f"{name}: expected {wanted}, got {got}")
         return np.asarray(value, np.float32)
 
     def flag(self, name: str) -> bool:
         """Returns true or false, false where nothing is said."""
         value = self.get(name)
         value = False if value is None else value
-        return _checked(name, value, isinstance(value, bool), "true or false")
+        return checked(name, value, isinstance(value, bool), "true or false")
 
     def activation(self, *names: str) -> str:
         """Returns an activation under its name in :class:`Architecture`."""
         value = self.get(*names)
         right = isinstance(value, str) and value in _ACTIVATIONS
-        _checked(names[0], value, right, f"one of {', '.join(sorted(_ACTIVATIONS))}")
+        checked(names[0], value, right, f"one of {', '.join(sorted(_ACTIVATIONS))}")
         return _ACTIVATIONS[value]
 
     def refuse(self, name: str, unless: Any) -> None:
         """Raises if the config needs a feature that is not implemented."""
         value = self.get(name)
-        _checked(name, value, value is None or value == unless, repr(unless))
+        checked(name, value, value is None or value == unless, repr(unless))
 
     def given(self, name: str) -> Any:
         """Returns a value whose null means none; the default if it is absent."""
@@ -127,7 +125,7 @@ class Config:
             kinds = [_KINDS_OF_LAYERS[windowed(layer)] for layer in range(num_layers)]
         known = isinstance(kinds, list) and all(k in _KINDS_OF_LAYERS for k in kinds)
         expected = f"{num_layers} of {' and '.join(_KINDS_OF_LAYERS)}"
-        _checked("layer_types", kinds, known and len(kinds) == num_layers, expected)
+        checked("layer_types", kinds, known and len(kinds) == num_layers, expected)
         full = [kind == _KINDS_OF_LAYERS[0] for kind in kinds]
         if self.given("sliding_window") is None or all(full):
             return None
@@ -155,12 +153,8 @@ def read_rotary(
     ``rope_theta``, ``partial_rotary_factor`` and ``rope_scaling``, which takes
     precedence.
 
-    Args:
-        config: The config, a dict.
-        head_dim: Width of a head.
-        max_positions: Longest sequence the model was made for.
-        base: b, where the config does not say it.
-        fraction: Rotated part of each head, where the config does not say it.
+    The arguments ``base`` and ``fraction``, the rotated part of each head, count where
+    the config does not say them.
 
     Example:
         >>> read_rotary({"rope_theta": 100.0}, 4, 16).frequencies
@@ -173,14 +167,14 @@ def read_rotary(
     """
     where = "rope_scaling" if config.get("rope_scaling") else "rope_parameters"
     rope = config.get(where) or {}
-    _checked(where, rope, isinstance(rope, dict), "an object")
+    checked(where, rope, isinstance(rope, dict), "an object")
     sets = [str(name) for name, value in rope.items() if isinstance(value, dict)]
     if sets:
         got = f"the sets {', '.join(sets)}"
         raise ValueError(f"{where}: expected one set for all layers, got {got}")
     kind = rope_type(rope)
     known = isinstance(kind, str) and kind in _KINDS
-    _checked("rope_type", kind, known, f"one of {', '.join(sorted(_KINDS))}")
+    checked("rope_type", kind, known, f"one of {', '.join(sorted(_KINDS))}")
     outside = {name: config.get(name) for name in ("rope_theta", _PART, _ORIGINAL)}
     given = {name: value for name, value in outside.items() if value is not None}
     # The first two are used only if the set lacks them, the last in any case.
@@ -192,7 +186,7 @@ def read_rotary(
     part = fraction if numbers.get(_PART) is None else numbers.positive(_PART)
     dim = int(head_dim * part)
     right = dim >= 2 and dim % 2 == 0 and dim <= head_dim
-    _checked("rotary dimension", dim, right, f"an even number from 2 to {head_dim}")
+    checked("rotary dimension", dim, right, f"an even number from 2 to {head_dim}")
     # In float32, as in the programs of the checkpoints.
     plain = np.float32(1) / np.float32(base) ** exponents(dim)
     changed: dict[str, Any] = _KINDS[kind](numbers, plain, base, max_positions)
@@ -216,10 +210,8 @@ def _linear(numbers, plain, base, longest):
 
 
 def _dynamic(numbers, plain, base, longest):
-    if len(plain) < 2:
-        raise ValueError(
-            "rotary dimension: expected at least 4 for rope_type 'dynamic', got 2"
-        )
+    least = "at least 4 for rope_type 'dynamic'"
+    checked("rotary dimension", 2 * len(plain), len(plain) > 1, least)
     return {"switch": longest, "ntk": (base, numbers.positive("factor"))}
 
 
@@ -228,7 +220,7 @@ def _llama3(numbers, plain, base, longest):
     low = numbers.positive("low_freq_factor")
     high = numbers.positive("high_freq_factor")
     above = f"a number above low_freq_factor {low:g}"
-    _checked("high_freq_factor", high, high > low, above)
+    checked("high_freq_factor", high, high > low, above)
     turns = numbers.positive(_ORIGINAL) * plain / (2 * math.pi)
     # From full slow-down (few turns within the old context) to none.
     keep = np.clip((turns - low) / (high - low), 0, 1)
@@ -297,14 +289,12 @@ class Family:
             ``"attn.c_attn"``, with the parameters that each holds, such as
             ``"attn.W_Q attn.W_K attn.W_V"``, stacked in (out, in) form. With
             ``{expert}`` in both, one module for each expert.
-        embed: Name of the token table.
-        final_norm: Name of the last norm.
+        embed: Name of the token table; ``positions``, ``final_norm`` and ``head`` are
+            the names of the other modules outside of the layers.
         layer: Name of a layer, with ``{}`` for its number.
         prefix: What stands before every name but the head's; absent in checkpoints of
             the bare decoder.
-        head: Name of the head.
         other_heads: Names that other versions gave the head.
-        positions: Name of the position table, if there is one.
         skipped: Patterns of names, behind the prefix, that hold no weights: tables
             that old versions saved and that are computed here.
         transposed: Whether matrices of layers are stored (in, out).
@@ -338,11 +328,9 @@ class Family:
         config = Config(values, self.defaults)
         for name, only in self.refused.items():
             config.refuse(name, unless=only)
-        flags: dict[str, Any] = {
-            field: config.flag(name) for field, name in self.flags.items()
-        }
-        fields = self.fields(config)
-        return Architecture(family=self.name, **self.fixed, **flags, **fields)
+        flags = {field: config.flag(name) for field, name in self.flags.items()}
+        fields: dict[str, Any] = {**self.fields(config), **flags}
+        return Architecture(family=self.name, **self.fixed, **fields)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -350,9 +338,7 @@ class Entry:
     """One tensor of a checkpoint.
 
     Attributes:
-        name: Its full name.
-        paths: Leaves of the parameter tree that it holds.
-        shapes: Their shapes.
+        paths: Leaves of the parameter tree that it holds, with their ``shapes``.
         transposed: Whether it is stored (in, out).
         by_head: Number of heads by which its parts alternate; 0 if they do not.
     """
@@ -377,11 +363,8 @@ class Entry:
             rest = tensor.shape[1:]
             heads = tensor.reshape(self.by_head, len(self.paths), -1, *rest)
             return [heads[:, i].reshape(shape) for i, shape in enumerate(self.shapes)]
-        leaves, start = [], 0
-        for shape in self.shapes:
-            leaves.append(tensor[start : start + shape[0]])
-            start += shape[0]
-        return leaves
+        ends = np.cumsum([shape[0] for shape in self.shapes])
+        return np.split(tensor, ends[:-1])
 
     def join(self, leaves: Sequence[np.ndarray]) -> np.ndarray:
         """Joins leaves to the stored tensor."""

@@ -5,7 +5,7 @@ They have layer norms with offsets, MLPs without a gate, and names of their own.
 
 from typing import Any
 
-from icltheory.bridge.families.declare import Config, Family, read_rotary
+from icltheory.bridge.families.declare import Config, Family, checked, read_rotary
 from icltheory.bridge.families.llama import (
     ATTENTION,
     NAMES,
@@ -20,8 +20,7 @@ __all__ = ["FAMILIES"]
 
 def _gpt2(config: Config) -> dict[str, Any]:
     width, heads = (config.size(*names) for names in (_WIDTH, _HEADS))
-    if width % heads:
-        raise ValueError(f"n_head: expected a divisor of n_embd {width}, got {heads}")
+    checked("n_head", heads, width % heads == 0, f"a divisor of n_embd {width}")
     return {
         "vocab_size": config.size("vocab_size"),
         "width": width,
@@ -45,11 +44,10 @@ def _gptj(config: Config) -> dict[str, Any]:
 
 def _gpt_neox(config: Config) -> dict[str, Any]:
     sizes = decoder_sizes(config)
-    # The family has its own names for the base and the rotated share, and ignores
-    # others.
-    others = ("rope_theta", "partial_rotary_factor")
+    # The family has its own names for the base and the rotated share.
+    ignored = dict.fromkeys(("rope_theta", "partial_rotary_factor"))
     rotary = read_rotary(
-        {k: v for k, v in config.values.items() if k not in others},
+        {**config.values, **ignored},
         sizes["head_dim"],
         sizes["max_positions"],
         base=config.number("rotary_emb_base"),

@@ -10,7 +10,13 @@ from collections.abc import Callable
 from typing import Any
 
 from icltheory.bridge.architecture import Experts, Rotary
-from icltheory.bridge.families.declare import Config, Family, read_rotary, rope_type
+from icltheory.bridge.families.declare import (
+    Config,
+    Family,
+    checked,
+    read_rotary,
+    rope_type,
+)
 
 __all__ = ["FAMILIES"]
 
@@ -56,11 +62,8 @@ _PART, _ORIGINAL = "partial_rotary_factor", "original_max_position_embeddings"
 def decoder_sizes(config: Config) -> dict[str, Any]:
     """Reads sizes under the names that all families but GPT's use."""
     width, heads = config.size("hidden_size"), config.size("num_attention_heads")
-    if config.get("head_dim") is None and width % heads:
-        raise ValueError(
-            "num_attention_heads: expected a divisor of "
-            f"hidden_size {width}, got {heads}"
-        )
+    right = config.get("head_dim") is not None or width % heads == 0
+    checked("num_attention_heads", heads, right, f"a divisor of hidden_size {width}")
     # A null means all heads, an absent entry what the family says.
     given = config.given("num_key_value_heads") is not None
     return {
@@ -114,9 +117,8 @@ def _qwen(config: Config) -> dict[str, Any]:
     def windowed(layer):
         return layer >= config.number("max_window_layers")
 
-    return rotary_decoder(
-        config, windowed if config.flag("use_sliding_window") else None
-    )
+    used = config.flag("use_sliding_window")
+    return rotary_decoder(config, windowed if used else None)
 
 
 def _phi3(config: Config) -> dict[str, Any]:
@@ -124,21 +126,16 @@ def _phi3(config: Config) -> dict[str, Any]:
     name = "rope_scaling" if config.get("rope_scaling") else "rope_parameters"
     rope, values = config.get(name), {_ORIGINAL: 4096, **config.values}
     if isinstance(rope, dict):
-        kind = rope_type(rope)
-        if kind not in ("default", "longrope", "su", "yarn"):
-            raise ValueError(
-                f"rope_type: expected default, longrope, su or yarn, got {kind!r}"
-            )
+        kind, known = rope_type(rope), ("default", "longrope", "su", "yarn")
+        checked("rope_type", kind, kind in known, "default, longrope, su or yarn")
         kind = "longrope" if kind != "default" else kind
         values[name] = {**rope, "rope_type": kind}
     return rotary_decoder(Config(values, config.defaults))
 
 
 def _mixtral(config: Config) -> dict[str, Any]:
-    experts = Experts(
-        config.size("num_local_experts"), config.size("num_experts_per_tok")
-    )
-    return rotary_decoder(config) | {"experts": experts}
+    num, used = map(config.size, ("num_local_experts", "num_experts_per_tok"))
+    return rotary_decoder(config) | {"experts": Experts(num, used)}
 
 
 def _qwen3_moe(config: Config) -> dict[str, Any]:
@@ -160,10 +157,9 @@ def _expert_modules(start: str, gate: str, up: str, down: str) -> dict[str, str]
         **NORMS,
         **ATTENTION,
         f"{start}.gate": "mlp.router",
-        **{
-            f"{start}.experts.{{expert}}.{name}": f"mlp.expert_{{expert}}.{W}"
-            for name, W in names.items()
-        },
+    } | {
+        f"{start}.experts.{{expert}}.{name}": f"mlp.expert_{{expert}}.{W}"
+        for name, W in names.items()
     }
 
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from icltheory._checks import check_choice, check_nonnegative_int
+from icltheory._checks import check_choice, check_nonnegative_int, wrong
 from icltheory.bridge.tasks.scorings import SCORINGS
 from icltheory.bridge.tasks.task import PromptTemplate, fill, names_of
 
@@ -100,8 +100,7 @@ class File:
     Args:
         split: ``"train"``, ``"validation"`` or ``"test"``.
         pattern: Name, or a pattern such as ``"train*.tsv"``.
-        start: First row of the split in the file.
-        stop: First row after it.
+        start: First row of the split in the file; ``stop`` is the first after it.
     """
 
     split: str
@@ -167,10 +166,9 @@ class TaskSpec:
             names_of(template)
             template.format_map(defaultdict(str))
         except ValueError as error:
-            raise ValueError(
-                f"fields: expected a format string for {name!r} of {self.name}, "
-                f"got {template!r} ({error})"
-            ) from None
+            wanted = f"a format string for {name!r} of {self.name}"
+            got = f"{template!r} ({error})"
+            raise ValueError(f"fields: expected {wanted}, got {got}") from None
 
 
 def _check_recipe(spec: TaskSpec, recipe: TaskRecipe) -> None:
@@ -180,19 +178,15 @@ def _check_recipe(spec: TaskSpec, recipe: TaskRecipe) -> None:
     if not getattr(prompt, wanted):
         raise ValueError(f"{wanted}: expected one per class of {spec.name}, got none")
     if prompt.scored and len(prompt.scored) != len(prompt.words):
-        raise ValueError(
-            f"scored: expected {len(prompt.words)} words for {spec.name}, "
-            f"got {prompt.scored}"
-        )
+        wanted = f"{len(prompt.words)} words for {spec.name}"
+        raise wrong("scored", wanted, prompt.scored)
     labels = list(range(prompt.num_labels))
     for column, values in spec.labels:
         merged = merge or range(len(values))
         if sorted(set(merged)) != labels or len(values) != len(merged):
             shown = ", ".join(values) + (f", merged to {merge}" if merge else "")
-            raise ValueError(
-                f"labels: expected values for {len(labels)} classes in column "
-                f"{column!r} of {spec.name}, got {shown}"
-            )
+            wanted = f"{len(labels)} classes in column {column!r} of {spec.name}"
+            raise ValueError(f"labels: expected values for {wanted}, got {shown}")
     order = recipe.split.order
     if order and sorted(order) != labels:
         raise ValueError(f"order: expected each class of {spec.name} once, got {order}")
@@ -201,9 +195,9 @@ def _check_recipe(spec: TaskSpec, recipe: TaskRecipe) -> None:
     for template in (prompt.query, prompt.zero_shot, *prompt.options):
         fill(template, blanks)
     if spec.kind != "choice" and "label" not in names_of(prompt.demonstration):
+        wanted = f"a template with {{label}} for {spec.name}"
         raise ValueError(
-            f"demonstration: expected a template with {{label}} for {spec.name}, "
-            f"got {prompt.demonstration!r}"
+            f"demonstration: expected {wanted}, got {prompt.demonstration!r}"
         )
 
 

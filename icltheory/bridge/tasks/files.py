@@ -94,10 +94,9 @@ def _find(spec: TaskSpec, folder: Path, split: str) -> tuple[Path, int, int | No
     for patterns, start, stop in tried:
         found = sorted({file for pattern in patterns for file in folder.glob(pattern)})
         if len(found) > 1:
-            raise ValueError(
-                f"{folder}: expected one {split} file for {spec.name}, "
-                f"got {', '.join(file.name for file in found)}"
-            )
+            got = ", ".join(file.name for file in found)
+            wanted = f"one {split} file for {spec.name}"
+            raise ValueError(f"{folder}: expected {wanted}, got {got}")
         if found:
             return found[0], start, stop
     expected = [file.pattern for file in named] + [f"{name}.*" for name in usual]
@@ -111,9 +110,8 @@ def _find(spec: TaskSpec, folder: Path, split: str) -> tuple[Path, int, int | No
 def hub_source(spec: TaskSpec) -> Callable[[str], SourceTable]:
     """Returns a function from the name of a split to its rows on the hub."""
     if not spec.hub:
-        raise ValueError(
-            f"path: expected a folder of files for {spec.name}, which is not on the hub"
-        )
+        wanted = f"a folder of files for {spec.name}, which is not on the hub"
+        raise ValueError(f"path: expected {wanted}")
     try:
         import datasets  # pyrefly: ignore[missing-import]
     except ImportError as error:
@@ -253,9 +251,8 @@ def _csv_cells(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
                 yield start, cells
             start = reader.line_num + 1
     except csv.Error as error:
-        raise ValueError(
-            f"{path}:{start}: expected a csv record, got {error}"
-        ) from None
+        said = f"expected a csv record, got {error}"
+        raise ValueError(f"{path}:{start}: {said}") from None
 
 
 def _named(
@@ -273,15 +270,11 @@ def _named(
                 continue
             names = next((n for n in headerless if len(n) == len(cells)), None)
             if names is None:
-                raise ValueError(
-                    f"{path}:{number}: expected a header with one of "
-                    f"{', '.join(keys)}, got {cells}"
-                )
+                wanted = f"a header with one of {', '.join(keys)}"
+                raise ValueError(f"{path}:{number}: expected {wanted}, got {cells}")
         if len(cells) != len(names):
-            raise ValueError(
-                f"{path}:{number}: expected {len(names)} columns "
-                f"({', '.join(names)}), got {len(cells)}"
-            )
+            wanted = f"{len(names)} columns ({', '.join(names)})"
+            raise ValueError(f"{path}:{number}: expected {wanted}, got {len(cells)}")
         yield SourceRow(dict(zip(names, cells, strict=True)), number)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from icltheory._checks import check_nonnegative_int
+from icltheory._checks import check_nonnegative_int, wrong
 from icltheory.bridge.tasks.catalogue import TASKS
 from icltheory.bridge.tasks.declare import (
     SUFFIXES,
@@ -64,13 +64,9 @@ def load_task(
     spec = task_spec(name)
     recipe = spec.recipe(profile)
     prompt, split = recipe.prompt, recipe.split
-    seeds = {
-        "question_seed": question_seed,
-        "demonstration_seed": demonstration_seed,
-        "reserved": reserved,
-    }
-    for argument, value in seeds.items():
-        check_nonnegative_int(argument, value)
+    check_nonnegative_int("question_seed", question_seed)
+    check_nonnegative_int("demonstration_seed", demonstration_seed)
+    check_nonnegative_int("reserved", reserved)
     path = (spec.folder or None) if path is None else path
     read = hub_source(spec) if path is None else local_source(spec, path)
     sources: list[str] = []
@@ -79,17 +75,15 @@ def load_task(
     def examples(part: str) -> tuple[Example, ...]:
         origin, rows = read(part)
         sources.append(f"{part}: {origin} ({len(rows)} rows)")
-        return tuple(
-            Example(
-                _fields(spec, origin, row), _label(spec, recipe, origin, row), index
-            )
-            for index, row in enumerate(rows)
-        )
+        fields = [_fields(spec, origin, row) for row in rows]
+        labels = [_label(spec, recipe, origin, row) for row in rows]
+        return tuple(map(Example, fields, labels, range(len(rows))))
 
     words = prompt.words or tuple(str(i + 1) for i in range(prompt.num_labels))
     in_files = split.validation in (0, "validation") and split.test != "rest"
     rows = () if in_files and not split.per_class else examples("train")
-    demonstrations, validation, rest = draw(spec.name, rows, split, words, **seeds)
+    seeds = question_seed, demonstration_seed, reserved
+    demonstrations, validation, rest = draw(spec.name, rows, split, words, *seeds)
     from_file = split.validation == "validation"
     return LanguageTask(
         name=spec.name,
@@ -125,34 +119,20 @@ def load_table(
             :func:`load_task`.
         text: Name of the column of texts.
         label: Name of the column of label words.
-        per_class: Demonstrations of each class.
-        seed: Seed of the shuffle.
     """
     rows = read_table(path, keys=(label,)).rows
     labels = [row.columns[label] for row in rows if label in row.columns]
     words = tuple(sorted(set(labels)))
     if len(words) < 2:
-        raise ValueError(
-            f"{path}: expected two label words or more in column {label!r}, got "
-            f"{', '.join(words) or 'none'}"
-        )
-    fewest = min(labels.count(word) for word in words)
-    split = Split(
-        seed=seed,
-        per_class=per_class,
-        validation=max(1, (fewest - per_class) // 2),
-        test="rest",
-    )
+        wanted = f"two label words or more in column {label!r}"
+        got = ", ".join(words) or "none"
+        raise ValueError(f"{path}: expected {wanted}, got {got}")
+    half = max(1, (min(map(labels.count, words)) - per_class) // 2)
+    split = Split(seed, per_class, validation=half, test="rest")
     prompt = PromptTemplate("{text!t} : {label}\n", "{text!t} :", words)
-    return load_task(
-        TaskSpec(
-            name=Path(path).stem,
-            fields={"text": f"{{{text}}}"},
-            labels=((label, words),),
-            recipes=TaskRecipe(prompt, split, scoring="average_log_likelihood"),
-        ),
-        path,
-    )
+    recipe = TaskRecipe(prompt, split, scoring="average_log_likelihood")
+    fields = {"text": f"{{{text}}}"}
+    return load_task(TaskSpec(Path(path).stem, fields, ((label, words),), recipe), path)
 
 
 def task_spec(name: str | os.PathLike | TaskSpec) -> TaskSpec:
@@ -246,10 +226,8 @@ def draw(
     rest: list[Example] = []
     for label, rows in _shuffled(examples, split, len(words), question_seed).items():
         if len(rows) < needed:
-            raise ValueError(
-                f"{name}: expected at least {needed} training rows of class "
-                f"{words[label]!r}, got {len(rows)}"
-            )
+            wanted = f"at least {needed} training rows of class {words[label]!r}"
+            raise wrong(name, wanted, len(rows))
         left = rows[:first] + rows[last : len(rows) - kept]
         shown.append(rows[first:last])
         validation += left[:taken]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from icltheory._checks import check_choice, check_nonnegative_int
+from icltheory._checks import check_choice, check_nonnegative_int, wrong
 from icltheory.bridge.tasks.scorings import SCORINGS
 
 __all__ = [
@@ -97,15 +97,11 @@ def fill(template: str, fields: Mapping[str, str]) -> str:
         names_of(template)
         return _FORMATTER.vformat(template, (), fields)
     except KeyError as error:
-        raise ValueError(
-            f"template: expected fields among {', '.join(fields)}, "
-            f"got {error.args[0]!r} in {template!r}"
-        ) from None
+        said = f"fields among {', '.join(fields)}, got {error.args[0]!r} in"
+        raise ValueError(f"template: expected {said} {template!r}") from None
     except (ValueError, IndexError) as error:
-        raise ValueError(
-            f"template: expected a format string with the conversions !t and !e, got "
-            f"{template!r} ({error})"
-        ) from None
+        said = f"a format string with the conversions !t and !e, got {template!r}"
+        raise ValueError(f"template: expected {said} ({error})") from None
 
 
 class Example(NamedTuple):
@@ -136,7 +132,6 @@ class LanguageTask:
         kind: ``"classification"`` (the options are label words) or ``"choice"`` (each
             example has its own).
         labels: Label words that are compared; ``"1"``, ``"2"`` for a choice.
-        demonstrations: In the order of the prompt.
         scoring: How options are compared, one of ``tasks.SCORINGS``.
         denominator: What a count of right answers is divided by, ``"n"`` or ``"n-1"``.
         sources: The files or hub splits that were read.
@@ -160,18 +155,17 @@ class LanguageTask:
         check_choice("scoring", self.scoring, tuple(SCORINGS))
         twice = [word for word, number in Counter(self.labels).items() if number > 1]
         if twice:
-            raise ValueError(
-                f"labels: expected different words, got {twice[0]!r} for two classes"
-            )
+            got = f"{twice[0]!r} for two classes"
+            raise ValueError(f"labels: expected different words, got {got}")
         classes = self.template.options if self.kind == "choice" else self.labels
         for split in ("demonstrations", "validation", "test"):
             for example in getattr(self, split):
                 label = example.label
                 whole = isinstance(label, (int, np.integer))
                 if isinstance(label, bool) or not (whole and 0 <= label < len(classes)):
+                    said = f"a label from 0 to {len(classes) - 1}, got {label!r}"
                     raise ValueError(
-                        f"{split} example {example.index}: expected a label from 0 to "
-                        f"{len(classes) - 1}, got {label!r}"
+                        f"{split} example {example.index}: expected {said}"
                     )
 
     def prefix(self, shots: int | None = None) -> str:
@@ -224,11 +218,8 @@ class LanguageTask:
         if shots is None:
             return len(self.demonstrations)
         check_nonnegative_int("shots", shots)
-        if shots > len(self.demonstrations):
-            raise ValueError(
-                f"shots: expected at most {len(self.demonstrations)} for {self.name}, "
-                f"got {shots}"
-            )
+        if shots > (most := len(self.demonstrations)):
+            raise wrong("shots", f"at most {most} for {self.name}", shots)
         return shots
 
     def _demonstration(self, example: Example) -> str:
@@ -246,7 +237,6 @@ class Finding(NamedTuple):
         code: ``"trailing-space"``, ``"label-tokens"``, ``"too-long"``,
             ``"vocabulary"``, ``"boundary"`` or ``"overlap"``.
         where: Task and split.
-        message: What was found and in which example.
         examples: Rows of all examples it was found in.
     """
 
@@ -285,17 +275,13 @@ def check_overlap(
 ) -> tuple[Finding, ...]:
     """Finds examples whose texts also occur in the test set, a warning for each."""
     known = {tuple(example.fields.values()) for example in test}
-    return tuple(
-        Finding(
-            "warning",
-            "overlap",
-            where,
-            f"{where} example {example.index}: the same text is in the test set",
-            (example.index,),
-        )
-        for example in examples
-        if tuple(example.fields.values()) in known
-    )
+    found = []
+    for example in examples:
+        if tuple(example.fields.values()) in known:
+            row = example.index
+            message = f"{where} example {row}: the same text is in the test set"
+            found.append(Finding("warning", "overlap", where, message, (row,)))
+    return tuple(found)
 
 
 def enforce(findings: Iterable[Finding]) -> None:
