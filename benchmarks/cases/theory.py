@@ -12,14 +12,7 @@ import numpy as np
 
 from benchmarks.cases.bounds import bound_of, numpy_bound
 from benchmarks.cases.trajectory import numpy_norms
-from benchmarks.suite import (
-    FLOAT64,
-    Pair,
-    case,
-    compiled,
-    disagreement,
-    on_gpu,
-)
+from benchmarks.suite import FLOAT64, Pair, case, compiled, disagreement, on_gpu
 from icltheory import noise, pruning, trajectory
 from icltheory.attention import LinearAttentionStack
 from icltheory.batching import batched

@@ -13,7 +13,6 @@ from experiments.frame import Run
 from experiments.shared.descent import gradient_descent_errors
 from experiments.shared.training import (
     GPT2_CPU,
-    Recipe,
     differing,
     linear_recipe,
     train,
@@ -48,8 +47,7 @@ RECIPES = {"linear": LINEAR, "gpt2": GPT2}
 
 def trained(recipe, folder, **kwargs):
     folder.mkdir(exist_ok=True)
-    run = Run(folder)
-    return train(recipe, run, **kwargs)
+    return train(recipe, Run(folder), **kwargs)
 
 
 @pytest.fixture(scope="module")
@@ -70,9 +68,7 @@ def same(a, b):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["linear", pytest.param("gpt2", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("name", RECIPES)
 def test_an_interrupted_training_ends_bit_for_bit_the_same(
     name, tmp_path, interrupted, request
 ):
@@ -118,11 +114,9 @@ def test_gradient_descent_weights_answer_as_gradient_descent():
     @jax.jit
     def asked(key):
         prompt = recipe.task().sample(key, 8, 5)
-        args = prompt.X, prompt.y, prompt.x_query
-        params = recipe.start().params
-        return prompt, recipe.module().apply(
-            {"params": params}, *args, method="predict"
-        )
+        args, params = (prompt.X, prompt.y, prompt.x_query), recipe.start().params
+        answer = recipe.module().apply({"params": params}, *args, method="predict")
+        return prompt, answer
 
     prompt, answers = jax.device_get(asked(jax.random.key(0)))
     w = np.zeros((5, 2))
@@ -226,6 +220,5 @@ def test_checkpoints_from_before_a_field_came_are_read():
 
 
 def test_a_snapshot_within_a_chunk_is_refused(tmp_path):
-    recipe: Recipe = dataclasses.replace(LINEAR, snapshots=(15,))
     with pytest.raises(ValueError, match="snapshots: expected multiples of chunk_"):
-        trained(recipe, tmp_path / "run")
+        trained(dataclasses.replace(LINEAR, snapshots=(15,)), tmp_path / "run")

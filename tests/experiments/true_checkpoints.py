@@ -70,22 +70,13 @@ def llama_tokenizer(texts, size):
     tokenizer.train_from_iterator(learned, trainer)
     model = json.loads(tokenizer.to_str())["model"]
     merges = [tuple(pair) for pair in model["merges"]]
-    whole = Tokenizer(
-        models.BPE(
-            model["vocab"], merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True
-        )
-    )
+    vocabulary, unknown = model["vocab"], {"unk_token": "<unk>", "fuse_unk": True}
+    whole = Tokenizer(models.BPE(vocabulary, merges, **unknown, byte_fallback=True))
     whole.normalizer = normalizers.Sequence(
         [normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")]
     )
-    whole.decoder = decoders.Sequence(
-        [
-            decoders.Replace("\u2581", " "),
-            decoders.ByteFallback(),
-            decoders.Fuse(),
-            decoders.Strip(" ", 1, 0),
-        ]
-    )
+    parts = decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)
+    whole.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), *parts])
     whole.post_processor = processors.TemplateProcessing(
         "<s> $A", "<s> $A <s> $B", [("<s>", 1)]
     )
@@ -118,12 +109,7 @@ def old_tables(preset, config):
 
 
 def write_shards(folder, tensors):
-    """Files in the order of the tensors, and the index that says where each is.
-
-    Args:
-        folder: Where they are written.
-        tensors: By name an array, or what makes it when it is written.
-    """
+    """Files in the order of the tensors, and the index that says where each is."""
     names, table, size = list(tensors), {}, 0
     ends = [len(names) * number // SHARDS for number in range(SHARDS + 1)]
     for number, (start, stop) in enumerate(itertools.pairwise(ends), start=1):
@@ -150,19 +136,7 @@ def random_tensor(rng, entry, dtype):
 
 
 def write_true_checkpoint(preset, folder, texts, **changes):
-    """A checkpoint of a preset's architecture with random weights.
-
-    They are in float16, or in what ``torch_dtype`` among the changes says.
-
-    Args:
-        preset: ``"gptj"`` or ``"llama2"``.
-        folder: Where it is written.
-        texts: What its tokenizer is trained on.
-        **changes: Entries of the config.
-
-    Returns:
-        The folder.
-    """
+    """Random weights of a preset's architecture, in the dtype that the config says."""
     config = {**CONFIGS[preset], **SIZES[preset], **changes}
     kinds = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
     dtype = np.dtype(kinds[config.get("torch_dtype", "float16")])
