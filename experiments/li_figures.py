@@ -817,9 +817,7 @@ def greek(text):
 def rounded(values):
     """An array as lists of rounded numbers; ``None`` where it diverged."""
     array = np.asarray(values, float)
-    if array.ndim:
-        return [rounded(row) for row in array]
-    return round(float(array), 6) if np.isfinite(array) else None
+    return np.where(np.isfinite(array), np.round(array, 6), None).tolist()
 
 
 def report(config, fits, single, deep):

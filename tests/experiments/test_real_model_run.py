@@ -24,19 +24,23 @@ OPTIONS = (
 )
 
 
+def byte_tokenizer():
+    """GPT-2's kind with a token for each byte, and nothing in front of a text."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    made = Tokenizer(models.BPE({letter: i for i, letter in enumerate(letters)}, []))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    return made
+
+
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     """A tiny checkpoint that reads bytes, and the data of two tasks."""
     place = tmp_path_factory.mktemp("real")
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     changes = {"vocab_size": 256, "max_position_embeddings": 2048}
     model = model_of("llama", **changes)
     checkpoint = write(place / "tiny", config_of("llama", **changes), tensors_of(model))
-    vocabulary = {letter: i for i, letter in enumerate(letters)}
-    tokenizer = Tokenizer(models.BPE(vocabulary, []))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.save(str(checkpoint / "tokenizer.json"))
+    byte_tokenizer().save(str(checkpoint / "tokenizer.json"))
     for name in ("cb", "copa"):
         (place / "data" / name).mkdir(parents=True)
         tasks_data.WRITERS[name](place / "data" / name)
