@@ -85,7 +85,6 @@ def load() -> float | None:
 
 
 def cpu_name() -> str:
-    """Returns the name of the processor."""
     lines = []
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()

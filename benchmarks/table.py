@@ -54,7 +54,6 @@ def fact(name: str, value: float) -> str:
 
 
 def quotient(a: float | None, b: float | None) -> float | None:
-    """Returns a / b, or ``None`` without one of them."""
     return a / b if a is not None and b else None
 
 

@@ -77,7 +77,7 @@ def reached(path, end: float) -> str:
 
 
 class TooSlow(Exception):
-    """Raised when a SciPy method exceeds its time limit."""
+    pass
 
 
 def by_scipy(task, end: float, method: str, limit: float) -> np.ndarray | None:

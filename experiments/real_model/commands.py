@@ -7,6 +7,7 @@ writes a pruned model; ``cost`` counts the memory and time of a run in advance.
 
 import dataclasses
 import itertools
+import json
 import math
 import shlex
 from collections.abc import Callable
@@ -370,7 +371,7 @@ class Search(TaskOptions):
             expect(fits, "layers", f"-{num_layers} to {last}", layer)
         strengths = [*self.rates, *map(Rank, self.ranks)]
         places = itertools.product(layers, self.modules, strengths)
-        grid = [Intervention(layer % num_layers, *rest) for layer, *rest in places]
+        grid = [Intervention(layer % num_layers, m, much) for layer, m, much in places]
         return [*grid, *read_prunings("candidates", self.candidates)]
 
 

@@ -137,6 +137,12 @@ REFUSED = {
         "--step-size 2": "step_size: expected a number in (0, 2), got 2",
         "--long-prompt 30": "long_prompt: expected a multiple of 20, got 30",
         "--gpt2.model linear": "gpt2.model: expected gpt2, got linear",
+        "--gpt2.steps 0": "steps: expected at least 1, got 0",
+        "--gpt2.num-points 1": "num_points: expected at least 2, got 1",
+        "--gpt2.seeds": "seeds: expected at least one, got none",
+        "--gpt2.checkpoint-every 0": "checkpoint_every: expected at least 1, got 0",
+        "--gpt2.num-heads 0": "num_heads: expected at least 1, got 0",
+        "--gpt2.noise-var -1": "noise_var: expected at least 0, got -1",
     },
     "prune_icl": {
         "--gpt2-ranks 64": "gpt2_ranks: expected at least two ranks",
