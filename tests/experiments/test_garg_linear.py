@@ -47,10 +47,6 @@ def run_folder(output):
     return folder
 
 
-def finish(process):
-    return processes.finish(process, timeout=300)
-
-
 # The precision of a program of its own, which is not that of the tests.
 as_alone = functools.partial(jax.enable_x64, False)
 
@@ -125,7 +121,7 @@ def wait_for_lines(process, output, count):
     """The metrics file of a run in a process of its own, once it has so many lines."""
     deadline = time.monotonic() + 240
     while True:
-        assert process.poll() is None, finish(process)
+        assert process.poll() is None, processes.finish(process, 300)
         assert time.monotonic() < deadline
         for path in output.glob("garg_linear/*/metrics.jsonl"):
             if len(path.read_text().splitlines()) >= count:
@@ -144,7 +140,7 @@ def test_interrupted_and_killed_and_resumed_it_ends_bit_for_bit_the_same(
         victim = processes.program("garg_linear", words)
         metrics = wait_for_lines(victim, tmp_path, stopped_after + 1)
         victim.send_signal(end)
-        status, out, err = finish(victim)
+        status, out, err = processes.finish(victim, 300)
         folder = run_folder(tmp_path)
         assert status == 128 + end, err
         assert "stopping after this chunk" in out
@@ -163,7 +159,7 @@ def test_interrupted_and_killed_and_resumed_it_ends_bit_for_bit_the_same(
     killed_after = random.SystemRandom().randint(stopped_after + 1, 20)
     wait_for_lines(victim, tmp_path, killed_after)
     victim.send_signal(signal.SIGKILL)
-    _, out, _ = finish(victim)
+    _, out, _ = processes.finish(victim, 300)
     assert f"resuming at step {stopped_after * 5}" in out
     assert not (folder / "result.json").exists()
 
