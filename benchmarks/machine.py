@@ -25,11 +25,7 @@ MEMORY = "memory GB/s"
 
 
 def floor(
-    flops: float,
-    num_bytes: float = 0.0,
-    *,
-    dtype: str = "float32",
-    exact: bool = True,
+    flops: float, num_bytes: float = 0.0, *, dtype: str = "float32", exact: bool = True
 ) -> float:
     """Returns the least seconds that this machine needs for operations and bytes."""
     if MEMORY not in PEAKS:
@@ -89,7 +85,6 @@ def load() -> float | None:
 
 
 def cpu_name() -> str:
-    """Returns the name of the processor."""
     lines = []
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()

@@ -1,8 +1,7 @@
 """The table of ratios in Markdown."""
 
-import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ HEADER = (
     *("", "ours", "alternative", "its time", "ratio", "floor", "share of floor"),
     *("precision", "difference", "note"),
 )
-BAR = r"\|"  # within a cell
 # Mean number of running processes before a run, above which times are doubtful.
 _BUSY = 0.5
 # An entry of pytest-benchmark's JSON; its ``extra_info`` is what suite.measure adds.
@@ -56,21 +54,22 @@ def fact(name: str, value: float) -> str:
 
 
 def quotient(a: float | None, b: float | None) -> float | None:
-    """Returns a / b, or ``None`` without one of them."""
     return a / b if a is not None and b else None
+
+
+def seconds_of(entry: Entry) -> float | None:
+    """Returns our time for a unit of work."""
+    return quotient(entry["stats"]["median"], entry["extra_info"].get("per", 1))
 
 
 def ratio(entry: Entry) -> float | None:
     """Returns the time of the alternative divided by our time."""
-    about = entry["extra_info"]
-    ours = quotient(entry["stats"]["median"], about.get("per", 1))
-    return quotient(about["alternative_s"], ours)
+    return quotient(entry["extra_info"]["alternative_s"], seconds_of(entry))
 
 
 def cells(entry: Entry) -> list[str]:
     """Returns the cells of a row as text, in the order of ``HEADER``."""
-    about = entry["extra_info"]
-    ours = quotient(entry["stats"]["median"], about.get("per", 1))
+    about, ours = entry["extra_info"], seconds_of(entry)
     error, allowed, floor = about["error"], about["tolerance"], about["floor_s"]
     wrong = error is not None and allowed is not None and not error <= allowed
     verdict = f"WRONG, at most {number(allowed)} allowed" if wrong else ""
@@ -83,23 +82,12 @@ def cells(entry: Entry) -> list[str]:
     ]
 
 
-def grouped(entries: Iterable[Entry]) -> Iterator[tuple[str, Iterator[Entry]]]:
-    """Groups entries by their group, in order of first appearance."""
-    known = list(entries)
-    order = list(dict.fromkeys(entry["group"] for entry in known))
-    known.sort(key=lambda entry: order.index(entry["group"]))
-    return itertools.groupby(known, key=lambda entry: entry["group"])
-
-
 def heading(stored: dict[str, Any]) -> str:
     """Returns the machine, the versions and the peak rates as a sentence each."""
     about = stored["machine_info"]
     versions = {name.lower(): name for name in ("Python", "jax", "torch")}
-    known = [
-        f"{versions[key]} {v}"
-        for key, v in about["versions"].items()
-        if key in versions
-    ]
+    found = ((versions.get(key), v) for key, v in about["versions"].items())
+    known = [f"{name} {v}" for name, v in found if name]
     busy = about["load before"] or 0.0
     warning = f"; {busy:.1f} processes ran when it began" if busy >= _BUSY else ""
     peaks = "; ".join(fact(*peak) for peak in about["peaks"].items())
@@ -112,13 +100,16 @@ def heading(stored: dict[str, Any]) -> str:
 def markdown(entries: Iterable[Entry], before: Sequence[Entry] = ()) -> str:
     """Returns a Markdown table per group, with the ratios of another run if given."""
     known = {(old["group"], old["param"]): number(ratio(old)) for old in before}
-    parts = []
+    parts, bar = [], r"\|"  # within a cell
 
     def line(row: Sequence[str], ratio_before: str) -> str:
         every = [*row[:5], *[ratio_before] * bool(before), *row[5:]]
-        return f"| {' | '.join(cell.replace('|', BAR) for cell in every)} |"
+        return f"| {' | '.join(cell.replace('|', bar) for cell in every)} |"
 
-    for group, members in grouped(entries):
+    groups: dict[str, list[Entry]] = {}
+    for entry in entries:
+        groups.setdefault(entry["group"], []).append(entry)
+    for group, members in groups.items():
         lines = [line(HEADER, "before"), line(["---"] * len(HEADER), "---")]
         for entry in members:
             lines.append(line(cells(entry), known.get((group, entry["param"]), "-")))

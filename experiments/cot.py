@@ -439,10 +439,8 @@ def claims(config, swept):
         lengths = ", ".join(f"{value:g}: {length}" for value, length in pairs)
         parts = (trained, counting, *predicted(config, group, values))
         own, votes, proved, asked = (slope(values, part) for part in parts)
-        claim = (
-            f"examples needed fall with {group} as in the proof: slope {proved:.2f} "
-        )
-        claim += f"(Theorem 5 asks for {asked:.2f})"
+        claim = f"examples needed fall with {group} as in the proof: slope "
+        claim += f"{proved:.2f} (Theorem 5 asks for {asked:.2f})"
         said = f"{lengths}; slope {own:.2f}, votes counted {votes:.2f}"
         wanted = "slope on doubly logarithmic axes within .3"
         stated.append(Claim(claim, said, abs(own - proved) <= 0.3, wanted))

@@ -326,12 +326,9 @@ def errorbars(axes: Any, points: list, side: int, **look: Any) -> None:
 
 def draw_errors(config: Config, found: dict) -> Any:
     """Errors of fits and their limits, one panel for each thing that varies."""
-    given = (
-        f"N / d = {config.context_ratio:g}, noise {config.noise_var:g}; tasks / d = "
-    )
-    given += (
-        f"{config.kappa:g} and prompts / d² = {config.tau:g} where they do not vary"
-    )
+    given = f"N / d = {config.context_ratio:g}, noise {config.noise_var:g}; tasks / d "
+    given += f"= {config.kappa:g} and prompts / d² = {config.tau:g} where they do not "
+    given += "vary"
     places = [("tau", 0), ("spread", 0), ("kappa", 0), ("kappa", 1)]
     with frame.panels(2, 2, given, figsize=(8.4, 7)) as (figure, grid):
         for axes, (name, side) in zip(grid.ravel(), places, strict=True):
@@ -396,10 +393,8 @@ def report(config: Config, found: dict) -> Report:
     above = [f"{m:.1%} +- {e:.1%} (d = {d})" for d, (m, e) in away.items()]
     finding = f"where all d have fits these exceed the limit by {', '.join(above)}"
     stored["cost"] = [row | {"found": [*row["found"]]} for row in cost]
-    law = (
-        f"-log10 of Holm's least p of {p.size} errors, extrapolated, against the limit"
-    )
-    names = law, f"largest z of T x excess against C, T = {last}"
+    law = f"-log10 of Holm's least p of {p.size} errors, extrapolated, against the "
+    names = f"{law}limit", f"largest z of T x excess against C, T = {last}"
     # Each fails a correct run once in a thousand, or less.
     limits = zip(names, (rare, off), (3, 3.5), strict=True)
     made = [Check(name, value, most, "<=") for name, value, most in limits]

@@ -268,7 +268,11 @@ def show_times(axes: Any, at: dict, ends: np.ndarray) -> None:
 def draw_staircases(config: Config, found: list[dict]) -> Any:
     """Risk over time of all seeds, with predicted levels and ends."""
     shown = [at for at in found if at["scale"] == config.scales[-1]]
-    with frame.panels(1, len(shown), figsize=(10, 3.6), sharey=True) as (figure, grid):
+    title, look = "Circles: predicted ends; dashed: predicted levels", {"sharey": True}
+    with frame.panels(1, len(shown), title, figsize=(10, 3.6), **look) as (
+        figure,
+        grid,
+    ):
         for axes, at in zip(grid, shown, strict=True):
             levels = at["levels"]
             for level in levels if at["kind"] != "merged" else levels[[0, -1]]:
@@ -283,9 +287,6 @@ def draw_staircases(config: Config, found: list[dict]) -> Any:
             axes.set(xlabel="time t", title=at["kind"])
             show_times(axes, at, at["predicted"])
         grid[0].set_ylabel("risk, noise included")
-        figure.suptitle(
-            "Circles: predicted ends; dashed: predicted levels", fontsize=10
-        )
     return figure
 
 

@@ -815,11 +815,9 @@ def greek(text):
 
 
 def rounded(values):
-    """An array as lists of rounded numbers; ``None`` where it diverged."""
+    """An array as lists of rounded numbers; NaN where it diverged."""
     array = np.asarray(values, float)
-    if array.ndim:
-        return [rounded(row) for row in array]
-    return round(float(array), 6) if np.isfinite(array) else None
+    return np.where(np.isfinite(array), np.round(array, 6), np.nan).tolist()
 
 
 def report(config, fits, single, deep):

@@ -125,10 +125,8 @@ def _search(kind, source, N, gate):
 def distances(rule: Any, source: Any, prompts: Any) -> jax.Array:
     """Squared distances to the Bayes answers: what a risk has above that of Bayes."""
     points = prompts.points()
-    one, bayes = (
-        jax.jit(jax.vmap(f.predict_prefixes))(*points)
-        for f in (rule, reg.Bayes(source))
-    )
+    answers = (jax.vmap(f.predict_prefixes) for f in (rule, reg.Bayes(source)))
+    one, bayes = (jax.jit(f)(*points) for f in answers)
     return (one - bayes) ** 2
 
 
@@ -150,17 +148,15 @@ def tuned_mesa(source: Any, prompts: Any) -> tuple[reg.Mesa, jax.Array]:
 def curves(config: Config, source: Any, fits: list) -> dict[str, Any]:
     """Learners, exact and simulated risks after 0 to N examples by name."""
     N, ks = config.num_examples, range(config.num_examples + 1)
-    key = jax.random.key(10)
-    prompts = source.sample(key, N, config.num_prompts)
+    prompts = source.sample(jax.random.key(10), N, config.num_prompts)
     made, found = {}, {}
     for name, kind in KINDS.items():
         made[name] = tuned(kind, source, N, 1.0)[0]
         made[f"gated {name}"] = tuned(kind, source, N)[0]
     for name, rule in made.items():
         found[name] = reg.estimate_risk(rule, source, ks)
-    bayes = reg.estimate_risk(
-        reg.Bayes(source), source, ks, key=key, num_prompts=config.num_prompts
-    )
+    how = {"key": jax.random.key(10), "num_prompts": config.num_prompts}
+    bayes = reg.estimate_risk(reg.Bayes(source), source, ks, **how)
     made["Mesa"], mesa = tuned_mesa(source, prompts)
     softmax = jnp.stack([distances(fit.model, source, prompts) for fit in fits])
     for name, own in (("Mesa", mesa), (SOFTMAX, jnp.mean(softmax, axis=0))):

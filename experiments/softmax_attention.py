@@ -68,7 +68,6 @@ PRESETS = {
 }
 # Measured times; the other presets have not been run yet.
 TIMES = {"cpu": "5 min, 2 cores"}
-PRECISION = "float32 training; theory and evaluation in float64"
 
 
 def weights(B: Any, values: Any, X: Any, x: Any, N: Any) -> Any:
@@ -138,9 +137,8 @@ def evaluate(config: Config, models: dict) -> dict[int, np.ndarray]:
         for heads, rows in found.items():
             own = np.concatenate([part[heads] for part in seen], axis=-1)
             error = own.std(axis=-1) / own.shape[-1] ** 0.5
-            rows.append(
-                np.stack([own.mean(axis=-1) + config.noise_var, error], axis=-1)
-            )
+            risk = own.mean(axis=-1) + config.noise_var
+            rows.append(np.stack([risk, error], axis=-1))
     return {heads: np.stack(rows, axis=2) for heads, rows in found.items()}
 
 
@@ -205,9 +203,8 @@ def settings(config: Config, models: dict, risks: dict, known: dict) -> list[dic
             # -B and -v alone act as B and v do, since the inputs are symmetric.
             row |= {"scale": np.abs(scale[i, best]).mean()}
             row |= {"value": np.abs(model["values"][i, best]).sum()}
-            row |= {
-                "opposite": int(np.sum((scale[i].min(1) < 0) & (scale[i].max(1) > 0)))
-            }
+            both = (scale[i].min(1) < 0) & (scale[i].max(1) > 0)
+            row |= {"opposite": int(np.sum(both))}
             row |= {"reached": int(np.sum(mean <= 1.05 * known[theirs][i]))}
             rows.append(row | {name: known[name][i] for name in known})
     return rows
@@ -321,7 +318,11 @@ def report(config: Config, models: dict, known: dict, far: dict, risks: dict) ->
     rows = settings(config, models, risks, known)
     moved = transfers(config, rows, risks, far)
     return Report(
-        {"settings": rows, "transfer": moved, "precision": PRECISION},
+        {
+            "settings": rows,
+            "transfer": moved,
+            "precision": "float32 training; theory and evaluation in float64",
+        },
         checks=checks(config, rows, moved),
         tables=[risk_table(rows)],
         claims=claims(config, rows),

@@ -20,23 +20,26 @@ SIZES = {
 }
 
 
-def numpy_bound(stack, H, shots: int) -> float:
-    """Evaluates Theorem 2 in NumPy with C_t as a dense matrix and jitter."""
-    W_V, W_K, W_Q = (np.asarray(a) for a in (stack.W_V, stack.W_K, stack.W_Q))
-    H = np.asarray(H)
+def numpy_layers(stack, H, shots: int):
+    """Yields G_t as a vector and C_t as a dense matrix for each layer, in NumPy."""
+    W_V, W_K, W_Q, H = (np.asarray(a) for a in (stack.W_V, stack.W_K, stack.W_Q, H))
     N, n = H.shape
-    d, P, total = n * n, np.eye(n, dtype=H.dtype), 0.0
+    P = np.eye(n, dtype=H.dtype)
     for V, K, Q in zip(W_V, W_K, W_Q, strict=True):
         z = np.stack([(np.outer(V @ h, K @ h) @ Q @ P).ravel() for h in H])  # N/N = 1
         G = z.mean(axis=0)
-        C = z.T @ z / N - np.outer(G, G)
-        C *= (N - shots) / (shots * (N - 1))
-        A_1 = G @ G + np.trace(C) + d * JITTER
-        values = np.linalg.eigvalsh(C)
-        total += d * np.log(A_1 / d) - np.sum(np.log(np.maximum(values, 0) + JITTER))
+        yield G, (z - G).T @ (z - G) / N * (N - shots) / (shots * (N - 1))
         G = G.reshape(n, n)
-        update = G @ np.linalg.inv(P)
-        H, P = H + H @ update.T, P + G
+        H, P = H + H @ (G @ np.linalg.inv(P)).T, P + G
+
+
+def numpy_bound(stack, H, shots: int) -> float:
+    """Evaluates Theorem 2 in NumPy with C_t as a dense matrix and jitter."""
+    N, n = H.shape
+    d, total = n * n, 0.0
+    for G, C in numpy_layers(stack, H, shots):
+        A_1, values = G @ G + np.trace(C) + d * JITTER, np.linalg.eigvalsh(C)
+        total += d * np.log(A_1 / d) - np.sum(np.log(np.maximum(values, 0) + JITTER))
     return float(np.sqrt(total / N))
 
 

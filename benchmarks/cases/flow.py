@@ -1,13 +1,15 @@
-"""Gradient flow of GD-beta at d = 50, and SciPy on the same equation.
+"""Gradient flow of GD-beta at d = 50 and of five heads, and SciPy on the same equation.
 
-Both integrate from (0, 0) until the excess risk is below 1e-10, in float64. SciPy's
-LSODA (stiff and not) and RK45 get the right-hand side in NumPy with its matrix
-products; a method is stopped after some seconds. There is no floor: the number of steps
-depends on the problem.
+For GD-beta both integrate from (0, 0) until the excess risk is below 1e-10, in float64.
+SciPy's LSODA (stiff and not) and RK45 get the right-hand side in NumPy with its matrix
+products; a method is stopped after some seconds. Five heads flow over all plateaus to a
+time that the predicted ends give. There is no floor: the number of steps depends on the
+problem.
 """
 
 import time
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.integrate import solve_ivp
@@ -68,8 +70,14 @@ def right_hand_side(task: LinearPopulation):
     return speed
 
 
+def reached(path, end: float) -> str:
+    """Says how far a path went, and in how many steps."""
+    steps, excess = int(path.num_steps), float(path.excess[-1])
+    return f"{steps} steps to t = {end:.3g}, excess {excess:.2g}"
+
+
 class TooSlow(Exception):
-    """Raised when a SciPy method exceeds its time limit."""
+    pass
 
 
 def by_scipy(task, end: float, method: str, limit: float) -> np.ndarray | None:
@@ -109,6 +117,63 @@ def bench_flow(condition: float, method: str, limit: float) -> Pair:
         # The solvers were given a relative tolerance of 1e-8 per step.
         tolerance=1e-6,
         precision="float64",
-        note=f"{int(path.num_steps)} steps to t = {end:.3g}, "
-        f"excess {float(path.excess[-1]):.2g}",
+        note=reached(path, end),
+    )
+
+
+N, HEADS = 16, 5
+SCALES = {f"start of size {scale:g}": (scale,) for scale in (0.1, 0.01)}
+
+
+def heads_problem(scale: float) -> tuple[reg.LinearPopulation, reg.Heads, float]:
+    """Returns the tasks, the start, and a time after the last plateau."""
+    population = reg.LinearPopulation(jnp.diag(jnp.array([2.0, 1.2, 0.7, 0.4])))
+    model = reg.Heads.random(4, HEADS, scale, rank=1, key=jax.random.key(1))
+    end = 2 * float(reg.head_times(model, population, N).times[-1]) + 200
+    return population, model, end
+
+
+def heads_by_scipy(population: reg.LinearPopulation, model: reg.Heads, end: float):
+    """Integrates the flow by LSODA, and returns Gamma at the end."""
+    H = np.asarray(population.input_cov)
+    B, S = H @ H, ((N + 1) * H @ H + np.trace(H) * H) / N
+    d = len(H)
+
+    def parts(z):
+        return z[:HEADS], *z[HEADS:].reshape(2, HEADS, d)
+
+    def speed(_, z):
+        v, K, Q = parts(z)
+        D = 2 * (B - H @ ((v[:, None] * Q).T @ K) @ S)
+        KD, QD = K @ D.T, Q @ D
+        at = v[:, None]
+        return np.concatenate([np.sum(Q * KD, 1), np.ravel(at * QD), np.ravel(at * KD)])
+
+    start = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(model)])
+    given = {"method": "LSODA", "rtol": 1e-6, "atol": 1e-12}
+    v, K, Q = parts(solve_ivp(speed, (0, end), start, **given).y[:, -1])
+    return (v[:, None] * Q).T @ K
+
+
+@case(f"flow of {HEADS} heads of rank 1 to the optimum, d = 4", SCALES, FLOAT64)
+def bench_heads(scale: float) -> Pair:
+    population, model, end = heads_problem(scale)
+
+    def integrate():
+        return reg.flow(model, population, N, jnp.array([0.0, end]))
+
+    def error(path, found):
+        last = jax.tree.map(lambda leaf: leaf[-1], path.model)
+        return disagreement(last.Gamma, found)
+
+    path = integrate()
+    return Pair(
+        integrate,
+        lambda: heads_by_scipy(population, model, end),
+        "SciPy LSODA",
+        error=error,
+        # The solvers were given a relative tolerance of 1e-6 per step.
+        tolerance=1e-4,
+        precision="float64",
+        note=reached(path, end),
     )

@@ -10,6 +10,7 @@ that of compiling.
 import collections
 import contextlib
 import dataclasses
+import functools
 import importlib.util
 import re
 from typing import Any
@@ -102,23 +103,17 @@ def device():
     plugins = ("jax_cuda12_plugin", "jax_cuda13_plugin")
     if not any(map(importlib.util.find_spec, plugins)):
         pytest.skip("needs a GPU or jax[cuda12] or jax[cuda13]")
-    target = topologies.get_topology_desc(
-        platform="cuda", target_config=_H200, topology="1x1x1"
-    )
+    cuda = {"platform": "cuda", "topology": "1x1x1"}
+    target = topologies.get_topology_desc(**cuda, target_config=_H200)
     mesh = topologies.make_mesh(target, (1,), ("one",))
     described = jax.sharding.AbstractDevice("NVIDIA H200", 132, "gpu")
-    kinds = (jax.sharding.AxisType.Auto,)
-    abstract = jax.sharding.AbstractMesh(
-        (1,), ("one",), axis_types=kinds, abstract_device=described
-    )
+    look = {"axis_types": (jax.sharding.AxisType.Auto,), "abstract_device": described}
+    abstract = jax.sharding.AbstractMesh((1,), ("one",), **look)
     with jax.sharding.use_abstract_mesh(abstract):
         yield NamedSharding(mesh, PartitionSpec())
 
 
-@case(
-    "Launches of one training step, d = 20, 12 layers, width 256, batch 64",
-    SIZES,
-)
+@case("Launches of one training step, d = 20, 12 layers, width 256, batch 64", SIZES)
 def bench_launches(attention: Any, packed: bool, change: dict[str, Any]) -> Pair:
     """Compiles one program, and counts its launches."""
     config = published("paper", precision="bfloat16", **change)
@@ -127,12 +122,9 @@ def bench_launches(attention: Any, packed: bool, change: dict[str, Any]) -> Pair
 
     def compile():
         with device() as place:
-            state = jax.tree.map(
-                lambda leaf: jax.ShapeDtypeStruct(
-                    leaf.shape, leaf.dtype, sharding=place
-                ),
-                jax.eval_shape(lambda: initial_state(setup)),
-            )
+            shapes = jax.eval_shape(lambda: initial_state(setup))
+            placed = functools.partial(jax.ShapeDtypeStruct, sharding=place)
+            state = jax.tree.map(lambda leaf: placed(leaf.shape, leaf.dtype), shapes)
             step = training_step(setup, halves=False)  # as on a GPU, on any machine
             return lower(step, state, 10, packed=packed).compile()
 

@@ -1,10 +1,12 @@
 """Predictors on all prefixes at once, and a loop over prefixes and prompts.
 
-1,280 prompts of 41 points, d = 20, as in Garg's evaluation. The alternative is NumPy or
+Recurrent learners on long prompts are compared in chunks and one example at a time. Of
+the others 1,280 prompts of 41 points, d = 20, as in Garg's evaluation, beside NumPy or
 scikit-learn called for each prompt and prefix.
 """
 
 import functools
+import itertools
 import warnings
 
 import jax
@@ -13,6 +15,7 @@ import numpy as np
 
 from benchmarks.machine import floor
 from benchmarks.suite import EXACT, Pair, case, disagreement, nbytes
+from icltheory import regression as reg
 from icltheory.regression import LinearPopulation
 from icltheory.regression import predictors as of
 
@@ -85,7 +88,7 @@ def bayes():
 _ROOT = POINTS * 4 * DIM**2
 # Two products with the k examples of a prefix, P^2 / 2 examples in total: 4 d each.
 _GRADIENT = POINTS**2 / 2 * 4 * DIM
-_RATES = np.full(STEPS, 0.1, np.float32)
+_RATES = jnp.full(STEPS, 0.1, jnp.float32)
 # The predictor, its rule for one prefix, operations per prompt (none where they depend
 # on the data). Newton: one product of d x d per step. Discrete MMSE: a member of the
 # pool times an input, 2 d, for the fit and for the prediction.
@@ -95,23 +98,14 @@ RULES = {
     "ridge": (lambda: of.Ridge(1.0), functools.partial(ridge, penalty=1.0), _ROOT),
     "Bayes": (bayes, functools.partial(ridge, penalty=0.25), _ROOT),
     "3-NN": (lambda: of.NearestNeighbors(3), nearest, _GRADIENT * 3 / 4),
-    f"GD, {STEPS} steps": (
-        lambda: of.Steps(jnp.asarray(_RATES)),
-        descent,
-        STEPS * _GRADIENT,
-    ),
+    f"GD, {STEPS} steps": (lambda: of.Steps(_RATES), descent, STEPS * _GRADIENT),
     "Newton, 10 steps": (lambda: of.Newton(10), newton, POINTS * 10 * 2 * DIM**3),
     f"discrete MMSE, pool {POOL:,}": (
         lambda: of.DiscreteMMSE(pool(), 0.25),
         pooled,
         POINTS * POOL * 2 * DIM,
     ),
-    "Lasso": (
-        lambda: of.Lasso(0.1),
-        lasso,
-        None,
-        "scikit-learn, a prefix at a time",
-    ),
+    "Lasso": (lambda: of.Lasso(0.1), lasso, None, "scikit-learn, a prefix at a time"),
 }
 
 
@@ -123,11 +117,8 @@ def bench_predictor(make, rule, flops, label=LOOP) -> Pair:
     compute = jax.jit(jax.vmap(make().predict_prefixes))
     sample = min(SAMPLE, PROMPTS)
     xs, ys = np.asarray(X), np.asarray(y)
-    items = [
-        (xs[i, :k], ys[i, :k], xs[i, k])
-        for i in range(sample)
-        for k in range(1, POINTS)
-    ]
+    places = itertools.product(range(sample), range(1, POINTS))
+    items = [(xs[i, :k], ys[i, :k], xs[i, k]) for i, k in places]
     rule(*items[0])  # the first call imports modules
 
     def error(got, found):
@@ -141,4 +132,40 @@ def bench_predictor(make, rule, flops, label=LOOP) -> Pair:
         floor=flops and floor(PROMPTS * flops, nbytes(X, y, y)),
         error=error,
         tolerance=1e-3,
+    )
+
+
+LONG = {"prompts": 16, "points": 2048, "dim": 64, "chunk": 64}
+LEARNERS = {
+    "linear attention": (reg.GatedLinearAttention, 1 / LONG["points"], 1.0),
+    "gated delta rule": (reg.DeltaRule, 0.25 / LONG["dim"], 0.99),
+}
+
+
+@case(
+    "Chunks of {chunk}, {prompts} prompts of {points:,} points, d = {dim}".format(
+        **LONG
+    ),
+    LEARNERS,
+    EXACT,
+)
+def bench_chunks(kind, step_size, gate) -> Pair:
+    """Compares answers after every prefix in chunked and in recurrent form."""
+    prompts, points, dim, chunk = LONG.values()
+    task = LinearPopulation.isotropic(dim, 0.25, jnp.float32)
+    prompt = task.sample(jax.random.key(0), points - 1, prompts).prefixes()
+    rule = kind(step_size, gate)
+    chunked = functools.partial(reg.chunked_predictions, rule, chunk_size=chunk)
+    ours = jax.jit(jax.vmap(chunked))
+    recurrent = jax.jit(jax.vmap(rule.predict_prefixes))
+    # In a chunk: products of queries and keys with the chunk's keys and with the state.
+    flops = prompts * points * (4 * chunk * dim + 6 * dim)
+    return Pair(
+        lambda: ours(prompt.X, prompt.y),
+        lambda: recurrent(prompt.X, prompt.y),
+        "an example at a time, compiled",
+        floor=floor(flops, nbytes(prompt.X, prompt.y, prompt.y)),
+        error=disagreement,
+        # Both sum 2,048 float32 terms, in different orders.
+        tolerance=1e-4,
     )

@@ -18,6 +18,7 @@ import numpy as np
 
 from benchmarks.machine import floor
 from benchmarks.suite import Pair, case, disagreement, named, nbytes, on_gpu, once
+from benchmarks.torch_search import RATES
 from icltheory.bridge import (
     Architecture,
     Decoder,
@@ -33,7 +34,6 @@ from icltheory.layered import get_matrix
 from icltheory.linalg import svd
 from icltheory.pruning import Intervention, module_matrices
 
-RATES = (0.0, 0.1, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995)
 LABELS = ("negative", "positive")
 # Number of examples for the plain evaluation.
 SAMPLE = 8
@@ -180,11 +180,7 @@ def bench_search(layer: int, module: str) -> Pair:
 
 
 def compare(ours: Any, plain: Any, exact: bool) -> float:
-    """Compares scores and checks that predictions differ by rounding only.
-
-    Raises:
-        ValueError: If an answer differs by more.
-    """
+    """Difference of scores; raises if an answer differs by more than rounding."""
     fields = ("scores", "predictions")
     b, chosen = (np.stack([getattr(e, name) for e in plain]) for name in fields)
     count = b.shape[1]

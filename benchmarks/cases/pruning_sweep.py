@@ -6,11 +6,11 @@ import numpy as np
 
 from benchmarks.machine import floor
 from benchmarks.suite import EXACT, Pair, case, named, nbytes, once, seconds
+from benchmarks.torch_search import RATES
 from icltheory.layered import forward
 from icltheory.models import GPT2, LayeredGPT2
 from icltheory.pruning import Intervention, LowRank, Scored, prune_model, sweep
 
-RATES = (0.0, 0.1, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995)
 OTHER_RATES = (0.05, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8, 0.85)
 PROMPTS, POINTS, DIM, WIDTH, LAYERS = 64, 41, 20, 256, 12
 GROUP = (

@@ -4,6 +4,8 @@ It needs several devices. ``JAX_NUM_CPU_DEVICES=4 pytest benchmarks/cases/scalin
 splits a CPU into four that share its cores: that shows the machinery alone.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -29,12 +31,9 @@ def bench_sum(size: int) -> Pair:
     values = jnp.ones((n, size * 2**18))
     values = jax.device_put(values, NamedSharding(mesh, axis))
 
-    def total(values):
-        return jax.lax.psum(values, "data")
-
-    program = jax.jit(
-        jax.shard_map(total, mesh=mesh, in_specs=axis, out_specs=PartitionSpec())
-    )
+    specs = {"in_specs": axis, "out_specs": PartitionSpec()}
+    total = functools.partial(jax.lax.psum, axis_name="data")
+    program = jax.jit(jax.shard_map(total, mesh=mesh, **specs))
     return Pair(
         lambda: program(values),
         error=float(np.abs(np.asarray(program(values)) - n).max()),
@@ -70,15 +69,9 @@ def bench_split(members: bool) -> Pair:
 def _running(config, mesh, steps: int):
     """Trains on a mesh, or on one device, without end."""
     setup, members = set_up(config, devices=1), len(config.seeds) > 1
-    step = training.make_step(
-        setup.model,
-        setup.task,
-        setup.optimizer,
-        config.curriculum,
-        batch_size=config.batch_size,
-        num_points=config.num_points,
-        mesh=mesh,
-    )
+    sizes = {"batch_size": config.batch_size, "num_points": config.num_points}
+    given = setup.model, setup.task, setup.optimizer, config.curriculum
+    step = training.make_step(*given, **sizes, mesh=mesh)
     place = devices.shard_members if members else devices.replicate
     state = place(initial_state(setup), mesh)
     step = devices.over_members(step, mesh) if members else step

@@ -10,16 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.cases.bounds import bound_of, numpy_bound
+from benchmarks.cases.bounds import bound_of, numpy_bound, numpy_layers
 from benchmarks.cases.trajectory import numpy_norms
-from benchmarks.suite import (
-    FLOAT64,
-    Pair,
-    case,
-    compiled,
-    disagreement,
-    on_gpu,
-)
+from benchmarks.suite import FLOAT64, Pair, case, compiled, disagreement, on_gpu
 from icltheory import noise, pruning, trajectory
 from icltheory.attention import LinearAttentionStack
 from icltheory.batching import batched
@@ -63,16 +56,8 @@ def plain_norms(stack, H, W_V=None) -> np.ndarray:
 
 def plain_spectrum(stack, H) -> np.ndarray:
     """Computes the five largest eigenvalues of each C_t from the dense matrix."""
-    W_V, W_K, W_Q, H = (np.asarray(a) for a in (stack.W_V, stack.W_K, stack.W_Q, H))
-    P, values = np.eye(n, dtype=H.dtype), []
-    for V, K, Q in zip(W_V, W_K, W_Q, strict=True):
-        z = np.stack([(np.outer(V @ h, K @ h) @ Q @ P).ravel() for h in H])  # N / N = 1
-        G = z.mean(axis=0)
-        C = (z - G).T @ (z - G) / N * (N - N // 2) / (N // 2 * (N - 1))
-        values.append(np.linalg.eigvalsh(C)[::-1][:5])
-        G = G.reshape(n, n)
-        H, P = H + H @ (G @ np.linalg.inv(P)).T, P + G
-    return np.array(values)
+    layers = numpy_layers(stack, H, N // 2)
+    return np.array([np.linalg.eigvalsh(C)[::-1][:5] for _, C in layers])
 
 
 def plain_table(stack, H) -> np.ndarray:

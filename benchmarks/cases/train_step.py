@@ -35,16 +35,11 @@ def changes(gpu: bool) -> dict[str, tuple[dict[str, Any]]]:
             "Adam, TF32": {"precision": "tf32"},
             "Adam, bfloat16": half,
             "Muon, bfloat16": {**half, "optimizer": muon},
-            "Muon, bfloat16, batch 256": {
-                **half,
-                "optimizer": muon,
-                "batch_size": 256,
-            },
+            "Muon, bfloat16, batch 256": half | {"optimizer": muon, "batch_size": 256},
             "Adam, bfloat16, 8 seeds": {**half, "seeds": tuple(range(8))},
         }
-    return {
-        name: ({"precision": "float32", **change},) for name, change in found.items()
-    }
+    full = {"precision": "float32"}
+    return {name: (full | change,) for name, change in found.items()}
 
 
 @case(title("Training step"), changes(on_gpu()))
@@ -96,7 +91,6 @@ def gradient_difference(config, trainer) -> float:
     theirs = trainer.parameters(positions, gradients=True)
     # Both are dictionaries, whose leaves are sorted by name.
     flat = (
-        np.concatenate([np.ravel(a) for a in leaves])
-        for leaves in map(jax.tree.leaves, (ours, theirs))
+        np.concatenate([*map(np.ravel, jax.tree.leaves(t))]) for t in (ours, theirs)
     )
     return disagreement(*flat)

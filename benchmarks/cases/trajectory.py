@@ -7,15 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.machine import floor
-from benchmarks.suite import (
-    EXACT,
-    Pair,
-    case,
-    disagreement,
-    named,
-    nbytes,
-    seconds,
-)
+from benchmarks.suite import EXACT, Pair, case, disagreement, named, nbytes, seconds
 from icltheory._typing import NormMethod
 from icltheory.attention import LinearAttentionStack
 from icltheory.trajectory import implicit_gd_norms

@@ -96,14 +96,13 @@ def table(
     rows: Iterable[Any],
     columns: Mapping[str, str] | tuple[str, str] | list[str] | None = None,
     title: str = "",
-    caption: str = "",
 ) -> Table:
     """A table of rows, each column a head and a format such as ``"{risk:.3f}"``.
 
     Columns may be two lines as well, ``("N | risk", "{N} | {risk:.3f}")``, or heads
     alone, whose cells are not broken; without columns the first row has the heads.
     """
-    made, rows = Table(title=title or None, caption=caption or None), list(rows)
+    made, rows = Table(title=title or None), list(rows)
     if isinstance(columns, tuple):
         columns = dict(zip(*(line.split(" | ") for line in columns), strict=True))
     for place, head in enumerate(columns or next(iter(rows), {})):

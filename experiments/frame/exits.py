@@ -28,23 +28,16 @@ def run_program(main: Callable[[], Any]) -> None:
     _continuing.clear()
     with handled(_stop):
         try:
-            result = _result(main)
-        except KeyboardInterrupt as interrupt:
-            _exit(interrupt)
+            result = main()
+        except (KeyboardInterrupt, ValueError, OSError, FloatingPointError) as error:
+            _exit(error)
+        except (AssertionError, RuntimeError):
+            require_platform()
+            raise
     if isinstance(result, dict):
         result = int(result.get("verdict") == "failed")
     if result:
         sys.exit(result)
-
-
-def _result(main: Callable[[], Any]) -> Any:
-    try:
-        return main()
-    except (ValueError, OSError, FloatingPointError) as error:
-        _exit(error)
-    except (AssertionError, RuntimeError):
-        require_platform()
-        raise
 
 
 def _exit(error: BaseException) -> NoReturn:

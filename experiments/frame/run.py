@@ -38,11 +38,10 @@ class Run:
     """The folder ``OUTPUT/NAME/STAMP`` of one run, and its console output.
 
     Of several processes only the first writes and prints; the others see the folder.
-    ``checked`` says whether checks are made of a run that no command line began.
     """
 
     def __init__(self, folder: Path, launch: Launch | None = None):
-        self.folder, self.launch, self.checked = folder, launch, True
+        self.folder, self.launch = folder, launch
         self.writes = jax.process_index() == 0
         self.seconds: dict[str, float] = {}  # wall time of each phase
         quiet = launch is not None and launch.options.quiet
@@ -138,7 +137,7 @@ class Run:
 
         Returns the contents of ``result.json``, the report and ``numbers`` among them.
         """
-        checked = self.launch.unmodified if self.launch else self.checked
+        checked = self.launch is None or self.launch.unmodified
         report.print(self.results, checked)
         for name, figure in self.track(report.figures.items(), "drawing"):
             self.save_figure(name, figure)

@@ -14,6 +14,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from experiments.frame.config import expect
+
 _PREFIX = "--slurm."
 
 
@@ -41,15 +43,13 @@ def request(asked: Request, argv: list[str]) -> Request | None:
     if not any(word.startswith(_PREFIX) for word in argv):
         return None
     for name, value in dataclasses.asdict(asked).items():
-        if type(value) is int and value < (name == "nodes"):
-            least = "a positive number" if name == "nodes" else "0 or more"
-            raise ValueError(f"slurm.{name}: expected {least}, got {value}")
-    if asked.time is None and not asked.local:
-        raise ValueError(
-            "slurm.time: expected a limit such as 2:00:00, got None; pass --slurm.time"
-        )
-    if asked.local and asked.nodes > 1:
-        raise ValueError(f"slurm.nodes: expected 1 with slurm.local, got {asked.nodes}")
+        least = int(name == "nodes")
+        wanted = "a positive number" if least else "0 or more"
+        expect(type(value) is not int or value >= least, f"slurm.{name}", wanted, value)
+    limited, wanted = asked.time is not None or asked.local, "a limit such as 2:00:00"
+    expect(limited, "slurm.time", wanted, "None; pass --slurm.time")
+    alone = not asked.local or asked.nodes == 1
+    expect(alone, "slurm.nodes", "1 with slurm.local", asked.nodes)
     minutes(asked.time or "1")
     return asked
 
@@ -57,11 +57,8 @@ def request(asked: Request, argv: list[str]) -> Request | None:
 def check_processes(job: Request | None, several: bool) -> None:
     """Raises if a job or ``srun`` has several processes, and the experiment has one."""
     processes = tasks_of_srun() if job is None else job.nodes
-    if processes > 1 and not several:
-        raise ValueError(
-            f"slurm: expected one host and one task, got {processes}: this experiment "
-            "runs in one process"
-        )
+    got = f"{processes}: this experiment runs in one process"
+    expect(several or processes <= 1, "slurm", "one host and one task", got)
 
 
 def tasks_of_srun() -> int:
@@ -73,8 +70,8 @@ def tasks_of_srun() -> int:
 def minutes(time: str) -> int:
     """Converts a Slurm time limit to minutes, rounded up."""
     found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", time)
-    if found is None:
-        raise ValueError(f"slurm.time: expected M, H:M:S or D-H:M:S, got {time}")
+    expect(found is not None, "slurm.time", "M, H:M:S or D-H:M:S", time)
+    assert found is not None
     days, first, second, third = (int(part or 0) for part in found.groups())
     # With days or three numbers, Slurm reads the first as hours, else as minutes.
     if found[1] is None and found[4] is None:
@@ -131,9 +128,8 @@ def submit(asked: Request, name: str, lines: list[list[str]], output: Path) -> N
     folder = (output / "slurm" / f"{name}-{stamp}").absolute()
     cluster, requeues = "local" if asked.local else "slurm", asked.requeues
     try:
-        executor = submitit.AutoExecutor(
-            folder, cluster, slurm_max_num_timeout=requeues
-        )
+        make = submitit.AutoExecutor
+        executor = make(folder, cluster, slurm_max_num_timeout=requeues)
     except RuntimeError as error:
         raise ValueError(f"slurm: {error}") from error
     executor.update_parameters(

@@ -9,7 +9,6 @@ import dataclasses
 import itertools
 import json
 import math
-import os
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -47,7 +46,6 @@ from icltheory.bridge.tasks import (
     task_spec,
 )
 from icltheory.pruning import Intervention, LowRank, Rank
-from icltheory.runs import plain
 from icltheory.statistics import compare, majority_baseline, proportion_interval
 
 ROOT = Path(__file__).parents[2]
@@ -123,9 +121,8 @@ class TaskOptions(ModelOptions):
         """Loads the task with the demonstrations of the selected draw."""
         if self.csv:
             columns = {"text": self.text, "label": self.label}
-            return self._changed(
-                _loaded(load_table, Path(self.csv), seed=self.seed, **columns)
-            )
+            table = _loaded(load_table, Path(self.csv), seed=self.seed, **columns)
+            return self._changed(table)
         folder = _near(self.task_folder) / self.task if self.task_folder else None
         if is_declaration_file(self.task):
             spec, folder = task_spec(_near(self.task)), None
@@ -136,10 +133,8 @@ class TaskOptions(ModelOptions):
             expected = f"one of {known}, or a YAML file"
             expect(self.task in TASKS, "task", expected, self.task)
             spec = TASKS[self.task]
-        task = _loaded(
-            load_task, spec, folder, self.profile, demonstration_seed=self.seed
-        )
-        return self._changed(task)
+        given = load_task, spec, folder, self.profile
+        return self._changed(_loaded(*given, demonstration_seed=self.seed))
 
     def _changed(self, task: LanguageTask) -> LanguageTask:
         """The task with the scoring and the examples of the command line."""
@@ -210,8 +205,8 @@ def as_row(interval: Any) -> str:
 
 def check_file(name: str, path: Path | None) -> None:
     """Raises if an option names a folder, before hours are spent on its contents."""
-    if path is not None and path.is_dir():
-        raise ValueError(f"{name}: expected a file, got the folder {path}")
+    fine = path is None or not path.is_dir()
+    expect(fine, name, "a file", f"the folder {path}")
 
 
 def save_numbers(path: Path | None, numbers: dict[str, Any], console: Any) -> None:
@@ -219,9 +214,7 @@ def save_numbers(path: Path | None, numbers: dict[str, Any], console: Any) -> No
     if path is None:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".writing_{path.name}")
-    aside.write_text(json.dumps(plain(numbers), indent=1) + "\n", encoding="utf-8")
-    os.replace(aside, path)
+    frame.Run(path.parent).write_json(path.name, numbers)
     console.print(f"written to {path}", soft_wrap=True)
 
 
@@ -304,10 +297,7 @@ def run_evaluate(argv: list[str] | None = None) -> None:
             "options": {**vars(options), "save": str(options.save), "prune": prune},
             "weights": weights_digest(model),
             "task": described(task),
-            "models": [
-                {"prune": prune if number else [], **one}
-                for number, one in enumerate(numbers)
-            ],
+            "models": [{"prune": prune * (i > 0), **x} for i, x in enumerate(numbers)],
             "labels": labels,
             "comparison": None if compared is None else dataclasses.asdict(compared),
         },
@@ -380,12 +370,8 @@ class Search(TaskOptions):
             fits, last = -num_layers <= layer < num_layers, num_layers - 1
             expect(fits, "layers", f"-{num_layers} to {last}", layer)
         strengths = [*self.rates, *map(Rank, self.ranks)]
-        grid = [
-            Intervention(layer % num_layers, module, strength)
-            for layer, module, strength in itertools.product(
-                layers, self.modules, strengths
-            )
-        ]
+        places = itertools.product(layers, self.modules, strengths)
+        grid = [Intervention(layer % num_layers, m, much) for layer, m, much in places]
         return [*grid, *read_prunings("candidates", self.candidates)]
 
 

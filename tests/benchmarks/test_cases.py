@@ -84,7 +84,7 @@ def check(pair, entry, floor=True):
             "BATCH": 3, "COMPARE": 2,
         }),
         ("first_calls.bench_call", (reg.gap, "task"), FLOAT64, False, {}),
-        ("softmax_heads.bench_head", (2, 4), FLOAT64, False, {"PROMPTS": 500}),
+        ("exact_risk.bench_head", (2, 4), FLOAT64, False, {"PROMPTS": 500}),
     ],
 )  # fmt: skip
 def test_a_case_agrees_with_its_alternative(
@@ -121,11 +121,12 @@ def test_predictors(monkeypatch):
 
 @pytest.mark.slow
 def test_recurrent(monkeypatch):
-    from benchmarks.cases import recurrent
+    from benchmarks.cases import predictors
 
-    set_all(monkeypatch, "recurrent", PROMPTS=2, POINTS=9, DIM=3, CHUNK=4)
-    for kind, _, flops in recurrent.LEARNERS.values():
-        check(*run("recurrent.bench_chunks", (kind, (0.1, 0.9), flops)))
+    long = {"prompts": 2, "points": 9, "dim": 3, "chunk": 4}
+    set_all(monkeypatch, "predictors", LONG=long)
+    for kind, *_ in predictors.LEARNERS.values():
+        check(*run("predictors.bench_chunks", (kind, 0.1, 0.9)))
 
 
 @pytest.mark.slow

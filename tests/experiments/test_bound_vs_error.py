@@ -1,7 +1,5 @@
 """Errors against bounds: replicates, estimates, the run with its resume, pictures."""
 
-import dataclasses
-import json
 import math
 
 import jax
@@ -301,15 +299,13 @@ def test_what_a_language_model_would_need():
 # --- the run
 
 
-def run_and_resume(output):
-    """The result of a small run, whose resume after three rows gives the same."""
-    result = experiment.main([*TINY.split(), "--output", str(output)])
-    (folder,) = (output / "bound_vs_error").iterdir()
-    assert {path.name for path in folder.glob("*.png")} == {"scaling.png"}
-    text = (folder / "result.json").read_text()
-    assert json.loads(text, parse_constant=pytest.fail) == result
+@pytest.mark.slow
+def test_a_small_run_keeps_the_order_of_bounds_and_resumes_to_the_same(small_run):
+    folder, result, pictures = small_run(experiment, TINY)
+    assert pictures == {"scaling"}
     assert len(result["rows"]) == 5
     assert result["rows"]["GD d=5 N=12 b=4 L=2"]["printed"]["value"] == "Infinity"
+    text = (folder / "result.json").read_text()
     lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
     assert len(lines) == 6
     (folder / "metrics.jsonl").write_text("".join(lines[:3]) + lines[3][:40])
@@ -317,12 +313,6 @@ def run_and_resume(output):
     experiment.main(["--resume", str(folder)])
     assert (folder / "result.json").read_text() == text
     assert (folder / "metrics.jsonl").read_text() == "".join(lines)
-    return result
-
-
-@pytest.mark.slow
-def test_a_small_run_keeps_the_order_of_bounds_and_the_invariance(tmp_path):
-    result = run_and_resume(tmp_path)
     for spread in result["invariance"]["relative_spread"].values():
         assert spread["full support"] < 1e-8
         # on a smaller support layers do differ
@@ -340,13 +330,6 @@ def test_a_row_does_not_depend_on_the_others():
     np.testing.assert_array_equal(alone["error"], among["error"])
     other = experiment.simulate(Config(rows=(row[:4],), seed=1, **small), row)
     assert not np.any(alone["error"] == other["error"])
-
-
-def test_presets_come_back_from_json():
-    for preset in experiment.PRESETS.values():
-        stored = json.loads(json.dumps(dataclasses.asdict(preset)))
-        lists = {k: tuple(v) if isinstance(v, list) else v for k, v in stored.items()}
-        assert Config(**lists) == preset
 
 
 # --- figures

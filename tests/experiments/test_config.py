@@ -176,27 +176,11 @@ def test_a_schedule_of_the_whole_run_is_refused(schedule, tmp_path):
 @pytest.mark.parametrize(
     ("config", "args", "message"),
     [
-        (
-            extensible(),
-            ["--steps", "100"],
-            "steps: expected more than the 200 steps of",
-        ),
-        (
-            extensible(steps=201),
-            ["--steps", "500"],
-            "a multiple of chunk_steps 10 in the run that is extended, got 201; start",
-        ),
-        (
-            extensible(needs="parts are shares"),
-            ["--steps", "500"],
-            ": parts are shares",
-        ),
+        (extensible(), ["--steps", "100"], "steps: expected more than the 200 steps"),
+        (extensible(steps=201), ["--steps", "500"], "in the run that is extended, got"),
+        (extensible(needs="parts are shares"), ["--steps", "500"], ": parts are share"),
         (extensible(), ["--steps", "500", "--dim", "6"], "got dim=6 (stored 5); leave"),
-        (
-            extensible(),
-            ["--optimizer.learning-rate", "1"],
-            "got optimizer.learning_rate=1.0 (stored 0.0001)",
-        ),
+        (extensible(), ["--optimizer.learning-rate", "1"], "(stored 0.0001)"),
     ],
 )
 def test_what_no_extension_can_do_is_refused(config, args, message, tmp_path):

@@ -7,16 +7,13 @@ from experiments import cot
 from icltheory import plotting
 from icltheory.chain_of_thought import ReasoningTask
 
-TINY = [
-    *("--preset", "cpu", "--seeds", "0", "1", "--dim", "10", "--train-states", "6"),
-    *("--iterations", "4", "--record-every", "2", "--batch-size", "4"),
-    *("--train-examples", "5", "--states", "4", "--chain-steps", "2"),
-    *("--lengths", "5", "10", "--fractions", "1.0", "--taus", "0.4"),
-    *("--rho-of-taus", "0.7", "--rhos", "0.6", "--tau-of-rhos", "0.3"),
-    *("--compare-lengths", "11", "21", "--compare-fractions", "1.0"),
-    *("--draws", "1", "--prompts", "8", "--compare-prompts", "8"),
-    *("--mass-prompts", "4"),
-]
+TINY = """
+    --preset cpu --seeds 0 1 --dim 10 --train-states 6 --iterations 4 --record-every 2
+    --batch-size 4 --train-examples 5 --states 4 --chain-steps 2 --lengths 5 10
+    --fractions 1.0 --taus 0.4 --rho-of-taus 0.7 --rhos 0.6 --tau-of-rhos 0.3
+    --compare-lengths 11 21 --compare-fractions 1.0 --draws 1 --prompts 8
+    --compare-prompts 8 --mass-prompts 4
+"""
 
 
 @pytest.mark.slow
@@ -26,9 +23,8 @@ def test_a_small_run_writes_everything_it_promises(small_run):
     verdicts = {check["name"]: check["passed"] for check in result["checks"]}
     assert all(passed for name, passed in verdicts.items() if "slides: " in name)
     tasks = [cot.SLIDE, cot.POPULAR, cot.FAITHFUL]
-    assert all(
-        verdicts[f"{name}, alpha' = 1: any wrong step over bound"] for name in tasks
-    )
+    for name in tasks:
+        assert verdicts[f"{name}, alpha' = 1: any wrong step over bound"]
     assert verdicts["slide, alpha' = 1: votes, first: largest z"]
     assert len(result["sweeps"]) == 5
     assert [part["value"] for part in result["comparison"]] == tasks

@@ -1,7 +1,5 @@
 """The experiment on the limit of depth."""
 
-import json
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,11 +13,11 @@ from icltheory.attention import LinearAttentionStack
 from icltheory.regression.depth import gradient_steps_limit
 from icltheory.statistics import Estimate
 
-TINY = (
-    "--dims 2 --lengths 6 --max-layers 2 --free-layers 2 --draws 8 --starts 2 "
-    "--steps 200 --batch-size 64 --free-starts 1 --free-steps 20 --free-batch 32 "
-    "--eval-prompts 4096 --phase-dim 3 --phase-layers 3"
-)
+TINY = """
+    --dims 2 --lengths 6 --max-layers 2 --free-layers 2 --draws 8 --starts 2
+    --steps 200 --batch-size 64 --free-starts 1 --free-steps 20 --free-batch 32
+    --eval-prompts 4096 --phase-dim 3 --phase-layers 3
+"""
 
 
 def test_predictions_are_those_of_the_stack():
@@ -130,10 +128,8 @@ def test_the_limit_of_depth_against_examples_inverts_the_risk():
 
 
 @pytest.mark.slow
-def test_a_run_writes_everything_it_promises(tmp_path):
-    depth.main([*TINY.split(), "--output", str(tmp_path)])
-    (folder,) = (tmp_path / "depth").iterdir()
-    result = json.loads((folder / "result.json").read_text())
+def test_a_run_writes_everything_it_promises(small_run):
+    _, result, pictures = small_run(depth, TINY)
     stored = result["settings"]["d = 2, N = 6"]["trained"]
     assert {name.rpartition(", L")[0] for name in stored} == set(depth.KINDS)
-    assert {path.name for path in folder.glob("*.png")} == {"layers.png", "phase.png"}
+    assert pictures == {"layers", "phase"}

@@ -1,7 +1,5 @@
 """The experiment on finite pretraining: its settings, its fits, its figures."""
 
-import json
-
 import numpy as np
 import pytest
 import scipy.stats
@@ -78,25 +76,10 @@ def test_errors_are_extrapolated_to_the_limit():
     assert error == pytest.approx(np.mean([0.2, 0.1]) / 6**0.5 / 2**0.5)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (["--fits", "3"], "fits: expected one for each of 3 dims, got (3,)"),
-        (["--fits", "3", "1", "2"], "fits: expected at least 2 each, got (3, 1, 2)"),
-        (["--ratios", "0"], "ratios: expected values above 0, got (0.0,)"),
-        (["--small-fits", "1"], "small_fits: expected at least 2, got 1"),
-    ],
-)
-def test_impossible_configs_are_refused(change, message, refused):
-    refused(finite_pretraining.main, change, message)
-
-
 @pytest.mark.slow
-def test_a_small_run_stores_its_settings_and_draws_them(tmp_path):
-    result = finite_pretraining.main([*SMALL.split(), "--output", str(tmp_path)])
-    (run,) = (tmp_path / "finite_pretraining").iterdir()
-    assert json.loads((run / "result.json").read_text()) == result
-    assert {path.name for path in run.glob("*.png")} == {"errors.png", "cost.png"}
+def test_a_small_run_stores_its_settings_and_draws_them(small_run):
+    _, result, pictures = small_run(finite_pretraining, SMALL)
+    assert pictures == {"errors", "cost"}
     assert len(result["settings"]) == 2 * 2 + 2 + 2 * 2
     for row in result["settings"]:
         assert len(row["exact"]) == len(row["8"]["mean"]) == 2

@@ -1,6 +1,7 @@
 """garg_linear end to end: small runs, kill and resume, mistakes, figures."""
 
 import dataclasses
+import functools
 import json
 import random
 import shlex
@@ -46,13 +47,8 @@ def run_folder(output):
     return folder
 
 
-def finish(process):
-    return processes.finish(process, timeout=300)
-
-
-def as_alone():
-    """The precision of a program of its own, which is not that of the tests."""
-    return jax.enable_x64(False)
+# The precision of a program of its own, which is not that of the tests.
+as_alone = functools.partial(jax.enable_x64, False)
 
 
 def final_state(folder):
@@ -125,7 +121,7 @@ def wait_for_lines(process, output, count):
     """The metrics file of a run in a process of its own, once it has so many lines."""
     deadline = time.monotonic() + 240
     while True:
-        assert process.poll() is None, finish(process)
+        assert process.poll() is None, processes.finish(process, 300)
         assert time.monotonic() < deadline
         for path in output.glob("garg_linear/*/metrics.jsonl"):
             if len(path.read_text().splitlines()) >= count:
@@ -144,7 +140,7 @@ def test_interrupted_and_killed_and_resumed_it_ends_bit_for_bit_the_same(
         victim = processes.program("garg_linear", words)
         metrics = wait_for_lines(victim, tmp_path, stopped_after + 1)
         victim.send_signal(end)
-        status, out, err = finish(victim)
+        status, out, err = processes.finish(victim, 300)
         folder = run_folder(tmp_path)
         assert status == 128 + end, err
         assert "stopping after this chunk" in out
@@ -163,7 +159,7 @@ def test_interrupted_and_killed_and_resumed_it_ends_bit_for_bit_the_same(
     killed_after = random.SystemRandom().randint(stopped_after + 1, 20)
     wait_for_lines(victim, tmp_path, killed_after)
     victim.send_signal(signal.SIGKILL)
-    _, out, _ = finish(victim)
+    _, out, _ = processes.finish(victim, 300)
     assert f"resuming at step {stopped_after * 5}" in out
     assert not (folder / "result.json").exists()
 
@@ -275,10 +271,8 @@ def test_figures_show_what_they_are_given():
     lines = {line.get_label(): line for line in axes.get_lines()}
     np.testing.assert_array_equal(lines[MODEL].get_xdata(), [0, 1, 2])
     np.testing.assert_array_equal(lines[MODEL].get_ydata(), MEAN)
-    assert (lines[MODEL].get_linestyle(), lines["optimum"].get_linestyle()) == (
-        "-",
-        "--",
-    )
+    assert lines[MODEL].get_linestyle() == "-"
+    assert lines["optimum"].get_linestyle() == "--"
     (band,) = axes.collections
     heights = band.get_paths()[0].vertices[:, 1]
     assert heights.min() == pytest.approx(0.0, abs=1e-6)  # 0 is below a log axis
@@ -288,6 +282,10 @@ def test_figures_show_what_they_are_given():
     shown = [axes for axes in shown if axes.get_visible()]
     assert [axes.get_title() for axes in shown] == list(panels)
     np.testing.assert_array_equal(shown[3].get_lines()[0].get_ydata(), MEAN * 3)
+    # More lines than colours are all drawn.
+    many = {"panel": {f"line {i}": Curve(MEAN + i) for i in range(9)}}
+    first = garg_linear.draw_settings(many, "title").axes[0]
+    assert len(set(first.get_legend_handles_labels()[1])) >= 9
     weights = np.stack([np.eye(2), np.full((2, 2), 0.5)])
     axes = garg_linear.draw_attention(weights, ["x1", "y1"], "title").axes
     assert [one.get_title() for one in axes[:2]] == ["layer 0", "layer 1"]

@@ -1,4 +1,4 @@
-"""One help page for each experiment, with every option described."""
+"""The list of experiments as they are, and a help page for each with every option."""
 
 import importlib
 import re
@@ -6,13 +6,33 @@ import sys
 
 import pytest
 
-from experiments.__main__ import experiments
+from experiments.__main__ import README, experiments, main, readme_table
 
-NAMES = [one.name for one in experiments()]
+LISTED = experiments()
+
+
+@pytest.mark.parametrize("one", LISTED, ids=lambda one: one.name)
+def test_what_is_listed_is_what_there_is(one):
+    module = importlib.import_module(f"experiments.{one.name}")
+    assert one.summary == module.__doc__.splitlines()[0]
+    assert list(one.presets) == list(getattr(module, "PRESETS", {}))
+    if one.presets:
+        if hasattr(module, "__path__"):
+            module = importlib.import_module(f"experiments.{one.name}.config")
+        assert set(module.TIMES) <= set(one.presets)
+
+
+def test_all_are_printed_and_stand_in_the_readme(capsys):
+    main([])
+    printed, text = capsys.readouterr().out, README.read_text()
+    assert all(f" {one.name} " in printed for one in LISTED)
+    assert len(printed.splitlines()) == len(LISTED) + 1
+    assert readme_table() in text, "python -m experiments --readme writes it"
+    assert text.count("| `") == len(LISTED)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [one.name for one in LISTED])
 def test_every_option_is_described(name, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     experiment = importlib.import_module(f"experiments.{name}")

@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import json
 
 import jax
 import jax.numpy as jnp
@@ -24,17 +23,14 @@ from icltheory.regression.prompts import Prompt
 from icltheory.trajectory import implicit_gd
 
 pytestmark = pytest.mark.usefixtures("float32")
-TINY = [
-    *("--preset", "cpu", "--eval-prompts", "8", "--queries", "4"),
-    *("--gpt2.dim", "2", "--gpt2.num-points", "5", "--gpt2.width", "8"),
-    *("--gpt2.num-layers", "1", "--gpt2.num-heads", "2", "--gpt2.steps", "20"),
-    *("--gpt2.chunk-steps", "10", "--gpt2.optimizer.name", "adam"),
-    *("--gpt2.optimizer.warmup-steps", "2", "--stack.dim", "2"),
-    *("--stack.num-points", "7", "--stack.steps", "20", "--stack.chunk-steps", "10"),
-    *("--stack.optimizer.warmup-steps", "2"),
-    *("--shots", "1", "3", "6", "--parts", "0", "1"),
-    *("--subset-prompts", "8", "--subsets", "4"),
-]
+TINY = """
+    --preset cpu --eval-prompts 8 --queries 4 --gpt2.dim 2 --gpt2.num-points 5
+    --gpt2.width 8 --gpt2.num-layers 1 --gpt2.num-heads 2 --gpt2.steps 20
+    --gpt2.chunk-steps 10 --gpt2.optimizer.name adam --gpt2.optimizer.warmup-steps 2
+    --stack.dim 2 --stack.num-points 7 --stack.steps 20 --stack.chunk-steps 10
+    --stack.optimizer.warmup-steps 2 --shots 1 3 6 --parts 0 1 --subset-prompts 8
+    --subsets 4
+"""
 
 
 @functools.partial(jax.jit, static_argnums=1)
@@ -148,20 +144,13 @@ def test_a_step_of_gradient_descent_is_the_implied_weight_of_a_stack(key):
 
 
 @pytest.mark.slow
-def test_a_small_run_writes_everything_it_promises_and_resumes(tmp_path):
-    result = implicit_noise.main([*TINY, "--output", str(tmp_path)])
-    (folder,) = (tmp_path / "implicit_noise").iterdir()
-    names = {path.name for path in folder.iterdir() if path.suffix != ".svg"}
-    written = {
-        "config.json",
-        "metrics.jsonl",
-        "result.json",
-        "report.html",
-        "timing.json",
-        "checkpoints",
-    }
-    assert names == written | {"sources.png", "subsets.png"}
-    assert json.loads((folder / "result.json").read_text()) == result
+def test_a_small_run_writes_everything_it_promises_and_resumes(small_run):
+    folder, result, pictures = small_run(implicit_noise, TINY)
+    names = {path.name for path in folder.iterdir()} - {p + ".png" for p in pictures}
+    written = {"config.json", "metrics.jsonl", "result.json", "report.html"}
+    written |= {"timing.json", "checkpoints"}
+    assert {name for name in names if not name.endswith(".svg")} == written
+    assert pictures == {"sources", "subsets"}
     assert set(result["gpt2"]) == set(result["stack"]) == {"0", "20"}
     verdicts = {check["name"]: check["passed"] for check in result["checks"]}
     for name in ("the parts sum to the error", "noise of b = N", "shots from k = d"):

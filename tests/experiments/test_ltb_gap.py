@@ -137,3 +137,6 @@ def test_phases_and_hills_are_drawn_as_given():
         np.testing.assert_allclose(line.get_xdata(), [0, 45, 90])
     assert axes.get_ylim() == (1e-2, 8)
     assert axes.get_lines()[0].get_label().endswith("= 0.05")
+    # More lines than colours are all drawn.
+    (axes,) = ltb_gap.draw_hills(CONFIG, dict.fromkeys(range(9), arcs[1.0])).axes
+    assert len(set(axes.get_legend_handles_labels()[1])) >= 9

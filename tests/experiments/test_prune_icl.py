@@ -19,20 +19,14 @@ SMALL = """
 
 
 @pytest.fixture(scope="module")
-def small_run(tmp_path_factory):
-    output = tmp_path_factory.mktemp("runs")
-    result = prune_icl.main([*SMALL.split(), "--output", str(output)])
-    (folder,) = (output / "prune_icl").iterdir()
-    return folder, result
+def ran(small_run):
+    return small_run(prune_icl, SMALL)
 
 
 @pytest.mark.slow
-def test_a_small_run_writes_everything_it_promises(small_run):
-    folder, result = small_run
-    text = (folder / "result.json").read_text()
-    assert json.loads(text, parse_constant=pytest.fail) == result
-    pictures = {path.name for path in folder.glob("*.png")}
-    assert {"figure1_layers.png", "layers_by_rate.png"} < pictures
+def test_a_small_run_writes_everything_it_promises(ran):
+    folder, result, pictures = ran
+    assert {"figure1_layers", "layers_by_rate"} < pictures
     assert len(pictures) == 4
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     assert {json.loads(line)["model"] for line in lines} == {"gpt2", "linear"}
@@ -49,8 +43,8 @@ def test_a_small_run_writes_everything_it_promises(small_run):
 
 
 @pytest.mark.slow
-def test_rate_0_is_the_model_itself(small_run):
-    _, result = small_run
+def test_rate_0_is_the_model_itself(ran):
+    _, result, _ = ran
     for check in result["checks"]:
         if "rate 0" in check["name"]:
             assert check["passed"], check
@@ -62,8 +56,8 @@ def test_rate_0_is_the_model_itself(small_run):
 
 
 @pytest.mark.slow
-def test_a_resumed_run_reports_the_same_and_trains_nothing(small_run):
-    folder, result = small_run
+def test_a_resumed_run_reports_the_same_and_trains_nothing(ran):
+    folder, result, _ = ran
     before = (folder / "metrics.jsonl").read_bytes()
     again = prune_icl.main(["--resume", str(folder)])
     assert (folder / "metrics.jsonl").read_bytes() == before

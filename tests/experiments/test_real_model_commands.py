@@ -122,63 +122,56 @@ def test_what_is_exported_is_what_was_clipped(tmp_path):
     assert sizes[False] - sizes[True] == pytest.approx(4 * saved, rel=0.01)
 
 
+# By words that follow a command with model and task, or with neither, the message.
+MISTAKES = {
+    "evaluate": {
+        "--scoring guess": "scoring: expected one of label",
+        "--shots -2": "shots: expected at least -1, got -2",
+        "--shots 99": "shots: expected at most 16 for nonce",
+        "--split train": "invalid choice 'train' for arg",
+        "--level 2": "level: expected a value within (0, 1)",
+        "--task sst3": "task: expected one of sentiment",
+        "--prune mlp": "prune: intervention: expected LAYER",
+        "--prune 9:mlp:0.5": "layer: expected 0 to 3, got 9",
+        "--prune 3:mpl:0.5": "module: expected one of 'all', 'attn', 'mlp', 'W_Q'",
+        "--prune 3:mlp:0.999": "rate: expected a rate that leaves a rank >= 1 of 64, "
+        "got 0.999",
+        "--save .": "save: expected a file, got the folder .",
+    },
+    "search": {
+        "--save .": "save: expected a file, got the folder .",
+        "--answers .": "answers: expected a file, got the fold",
+        "--budget 1": "budget: expected at least 2, got 1",
+        "--beam 0": "beam: expected at least 1, got 0",
+        "--layers 4": "layers: expected -4 to 3, got 4",
+        "--rates": "candidates: expected at least one, got none",
+        "--rates 1": "rate: expected a number in [0, 1), got",
+        "--ranks 65": "rank: expected 1 <= rank <= 64, got 65",
+        "--candidates x": "candidates: intervention: expected",
+    },
+    "": {
+        "exprt": "command: expected one of evaluate, search, export, cost",
+        "evaluate": "model: expected the folder of a checkpoint or a name on the",
+        f"evaluate --model {MODEL}": "task: expected the name of a task, or a table by "
+        "--csv, got none",
+        f"export --model {MODEL}": "to: expected a folder to write, got None",
+        f"export --model {MODEL} --to nowhere": "prune: expected something to clip, "
+        "got none",
+        "export --model ./nowhere --to x --prune 0:mlp:0.5": "./nowhere: expected the "
+        "folder of a checkpoint",
+        "export --model ./nowhere --prune 0:mlp:0.5 --to tests": "to: expected a path "
+        "that does not exist, got",
+    },
+}
+
+
 @pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["exprt"], "command: expected one of evaluate, search, export, cost"),
-        (["evaluate"], "model: expected the folder of a checkpoint or a name on the"),
-        (
-            ["evaluate", "--model", MODEL],
-            "task: expected the name of a task, or a table by --csv, got none",
-        ),
-        (["evaluate", *ASKED, "--scoring", "guess"], "scoring: expected one of label"),
-        (["evaluate", *ASKED, "--shots", "-2"], "shots: expected at least -1, got -2"),
-        (["evaluate", *ASKED, "--shots", "99"], "shots: expected at most 16 for nonce"),
-        (["evaluate", *ASKED, "--split", "train"], "invalid choice 'train' for arg"),
-        (["evaluate", *ASKED, "--level", "2"], "level: expected a value within (0, 1)"),
-        (
-            ["evaluate", "--model", MODEL, "--task", "sst3"],
-            "task: expected one of sentiment",
-        ),
-        (["evaluate", *ASKED, "--prune", "mlp"], "prune: intervention: expected LAYER"),
-        (["evaluate", *ASKED, "--prune", "9:mlp:0.5"], "layer: expected 0 to 3, got 9"),
-        (
-            ["evaluate", *ASKED, "--prune", "3:mpl:0.5"],
-            "module: expected one of 'all', 'attn', 'mlp', 'W_Q'",
-        ),
-        (
-            ["evaluate", *ASKED, "--prune", "3:mlp:0.999"],
-            "rate: expected a rate that leaves a rank >= 1 of 64, got 0.999",
-        ),
-        (
-            ["evaluate", *ASKED, "--save", "."],
-            "save: expected a file, got the folder .",
-        ),
-        (["search", *ASKED, "--save", "."], "save: expected a file, got the folder ."),
-        (
-            ["search", *ASKED, "--answers", "."],
-            "answers: expected a file, got the fold",
-        ),
-        (["search", *ASKED, "--budget", "1"], "budget: expected at least 2, got 1"),
-        (["search", *ASKED, "--beam", "0"], "beam: expected at least 1, got 0"),
-        (["search", *ASKED, "--layers", "4"], "layers: expected -4 to 3, got 4"),
-        (["search", *ASKED, "--rates"], "candidates: expected at least one, got none"),
-        (["search", *ASKED, "--rates", "1"], "rate: expected a number in [0, 1), got"),
-        (["search", *ASKED, "--ranks", "65"], "rank: expected 1 <= rank <= 64, got 65"),
-        (["search", *ASKED, "--candidates", "x"], "candidates: intervention: expected"),
-        (["export", "--model", MODEL], "to: expected a folder to write, got None"),
-        (
-            ["export", "--model", MODEL, "--to", "nowhere"],
-            "prune: expected something to clip, got none",
-        ),
-        (
-            ["export", "--model", "./nowhere", "--to", "x", "--prune", "0:mlp:0.5"],
-            "./nowhere: expected the folder of a checkpoint",
-        ),
-    ],
+    ("command", "line"), [(name, line) for name in MISTAKES for line in MISTAKES[name]]
 )
-def test_mistakes_are_one_line(words, message):
-    with pytest.raises((ValueError, OSError), match="^" + re.escape(message)) as caught:
+def test_mistakes_are_one_line(command, line):
+    words = [*([command, *ASKED] if command else []), *line.split()]
+    message = "^" + re.escape(MISTAKES[command][line])
+    with pytest.raises((ValueError, OSError), match=message) as caught:
         real_model.main(words)
     assert "\n" not in str(caught.value)
 
@@ -201,15 +194,6 @@ def test_a_model_whose_answers_are_all_nan_has_no_accuracy(monkeypatch, tmp_path
     assert found["comparison"] is None
     assert [one["accuracy"] is None for one in found["models"]] == [False, True]
     assert [one["interval"] is None for one in found["models"]] == [False, True]
-
-
-def test_an_existing_folder_is_refused_and_left_as_it_is(tmp_path):
-    words = ["export", "--model", "./nowhere", "--prune", "0:mlp:0.5", "--to"]
-    with pytest.raises(
-        ValueError, match="^to: expected a path that does not exist, got"
-    ):
-        real_model.main([*words, str(tmp_path)])
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_revision_reaches_the_loader(monkeypatch):

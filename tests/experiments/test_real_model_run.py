@@ -24,19 +24,23 @@ OPTIONS = (
 )
 
 
+def byte_tokenizer():
+    """GPT-2's kind with a token for each byte, and nothing in front of a text."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    made = Tokenizer(models.BPE({letter: i for i, letter in enumerate(letters)}, []))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    return made
+
+
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     """A tiny checkpoint that reads bytes, and the data of two tasks."""
     place = tmp_path_factory.mktemp("real")
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     changes = {"vocab_size": 256, "max_position_embeddings": 2048}
     model = model_of("llama", **changes)
     checkpoint = write(place / "tiny", config_of("llama", **changes), tensors_of(model))
-    vocabulary = {letter: i for i, letter in enumerate(letters)}
-    tokenizer = Tokenizer(models.BPE(vocabulary, []))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.save(str(checkpoint / "tokenizer.json"))
+    byte_tokenizer().save(str(checkpoint / "tokenizer.json"))
     for name in ("cb", "copa"):
         (place / "data" / name).mkdir(parents=True)
         tasks_data.WRITERS[name](place / "data" / name)
@@ -46,15 +50,8 @@ def folders(tmp_path_factory):
 @pytest.mark.slow
 def test_a_run_answers_everything_once_and_its_choices_are_its_own(folders):
     checkpoint, data, runs = folders
-    found = main(
-        [
-            "--preset=quick",
-            f"--checkpoint={checkpoint}",
-            f"--task-folder={data}",
-            f"--output={runs}",
-            *OPTIONS.split(),
-        ]
-    )
+    places = f"--checkpoint={checkpoint} --task-folder={data} --output={runs}".split()
+    found = main(["--preset=quick", *places, *OPTIONS.split()])
     (run,) = (runs / "real_model").iterdir()
     assert found["passed"]  # at rate 0 the implicit updates are those of the model
     rows = found["searches"]
@@ -82,79 +79,51 @@ def test_a_run_answers_everything_once_and_its_choices_are_its_own(folders):
 
 def made_up(rng):
     """Parts of a run with one task that pruning helps and one that it harms."""
-    layers, config = ("0", "1", "2"), PRESETS["quick"]
-    right = lambda share, *shape: (rng.random(shape) < share).astype(int)  # noqa: E731
+    config, layers = PRESETS["quick"], range(3)
+
+    def right(share, *shape):
+        return (rng.random(shape) < share).astype(int).tolist()
+
+    prompts, curves, grid, updates = ({} for _ in range(4))
+    for name in config.tasks:
+        chosen = ["paper+paper", "pmi"]
+        prompts[name] = {"rows": [[*chosen, 0.5]], "chosen": [name, *chosen]}
+        shots = {"shots": [0, 4], "right": [right(0.3, 2, 200), right(0.9, 2, 200)]}
+        curves[name] = shots | {"majority": 0.5, "classes": 2}
+        grid[name] = {"unpruned": right(0.5, 40)}
+        pruned = {str(layer): {} for layer in layers}
+        for module in config.modules:
+            each = {str(layer): right(0.2 + 0.3 * layer, 2, 40) for layer in layers}
+            grid[name][module] = each
+            for layer in layers:
+                rates = [[1.0] * 8, [0.5 - 0.1 * layer] * 8, [0.2] * 8]
+                pruned[str(layer)][module] = rates
+        shots = {"4": rng.random((3, 8)).tolist()}
+        updates[name] = {"shots": shots, "pruned": pruned}
     matrices = [
-        {
-            "layer": layer,
-            "module": module,
-            "matrix": matrix,
-            "condition_number": 10.0 * (1 + layer),
-            "null_ratio": 1.0 + layer,
-        }
-        for layer in range(3)
+        {"layer": layer, "module": module, "matrix": matrix}
+        | {"condition_number": 10.0 * (1 + layer), "null_ratio": 1.0 + layer}
+        for layer in layers
         for module, matrix in (("mlp", "W_in"), ("attn", "W_Q"))
     ]
     tested = {"gained": 30, "lost": 5, "before": 0.5, "after": 0.6953125}
     harmed = {"gained": 2, "lost": 40, "before": 0.5, "after": 0.203125}
     common = {"questions": 128, "layer": 2, "validation": [0.5, 0.6, 0.5, 0.5]}
-    return config, {
-        "prompts": {
-            name: {
-                "rows": [["paper+paper", "pmi", 0.5]],
-                "chosen": [name, "paper+paper", "pmi"],
-            }
-            for name in config.tasks
-        },
-        "curves": {
-            name: {
-                "shots": [0, 4],
-                "right": np.stack([right(0.3, 2, 200), right(0.9, 2, 200)]).tolist(),
-                "majority": 0.5,
-                "classes": 2,
-            }
-            for name in config.tasks
-        },
-        "conditions": matrices,
-        "grid": {
-            name: {
-                "unpruned": right(0.5, 40).tolist(),
-                **{
-                    module: {
-                        layer: right(0.2 + 0.3 * int(layer), 2, 40).tolist()
-                        for layer in layers
-                    }
-                    for module in config.modules
-                },
-            }
-            for name in config.tasks
-        },
-        "searches": [
-            {"task": task, "draw": 0, "module": module, "arm": arm}
-            | {"chosen": 0.5 if arm == "algorithm1" else 0.0, **common, **counts}
-            for task, counts in zip(config.tasks, (tested, harmed), strict=True)
-            for module in config.modules
-            for arm in ("algorithm1", "scale")
-        ],
-        "together": [
-            {"left_out": task, "module": "mlp", "rate": 0.5, "validation_gain": 0.1}
-            | {**common, **tested}
-            for task in config.tasks
-        ],
-        "updates": {
-            name: {
-                "shots": {"4": rng.random((3, 8)).tolist()},
-                "pruned": {
-                    layer: {
-                        module: [[1.0] * 8, [0.5 - 0.1 * int(layer)] * 8, [0.2] * 8]
-                        for module in config.modules
-                    }
-                    for layer in layers
-                },
-            }
-            for name in config.tasks
-        },
-    }
+    searches = [
+        {"task": task, "draw": 0, "module": module, "arm": arm}
+        | {"chosen": 0.5 if arm == "algorithm1" else 0.0, **common, **counts}
+        for task, counts in zip(config.tasks, (tested, harmed), strict=True)
+        for module in config.modules
+        for arm in ("algorithm1", "scale")
+    ]
+    together = [
+        {"left_out": task, "module": "mlp", "rate": 0.5, "validation_gain": 0.1}
+        | {**common, **tested}
+        for task in config.tasks
+    ]
+    found = {"prompts": prompts, "curves": curves, "conditions": matrices, "grid": grid}
+    more = {"searches": searches, "together": together, "updates": updates}
+    return config, found | more
 
 
 def test_the_report_compares_what_the_paper_claims():
@@ -207,9 +176,8 @@ def test_a_rare_class_is_shared_by_demonstrations_and_questions(tmp_path):
         task = subject.task("cb", "paper+paper", "pmi", draw)
         assert len(task.demonstrations) == 15 == subject.shots("cb")
         assert sum(example.label == 2 for example in task.validation) > 3
-        places = [
-            {e.index for e in part} for part in (task.demonstrations, task.validation)
-        ]
+        parts = task.demonstrations, task.validation
+        places = [{example.index for example in part} for part in parts]
         assert places[0].isdisjoint(places[1])
         shown.add(frozenset(places[0]))
     assert len(shown) == 3

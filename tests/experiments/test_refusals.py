@@ -29,6 +29,12 @@ REFUSED = {
         "--free-layers 7": "free_layers: expected at most max_layers = 6",
         "--draws 15": "draws: expected at least 16, got 15",
     },
+    "finite_pretraining": {
+        "--fits 3": "fits: expected one for each of 3 dims, got (3,)",
+        "--fits 3 1 2": "fits: expected at least 2 each, got (3, 1, 2)",
+        "--ratios 0": "ratios: expected values above 0, got (0.0,)",
+        "--small-fits 1": "small_fits: expected at least 2, got 1",
+    },
     "garg_linear": {
         "--resume nowhere": "resume: expected a run folder",
         "--num-points 4": "num_points: expected at least 2 dim + 1 = 11, got 4",
@@ -131,6 +137,12 @@ REFUSED = {
         "--step-size 2": "step_size: expected a number in (0, 2), got 2",
         "--long-prompt 30": "long_prompt: expected a multiple of 20, got 30",
         "--gpt2.model linear": "gpt2.model: expected gpt2, got linear",
+        "--gpt2.steps 0": "steps: expected at least 1, got 0",
+        "--gpt2.num-points 1": "num_points: expected at least 2, got 1",
+        "--gpt2.seeds": "seeds: expected at least one, got none",
+        "--gpt2.checkpoint-every 0": "checkpoint_every: expected at least 1, got 0",
+        "--gpt2.num-heads 0": "num_heads: expected at least 1, got 0",
+        "--gpt2.noise-var -1": "noise_var: expected at least 0, got -1",
     },
     "prune_icl": {
         "--gpt2-ranks 64": "gpt2_ranks: expected at least two ranks",
@@ -177,6 +189,17 @@ REFUSED = {
         "--linear.model gpt2": "linear.model: expected linear, got gpt2",
         "--linear.num-layers 1": "linear.num_layers: expected at least 2, got 1",
     },
+    "which_algorithm": {
+        "--num-prompts 4": "num_prompts: expected at least 8, got 4",
+        "--gpt2.noise-var 0": "gpt2: expected a gpt2 with noise_var > 0",
+        "--tasks.seeds 1 2": "tasks.seeds: expected one seed",
+        "--gpt2.snapshots": "gpt2.snapshots: expected at least one step",
+        "--tasks.snapshots 0": "tasks.snapshots: expected none, got (0,)",
+        "--layers 0": "layers: expected numbers of layers >= 1",
+        "--pools 0": "pools: expected sizes >= 1, got (0,)",
+        "--shots 8": "shots: expected numbers from 1 to 7, got (8,)",
+        "--language.questions 1": "questions: expected at least 2, got 1",
+    },
 }
 
 
@@ -184,7 +207,10 @@ REFUSED = {
     ("name", "options"), [(name, line) for name in REFUSED for line in REFUSED[name]]
 )
 def test_impossible_options_are_refused_before_anything_is_written(
-    name, options, refused
+    name, options, tmp_path
 ):
-    experiment = importlib.import_module(f"experiments.{name}")
-    refused(experiment.main, options.split(), REFUSED[name][options])
+    experiment, folder = importlib.import_module(f"experiments.{name}"), tmp_path / "x"
+    with pytest.raises(ValueError, match="expected") as caught:
+        experiment.main(["--preset", "cpu", "--output", str(folder), *options.split()])
+    assert REFUSED[name][options] in str(caught.value)
+    assert not folder.exists()

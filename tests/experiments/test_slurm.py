@@ -9,14 +9,9 @@ import pytest
 
 from experiments import garg_linear
 from experiments.frame import Processes, command_line, slurm
+from tests.experiments.test_garg_linear import arguments
 
 CLUSTER = ["--slurm.partition", "gpu", "--slurm.time", "1:30:00"]
-TINY = (
-    "--preset cpu --dim 2 --num-points 5 --width 8 --num-layers 1 --num-heads 2 "
-    "--steps 20 --chunk-steps 10 --eval-prompts 64 --optimizer.warmup-steps 2 "
-    "--curriculum.dims.start 2 --curriculum.dims.end 2 --curriculum.points.start 5 "
-    "--curriculum.points.end 5"
-)
 
 
 class Executor:
@@ -93,10 +88,7 @@ def test_a_sweep_is_one_array_whose_runs_are_apart(cluster, tmp_path, capsys):
     assert cluster.batches == 1
     words = [("--output", str(tmp_path), "--num_layers", value) for value in "12"]
     assert [job.args for job in cluster.jobs] == words
-    assert [job.output for job in cluster.jobs] == [
-        cluster.folder / "0",
-        cluster.folder / "1",
-    ]
+    assert [job.output for job in cluster.jobs] == [cluster.folder / i for i in "01"]
     assert len(capsys.readouterr().out.splitlines()) == 4
     cluster.jobs.clear()
     with pytest.raises(ValueError, match="^--num-layers: expected a number, got none"):
@@ -107,15 +99,8 @@ def test_a_sweep_is_one_array_whose_runs_are_apart(cluster, tmp_path, capsys):
 def test_a_requeued_job_goes_on_with_the_run_that_it_began(tmp_path):
     job, run = slurm.Job("x", ("--a", "1"), tmp_path), tmp_path / "x" / "stamp"
     run.mkdir(parents=True)
-    line = [
-        sys.executable,
-        "-m",
-        "experiments.x",
-        "--a",
-        "1",
-        "--output",
-        str(tmp_path),
-    ]
+    line = [sys.executable, "-m", "experiments.x", "--a", "1"]
+    line += ["--output", str(tmp_path)]
     assert job.command() == line  # it died before it wrote anything
     (run / "config.json").write_text("{}")
     assert job.command() == [*line, "--resume", str(run)]
@@ -149,14 +134,10 @@ def test_mistakes_are_told_before_anything_is_queued(cluster, args, message):
     assert cluster.job is None
 
 
-def test_an_experiment_of_one_process_is_refused_two_hosts(cluster):
-    with pytest.raises(ValueError, match="expected one host and one task, got 2"):
-        parse([*CLUSTER, "--slurm.nodes", "2"], parallel=False)
-
-
-def test_an_experiment_of_one_process_is_refused_three_tasks(by_srun):
-    with pytest.raises(ValueError, match="expected one host and one task, got 3"):
-        parse([], parallel=False)
+def test_an_experiment_of_one_process_is_refused_several(cluster, by_srun):
+    for line, count in (([*CLUSTER, "--slurm.nodes", "2"], 2), ([], 3)):
+        with pytest.raises(ValueError, match=f"one host and one task, got {count}"):
+            parse(line, parallel=False)
 
 
 def test_tasks_of_srun_join_each_other(monkeypatch, request):
@@ -191,14 +172,7 @@ def test_a_local_job_trains(tmp_path, monkeypatch):
     made, submit = [], submitit.AutoExecutor.submit
     keep = lambda self, job: made.append(submit(self, job)) or made[0]  # noqa: E731
     monkeypatch.setattr(submitit.AutoExecutor, "submit", keep)
-    line = [
-        "--slurm.local",
-        "--slurm.mem-gb",
-        "2",
-        "--output",
-        str(tmp_path),
-        *TINY.split(),
-    ]
+    line = ["--slurm.local", "--slurm.mem-gb", "2", *arguments(tmp_path, steps=20)]
     with pytest.raises(SystemExit):
         parse(line)
     made[0].result()

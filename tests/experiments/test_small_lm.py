@@ -8,35 +8,25 @@ import numpy as np
 import pytest
 
 from experiments import small_lm
+from experiments.frame.command_line import parse
 from experiments.shared import language as v
 from experiments.shared.language import Language
-from experiments.small_lm import QUESTIONS, Config
+from experiments.small_lm import QUESTIONS
 from icltheory.bridge import evaluate, load_checkpoint
 from icltheory.bridge.tasks import check_overlap, load_task
-from icltheory.training import OptimizerConfig
 
 documents = jax.jit(v.documents, static_argnums=(1, 2, 3, 4))
 sentences = jax.jit(v.sentences, static_argnums=(1, 3))
 start = jax.jit(small_lm.start, static_argnums=0)
 HERE = small_lm.FOLDER.parent
 LANGUAGE, CPU = Language(), small_lm.PRESETS["cpu"]
-TINY = Config(
-    width=8,
-    num_layers=1,
-    num_heads=2,
-    num_kv_heads=1,
-    mlp_width=8,
-    steps=4,
-    lengths=(12, 20, 32),
-    batch_sizes=(2, 2, 2),
-    optimizer=OptimizerConfig("adam", 1e-2),
-)
 SMALL = """
     --preset cpu --width 8 --num-layers 1 --num-heads 2 --num-kv-heads 1 --mlp-width 8
     --steps 6 --chunk-steps 3 --checkpoint-every 3
     --lengths 12 20 32 --batch-sizes 2 2 2 --optimizer.warmup-steps 2
     --demonstration-seeds 2 --queries 3 --shots 0 1 3
 """
+TINY = parse(small_lm.PRESETS, SMALL.split()).config
 SUBJECTS = np.arange(21_000) % 3
 
 

@@ -16,12 +16,9 @@ from experiments.frame.report import as_data, fitting
 
 
 def a_table(rows, *heads):
-    table = Table(title="title", caption="caption")
-    for head in heads:
-        table.add_column(head, no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    return table
+    made = table(rows, [*heads], "title")
+    made.caption = "caption"
+    return made
 
 
 ROWS = [
@@ -56,8 +53,8 @@ def test_no_cell_is_cut_and_every_part_tells_its_rows(width):
 
 
 def test_one_column_wider_than_the_terminal_stands_alone():
-    table = a_table([("1", "x" * 60, "2")], "k", "wide", "last")
-    parts = fitting(table, Console(width=30))
+    made = a_table([("1", "x" * 60, "2")], "k", "wide", "last")
+    parts = fitting(made, Console(width=30))
     heads = [[column.header for column in part.columns] for part in parts]
     assert heads == [["k", "wide"], ["k", "last"]]
 

@@ -1,7 +1,6 @@
 """The experiment on task diversity: its pools, its lines, a small run, its pictures."""
 
 import dataclasses
-import json
 
 import jax
 import jax.numpy as jnp
@@ -10,43 +9,21 @@ import optax
 import pytest
 
 from experiments import task_diversity
-from experiments.shared.training import Recipe
+from experiments.frame.command_line import parse
 from experiments.task_diversity import NEW, POOL, Pool
 from icltheory import training
 from icltheory.regression import LinearPopulation
 from icltheory.statistics import Estimate
 
-CONFIG = task_diversity.Config(
-    recipe=Recipe(
-        model="gpt2",
-        dim=2,
-        num_points=4,
-        num_layers=1,
-        width=8,
-        num_heads=2,
-        steps=20,
-        batch_size=8,
-        noise_var=0.25,
-        optimizer=training.OptimizerConfig("adam", 1e-2),
-        seeds=(3, 5),
-        chunk_steps=10,
-        checkpoint_every=10,
-    ),
-    pool_sizes=(1, 8, 0),
-    eval_prompts=64,
-    theory_pools=16,
-    theory_prompts=64,
-    ridge_draws=2000,
-)
-PICTURES = {"errors.png", "distances.png", "phases.png"}
 SMALL = """
     --preset cpu --recipe.dim 2 --recipe.num-points 4 --recipe.num-layers 1
     --recipe.width 8 --recipe.num-heads 2 --recipe.steps 20 --recipe.batch-size 8
     --recipe.chunk-steps 10 --recipe.checkpoint-every 10 --recipe.seeds 3 5
     --recipe.optimizer.name adam --recipe.optimizer.warmup-steps 0
-    --pool-sizes 1 8 0 --eval-prompts 64 --theory-pools 8 --theory-prompts 16
-    --ridge-draws 500
+    --pool-sizes 1 8 0 --eval-prompts 64 --theory-pools 16 --theory-prompts 64
+    --ridge-draws 2000
 """
+CONFIG = parse(task_diversity.PRESETS, SMALL.split()).config
 
 
 def task():
@@ -193,21 +170,19 @@ def test_excess_risk_is_distance_for_the_posterior_mean_only(shift):
 
 
 @pytest.mark.slow
-def test_a_killed_run_ends_with_the_numbers_of_a_whole_one(tmp_path, interrupted):
-    args = [*SMALL.split(), "--output"]
-    whole = task_diversity.main([*args, str(tmp_path / "whole")])
-    (folder,) = (tmp_path / "whole" / "task_diversity").iterdir()
-    text = (folder / "result.json").read_text()
-    assert json.loads(text, parse_constant=pytest.fail) == whole
-    assert {p.name for p in folder.glob("*.png")} == PICTURES
+def test_a_killed_run_ends_with_the_numbers_of_a_whole_one(
+    small_run, tmp_path, interrupted
+):
+    folder, whole, pictures = small_run(task_diversity, SMALL)
+    assert pictures == {"errors", "distances", "phases"}
     verdicts = {check["name"]: check["passed"] for check in whole["checks"]}
     for name, passed in verdicts.items():
         # Twenty steps teach nothing; what theory says holds all the same.
         assert passed or "transformer" in name or "pool:" in name, name
 
     with interrupted(1):
-        task_diversity.main([*args, str(tmp_path / "cut")])
-    (stopped,) = (tmp_path / "cut" / "task_diversity").iterdir()
+        task_diversity.main([*SMALL.split(), "--output", str(tmp_path)])
+    (stopped,) = (tmp_path / "task_diversity").iterdir()
     resumed = task_diversity.main(["--resume", str(stopped)])
     for name in ("transformer", "theory", "crossings", "checks"):
         assert resumed[name] == whole[name], name

@@ -13,7 +13,6 @@ from experiments.frame import Run
 from experiments.shared.descent import gradient_descent_errors
 from experiments.shared.training import (
     GPT2_CPU,
-    Recipe,
     differing,
     linear_recipe,
     train,
@@ -48,8 +47,7 @@ RECIPES = {"linear": LINEAR, "gpt2": GPT2}
 
 def trained(recipe, folder, **kwargs):
     folder.mkdir(exist_ok=True)
-    run = Run(folder)
-    return train(recipe, run, **kwargs)
+    return train(recipe, Run(folder), **kwargs)
 
 
 @pytest.fixture(scope="module")
@@ -70,9 +68,7 @@ def same(a, b):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["linear", pytest.param("gpt2", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("name", RECIPES)
 def test_an_interrupted_training_ends_bit_for_bit_the_same(
     name, tmp_path, interrupted, request
 ):
@@ -118,11 +114,9 @@ def test_gradient_descent_weights_answer_as_gradient_descent():
     @jax.jit
     def asked(key):
         prompt = recipe.task().sample(key, 8, 5)
-        args = prompt.X, prompt.y, prompt.x_query
-        params = recipe.start().params
-        return prompt, recipe.module().apply(
-            {"params": params}, *args, method="predict"
-        )
+        args, params = (prompt.X, prompt.y, prompt.x_query), recipe.start().params
+        answer = recipe.module().apply({"params": params}, *args, method="predict")
+        return prompt, answer
 
     prompt, answers = jax.device_get(asked(jax.random.key(0)))
     w = np.zeros((5, 2))
@@ -184,23 +178,6 @@ def test_one_layer_trains_to_the_exact_optimum(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"model": "mamba"}, "model: expected gpt2 or linear, got mamba"),
-        ({"steps": 0}, "steps: expected at least 1, got 0"),
-        ({"num_points": 1}, "num_points: expected at least 2, got 1"),
-        ({"seeds": ()}, "seeds: expected at least one, got none"),
-        ({"checkpoint_every": 0}, "checkpoint_every: expected at least 1, got 0"),
-        ({"num_heads": 0}, "num_heads: expected at least 1, got 0"),
-        ({"noise_var": -1.0}, "noise_var: expected at least 0, got -1"),
-    ],
-)
-def test_impossible_recipes_are_refused(change, message):
-    with pytest.raises(ValueError, match=message):
-        dataclasses.replace(LINEAR, **change)
-
-
-@pytest.mark.parametrize(
     ("change", "name"),
     [
         ({"seeds": (3, 6)}, "seeds"),
@@ -226,6 +203,5 @@ def test_checkpoints_from_before_a_field_came_are_read():
 
 
 def test_a_snapshot_within_a_chunk_is_refused(tmp_path):
-    recipe: Recipe = dataclasses.replace(LINEAR, snapshots=(15,))
     with pytest.raises(ValueError, match="snapshots: expected multiples of chunk_"):
-        trained(recipe, tmp_path / "run")
+        trained(dataclasses.replace(LINEAR, snapshots=(15,)), tmp_path / "run")
