@@ -40,6 +40,34 @@ def scalar_problem(H, mean, Psi, noise):
     )
 
 
+@pytest.mark.statement("Zhang: Lemma H.4")
+def test_moments_by_wick_in_whole_numbers(measured):
+    """E[S A S] and E[tr(A S) S] for M = 3, d = 2, from fourth moments one by one."""
+    d, count = 2, 3
+    mat = sp.Matrix([[2, 1], [1, -3]])
+
+    def pair(i, j):
+        return int(i == j)
+
+    def fourth(*index):
+        i, j, k, l = index
+        return (
+            pair(i, j) * pair(k, l) + pair(i, k) * pair(j, l) + pair(i, l) * pair(j, k)
+        )
+
+    inner, weighted = sp.zeros(d), sp.zeros(d)
+    for r, s in itertools.product(range(count), repeat=2):
+        for i, j, k, l in itertools.product(range(d), repeat=4):
+            # rows r and s: one Gaussian vector where they are equal
+            moment = fourth(i, j, k, l) if r == s else pair(i, j) * pair(k, l)
+            inner[i, l] += mat[j, k] * moment
+            weighted[k, l] += mat[i, j] * moment
+    one, m = sp.eye(d), sp.Rational(count)
+    assert inner / m**2 == (m + 1) / m * mat + mat.trace() / m * one
+    assert weighted / m**2 == mat.trace() * one + 2 / m * mat
+    measured("moments that agree exactly", 2 * d**2)
+
+
 def scalar_excess(examples):
     """R - sigma^2 of GD-beta for H = 1, d = 1, from all moments of the data."""
     xs = sp.symbols(f"x1:{examples + 1}", real=True)

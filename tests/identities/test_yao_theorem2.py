@@ -390,7 +390,7 @@ def held_out(M, **options):
         (lambda s, H: noisy_steps(s, H[0], 32), "H: expected shape"),
         (
             lambda s, H: noisy_steps(s, H[None][:0], 32),
-            "H: expected shape (B, N, 4) with B > 0",
+            "H: expected shape (N, n) or (B, N, n), B > 0",
         ),
         (lambda s, H: noisy_steps(s, H[:1], 1), "num_demos: expected at least 2 demon"),
         (lambda s, H: noisy_steps(s, H * np.inf, 32), "H: expected finite entries"),

@@ -168,7 +168,7 @@ def test_what_inputs_do_not_span_is_frozen(measured):
     for seed in range(8):
         population, _, start, _, path = flowed(seed, DIM - 1)
         P = oracles.projector(population.H)
-        kept = np.asarray(path.model.beta - start.beta) @ (np.eye(DIM) - P)
+        kept = np.subtract(path.model.beta, start.beta) @ (np.eye(DIM) - P)
         change = np.asarray(path.model.Gamma) - np.asarray(start.Gamma)
         drift = max(np.abs(kept).max(), np.abs(change - P @ change @ P).max())
         measured("largest change", drift, below=8.4e-14)
