@@ -28,9 +28,8 @@ def test_average_risk_in_one_dimension_is_a_chi_square_integral(measured):
     np.testing.assert_allclose(golden, 0.164662268434, rtol=0, atol=5.1e-13)
     for phi, noise_var, M in ((2.0, 0.25, 3), (0.3, 1.0, 3)):
         exact = noise_var + oracles.chi_square_average(phi, noise_var, M)
-        mean, error = average_risk(
-            LinearPopulation([[phi]], noise_var=noise_var), M, jax.random.key(0), 40_000
-        )
+        problem = LinearPopulation(phi * np.eye(1), noise_var=noise_var)
+        mean, error = average_risk(problem, M, jax.random.key(0), 40_000)
         measured("z", (mean - exact) / error)
         assert abs(mean - exact) < 4 * error
         assert 0 < error < 3e-3 * exact

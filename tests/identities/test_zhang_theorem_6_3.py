@@ -137,7 +137,7 @@ def test_flow_converges_to_the_projected_optimum(rank, rank_Psi, measured):
         off = np.asarray(start.Gamma) - oracles.best_preconditioner(population, M)
         beta = start.beta - P @ (np.asarray(start.beta) - population.mean)
         Gamma = start.Gamma - P @ off @ P
-        end = reg.flow_limit(start, LinearPopulation(*population), M)
+        end = reg.flow_limit(start, reg.LinearPopulation(*population), M)
         np.testing.assert_allclose(end.beta, beta, atol=1e-13)
         np.testing.assert_allclose(end.Gamma, Gamma, atol=1e-12)
         last = np.append(path.model.beta[-1] - beta, path.model.Gamma[-1] - Gamma)

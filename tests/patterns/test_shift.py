@@ -60,14 +60,13 @@ def test_feasibility_of_many_sums():
 @pytest.mark.slow
 def test_traced_sums_and_stacks_are_the_same(key):
     S = np.array([-1.0, 0.3, 1.4])
-    many = jax.jit(
-        jax.vmap(lambda s: out_of_domain_patterns(np.eye(6), 3, s, key=key))
-    )(S)
-    for one, s in zip(np.asarray(many), S, strict=True):
-        np.testing.assert_allclose(
-            one, out_of_domain_patterns(np.eye(6), 3, s, key=key), atol=1e-14
-        )
-    broken = np.asarray(out_of_domain_patterns(np.eye(6), 4, 1.3, key=key))
+
+    def draw(s, num=3):
+        return out_of_domain_patterns(np.eye(6), num, s, key=key)
+
+    for one, s in zip(np.asarray(jax.jit(jax.vmap(draw))(S)), S, strict=True):
+        np.testing.assert_allclose(one, draw(s), atol=1e-14)
+    broken = np.asarray(jax.jit(lambda s: draw(s, 4))(1.3))
     np.testing.assert_allclose(broken.sum(1), 1.3, atol=1e-12)  # the sum is kept
     assert np.isfinite(broken).all()
 
