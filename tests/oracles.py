@@ -7,11 +7,15 @@ paper, not to be fast.
 
 import numpy as np
 
-# ---------------------------------------------------------------------------
-# Attention: equations (1) to (3), Appendix B.3
-# ---------------------------------------------------------------------------
+# --- Attention: equations (1) to (3), Appendix B.3
 
 
+KERNELS = {
+    "linear": lambda x, z: x @ z,
+    "relu": lambda x, z: max(x @ z, 0.0),
+    "exp": lambda x, z: np.exp(x @ z),
+    "rbf": lambda x, z: np.exp(-((x - z) ** 2).sum() / 2),
+}
 MASK_OF = {"shared": "demos", "causal": "causal"}  # of the demonstrations' updates
 
 
@@ -77,9 +81,7 @@ def run_stack(layer, weights, H, h_query):
     return depths[:, :-1], depths[:, -1]
 
 
-# ---------------------------------------------------------------------------
-# Lemma 1 and Theorem 1
-# ---------------------------------------------------------------------------
+# --- Lemma 1 and Theorem 1
 
 
 def implicit_update(W_V, W_K, W_Q, H, scale=1.0):
@@ -106,9 +108,7 @@ def trajectory(W_V, W_K, W_Q, H, demo_updates="shared", scale=1.0):
     return np.array(delta_Ws), np.array(Gs), np.array(Ws)
 
 
-# ---------------------------------------------------------------------------
-# Gradient descent on L(W) = c/2 sum_i |W x_i - y_i|^2
-# ---------------------------------------------------------------------------
+# --- Gradient descent on L(W) = c/2 sum_i |W x_i - y_i|^2
 
 
 def regression_gradient(W, X, Y, c):
@@ -144,17 +144,15 @@ def gd_plus_plus(X, Y, x_query, step_sizes, input_steps, c):
     return np.array(out)
 
 
-# ---------------------------------------------------------------------------
-# Matrices
-# ---------------------------------------------------------------------------
+# --- Matrices
 
 
 def truncate(W, r):
-    """The sum of the r largest terms s_i u_i v_i' of a matrix."""
+    """The sum of the r largest terms s_i u_i v_i' of a matrix, or of each of many."""
     U, s, Vt = np.linalg.svd(np.asarray(W, np.float64), full_matrices=False)
     total = np.zeros(W.shape)
-    for i in range(r):
-        total += s[i] * np.outer(U[:, i], Vt[i])
+    for i in range(min(r, s.shape[-1])):
+        total += s[..., i, None, None] * U[..., :, i, None] * Vt[..., i, None, :]
     return total
 
 
@@ -170,9 +168,12 @@ def z_score(draws, value):
     return (draws.mean(axis=0) - np.asarray(value)) / error
 
 
-# ---------------------------------------------------------------------------
-# Random draws
-# ---------------------------------------------------------------------------
+def share_z(hits, share):
+    """Standard errors between the share of independent hits and a probability."""
+    return (np.mean(hits) - share) / np.sqrt(share * (1 - share) / np.size(hits))
+
+
+# --- Random draws
 
 
 def random_problem(L, N, n, seed=0, rho=0.1):
@@ -188,9 +189,7 @@ def random_problem(L, N, n, seed=0, rho=0.1):
     return W_V * (rho / first if N else 1.0), W_K, W_Q, H, h_query
 
 
-# ---------------------------------------------------------------------------
-# The noise of the implicit gradient, section 3.3
-# ---------------------------------------------------------------------------
+# --- The noise of the implicit gradient, section 3.3
 
 
 def demonstration_gradients(W_V, W_K, W_Q, H, demo_updates="shared", scale=1.0):
@@ -215,9 +214,7 @@ def noise_covariance(g, shots):
     return (N - shots) / (shots * (N - 1)) * (second - np.outer(G, G))
 
 
-# ---------------------------------------------------------------------------
-# The linear transformer block (Zhang-Wu-Bartlett): all matrices, exact expectations
-# ---------------------------------------------------------------------------
+# --- The linear transformer block (Zhang-Wu-Bartlett): all matrices, exact expectations
 
 
 def block_predictions(weights, X, y, x, mask="demos"):

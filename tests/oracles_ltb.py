@@ -5,7 +5,9 @@ NumPy float64; nothing here imports the library, which works without roots.
 
 from typing import NamedTuple
 
+import jax
 import numpy as np
+from scipy.optimize import minimize
 
 
 class Population(NamedTuple):
@@ -56,7 +58,15 @@ def random_prompts(rng, population, M, count):
 
 def stacked(cases):
     """Tuples of arrays as one tuple of arrays with a leading axis."""
-    return tuple(np.stack(part) for part in zip(*cases, strict=True))
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *cases)
+
+
+def in_chunks(function, cases, size):
+    """A function of arrays over cases, so many at a time that it is compiled once."""
+    filled = cases + cases[:1] * (-len(cases) % size)
+    starts = range(0, len(filled), size)
+    found = [function(*stacked(filled[k : k + size])) for k in starts]
+    return jax.tree.map(lambda *a: np.concatenate(a)[: len(cases)], *found)
 
 
 def _powers(C):
@@ -108,6 +118,17 @@ def best_preconditioner(population, M):
     return population.Psi @ white.root @ np.linalg.inv(white.Omega) @ white.inverse
 
 
+def risk_slopes(beta, Gamma, population, M):
+    """2 Q b, and 2 H Gamma [(M+1)/M H D H + (tr(HD) + sigma^2)/M H] - 2 H D H."""
+    H, mean, Psi, noise_var = population
+    b = beta - mean
+    D, GH = Psi + np.outer(b, b), Gamma @ H
+    Q = H - H @ GH - GH.T @ H + (M + 1) / M * GH.T @ H @ GH
+    Q = Q + np.trace(Gamma.T @ H @ GH) / M * H
+    spread = ((M + 1) * H @ D @ H + (np.trace(H @ D) + noise_var) * H) / M
+    return 2 * Q @ b, 2 * (H @ Gamma @ spread - H @ D @ H)
+
+
 def minimal_risks(population, M):
     """The three forms of the smallest risk of a GD-beta."""
     white, noise_var = Whitened.of(population, M), population.noise_var
@@ -121,9 +142,7 @@ def minimal_risks(population, M):
     )
 
 
-# ---------------------------------------------------------------------------
-# The gap between the best LSA and the best LTB (Theorem 4.1)
-# ---------------------------------------------------------------------------
+# --- The gap between the best LSA and the best LTB (Theorem 4.1)
 
 
 def gap_lower_bounds(population, M):
@@ -179,3 +198,19 @@ def lsa_residuals(z, white, M):
     labels = np.sqrt(2 * tau**2 / M + 2 * np.sum(Phi**2)) * g
     blocks = (step, a + tau * g - m, labels, tensor / np.sqrt(M), a / np.sqrt(M))
     return np.concatenate([block.ravel() for block in blocks])
+
+
+def lowest(value_and_gradient, starts, gtol=1e-9):
+    """The ends of BFGS from the starts, the lowest one, and the share that reach it."""
+    ends = [
+        minimize(
+            lambda z: [np.asarray(a) for a in value_and_gradient(z)],
+            start,
+            jac=True,
+            method="BFGS",
+            options={"gtol": gtol, "maxiter": 6000},
+        )
+        for start in starts
+    ]
+    best = min(ends, key=lambda end: end.fun)
+    return ends, best, np.mean([end.fun < best.fun * (1 + 1e-6) for end in ends])

@@ -57,14 +57,6 @@ def _theorem2(form):
     return compute
 
 
-def _noise(function, *more, **options):
-    def compute(weights, H):
-        stack = LinearAttentionStack(*weights)
-        return function(stack, H, SHOTS, *more, scale=1 / N, **options)
-
-    return compute
-
-
 def _theory() -> dict[str, TheoryCase]:
     """Cases of trajectories, noise and bounds."""
     small, wide = stack_and_tokens(L, N, n), stack_and_tokens(L, 8, 64)
@@ -85,7 +77,7 @@ def _theory() -> dict[str, TheoryCase]:
         return spectrum.eigenvalues, spectrum.trace, spectrum.log_pdet, spectrum.rank
 
     def spectrum(method):
-        run = _noise(noise.noise_spectrum, method=method)
+        run = _on_stack(noise.noise_spectrum, shots=SHOTS, method=method)
         return lambda weights, H: spectral(run(weights, H))
 
     rng = np.random.default_rng(2)
@@ -107,15 +99,15 @@ def _theory() -> dict[str, TheoryCase]:
         "demonstration_gradients": TheoryCase(
             _on_stack(noise.demonstration_gradients), small
         ),
-        "noise_covariance": TheoryCase(_noise(noise.noise_covariance, 1), small),
+        "noise_covariance": TheoryCase(
+            _on_stack(noise.noise_covariance, shots=SHOTS, layer=1), small
+        ),
         "noisy_trajectory": TheoryCase(
-            lambda weights, H: noise.noisy_trajectory(
-                LinearAttentionStack(*weights),
-                H,
-                SHOTS,
+            _on_stack(
+                noise.noisy_trajectory,
+                shots=SHOTS,
                 key=jax.random.key(0),
                 noise="shots",
-                scale=1 / N,
             ),
             small,
         ),
@@ -235,21 +227,22 @@ def _regression() -> dict[str, TheoryCase]:
         own = _problem(*problem)
         return jax.vmap(lambda X: predictors.Bayes(own).risk_given(own, X))(X)
 
-    return {
-        "LeastSquares, prefixes": TheoryCase(path(predictors.LeastSquares()), data),
+    rules = {
+        "LeastSquares": predictors.LeastSquares(),
+        "Ridge": predictors.Ridge(1.0),
+        "Steps": predictors.Steps([0.1] * 20),
+        "Newton": predictors.Newton(8),
+        "NearestNeighbors": predictors.NearestNeighbors(),
+    }
+    paths = {f"{n}, prefixes": TheoryCase(path(r), data) for n, r in rules.items()}
+    return paths | {
         "Ridge": TheoryCase(
             jax.vmap(predictors.Ridge(1.0).predict), (target, y[:, :-1], query)
         ),
-        "Ridge, prefixes": TheoryCase(path(predictors.Ridge(1.0)), data),
         "Bayes, prefixes": TheoryCase(bayesian, (X, y, mean, prior)),
         "DiscreteMMSE, prefixes": TheoryCase(
             lambda X, y, pool: path(predictors.DiscreteMMSE(pool, 0.25))(X, y),
             (X, y, pool),
-        ),
-        "Steps, prefixes": TheoryCase(path(predictors.Steps([0.1] * 20)), data),
-        "Newton, prefixes": TheoryCase(path(predictors.Newton(8)), data),
-        "NearestNeighbors, prefixes": TheoryCase(
-            path(predictors.NearestNeighbors()), data
         ),
         "best LTB": on_problem(lambda *given: reg.optimum(reg.LTB, *given).risk, 20),
         "gap": on_problem(reg.gap, 20),

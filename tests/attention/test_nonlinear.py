@@ -1,8 +1,6 @@
 """Attention with a kernel, and the weights that every stack shows."""
 
 import functools
-import math
-import re
 
 import jax
 import jax.numpy as jnp
@@ -19,22 +17,14 @@ from icltheory.attention import (
     kernel_attention,
     kernel_matrix,
     kernel_weights,
-    taylor_features,
 )
+from tests import oracles
+from tests.raising import raises
 
 L, N, n, d = 2, 4, 3, 2
 RNG = np.random.default_rng(0)
 W_V, H, h = RNG.normal(size=(n, n)), RNG.normal(size=(N, n)), RNG.normal(size=n)
 W_K, W_Q = RNG.normal(size=(2, d, n)) / 2
-
-attend = jax.jit(kernel_attention, static_argnames=("kernel", "mask"))
-weigh = jax.jit(kernel_weights, static_argnames=("kernel", "mask"))
-FORMULAS = {
-    "linear": lambda x, z: x @ z,
-    "relu": lambda x, z: max(x @ z, 0.0),
-    "exp": lambda x, z: np.exp(x @ z),
-    "rbf": lambda x, z: np.exp(-((x - z) ** 2).sum() / 2),
-}
 
 
 def cubic(x, z):
@@ -43,7 +33,7 @@ def cubic(x, z):
 
 def by_loops(kernel, mask):
     """The layer from its double sum."""
-    value = FORMULAS.get(kernel, cubic)
+    value = oracles.KERNELS.get(kernel, cubic)
     tokens, allowed = np.vstack([H, h]), np.asarray(attended_keys(mask, N))
     out = tokens.copy()
     for i in range(N + 1):
@@ -58,7 +48,7 @@ def by_loops(kernel, mask):
 @pytest.mark.parametrize("kernel", [*KERNELS, cubic])
 @pytest.mark.parametrize("mask", ["demos", "causal", "none"])
 def test_kernel_attention_is_the_double_sum(kernel, mask):
-    out = attend(W_V, W_K, W_Q, H, h, kernel=kernel, mask=mask, scale=0.5)
+    out = kernel_attention(W_V, W_K, W_Q, H, h, kernel=kernel, mask=mask, scale=0.5)
     got = np.vstack([out.H, out.h_query])
     np.testing.assert_allclose(got, by_loops(kernel, mask), rtol=1e-12)
 
@@ -76,7 +66,9 @@ def test_a_stack_is_its_layers_and_shows_their_weights():
     tokens = H, h
     for depth in range(L):
         weights = weights_of(stack, depth, *tokens, "causal")
-        expected = weigh(K[depth], Q[depth], *tokens, kernel="rbf", mask="causal")
+        expected = kernel_weights(
+            K[depth], Q[depth], *tokens, kernel="rbf", mask="causal"
+        )
         np.testing.assert_allclose(weights, expected, rtol=1e-14)
         every = np.vstack(tokens)
         moved = every + 0.5 * np.asarray(weights) @ every @ V[depth].T
@@ -112,29 +104,23 @@ def test_a_masked_kernel_that_overflows_spoils_no_derivative(mask):
     weights = np.exp(keys @ h)
     expected = 1 + (weights * keys.sum(axis=1)) @ keys
     np.testing.assert_allclose(jax.jit(jax.grad(moved))(h), expected, rtol=1e-12)
-    nobody = attend(W_V, W_K, W_Q, H[:0], H[0], kernel="exp", mask=mask)
+    nobody = kernel_attention(W_V, W_K, W_Q, H[:0], H[0], kernel="exp", mask=mask)
     np.testing.assert_array_equal(nobody.h_query, H[0])
 
 
 def test_impossible_inputs_are_refused():
-    with pytest.raises(ValueError, match=re.escape("kernel: expected one of 'linear'")):
-        kernel_matrix("cosine", H, H)
-    with pytest.raises(ValueError, match=re.escape("Z: expected shape (B, 3)")):
-        kernel_matrix("rbf", H, H[:, :2])
-    with pytest.raises(ValueError, match="kernel: expected one of"):
-        KernelAttentionStack(W_V[None], W_K[None], W_Q[None], "cosine")
-    with pytest.raises(ValueError, match="W_Q: expected shape"):
-        KernelAttentionStack(W_V[None], W_K[None], W_V[None])
+    one = W_V[None], W_K[None], W_Q[None]
     stack = LinearAttentionStack(*jnp.ones((3, 1, n, n)))
-    with pytest.raises(ValueError, match="index: expected 0 <= index <= 0, got 1"):
-        stack.weights(1, H, h)
-    with pytest.raises(ValueError, match="mask: expected one of"):
-        kernel_attention(W_V, W_K, W_Q, H, h, mask="past")
-
-
-def test_taylor_features_multiply_to_the_sum_of_powers():
-    x, z = RNG.normal(size=(2, 3))
-    for degree in (1, 3):
-        wanted = sum((x @ z) ** k / math.factorial(k) for k in range(degree + 1))
-        got = np.dot(taylor_features(x, degree), taylor_features(z, degree))
-        np.testing.assert_allclose(got, wanted, rtol=1e-12)
+    for run, message in (
+        (lambda: kernel_matrix("cosine", H, H), "kernel: expected one of 'linear'"),
+        (lambda: kernel_matrix("rbf", H, H[:, :2]), "Z: expected shape (B, 3)"),
+        (lambda: KernelAttentionStack(*one, "cosine"), "kernel: expected one of"),
+        (lambda: KernelAttentionStack(*one[:2], one[0]), "W_Q: expected shape"),
+        (lambda: stack.weights(1, H, h), "index: expected 0 <= index <= 0, got 1"),
+        (
+            lambda: kernel_attention(W_V, W_K, W_Q, H, h, mask="past"),
+            "mask: expected one of",
+        ),
+    ):
+        with raises(message):
+            run()

@@ -1,14 +1,12 @@
 """Ledoit-Wolf from the spectrum against the definition and scikit-learn's formula."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.attention import LinearAttentionStack
 from icltheory.bounds import isotropic_bound, ledoit_wolf_intensity, noisy_steps
-from icltheory.noise import noise_covariance, noise_spectrum
-from tests import oracles
+from icltheory.noise import noise_covariance
+from tests import stacks
 
 
 def intensity(z):
@@ -41,12 +39,11 @@ def test_nan_is_not_hidden():
 
 
 def test_the_bound_with_ledoit_wolf_is_that_of_the_shrunken_covariance():
-    *W, H, _ = oracles.random_problem(1, 9, 3, 0, 0.5)
-    stack = LinearAttentionStack(*map(jnp.asarray, W))
-    g = oracles.demonstration_gradients(*W, H)[0]
+    stack, H, _ = stacks.problem(1, 9, 3, rho=0.5)
+    g = stacks.gradients(stack, H)[0]
     z = 9 * g.reshape(9, -1)
     centred = z - z.mean(axis=0)
-    C = np.asarray(jax.jit(noise_covariance, static_argnums=3)(stack, H, 4, 0))
+    C = np.asarray(noise_covariance(stack, H, 4, 0))
     rho, mu = intensity(centred), np.trace(C) / 9
     shrunk = (1 - rho) * C + rho * mu * np.eye(9)
     square = np.sum(g.sum(axis=0) ** 2)
@@ -55,5 +52,5 @@ def test_the_bound_with_ledoit_wolf_is_that_of_the_shrunken_covariance():
     bound = isotropic_bound(noisy_steps(stack, H, 4).ambient().shrunken(), 1.0)
     assert abs(float(bound.terms[0]) / expected - 1) < 1e-10
     assert any("without jitter" in text for text in bound.failing)
-    deviations = np.asarray(jax.jit(noise_spectrum)(stack, H, 4).deviations)[0]
+    deviations = np.asarray(stacks.spectrum(stack, H, 4).deviations)[0]
     np.testing.assert_allclose(deviations, np.sum(centred**2, axis=1), rtol=1e-10)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from icltheory import chain_of_thought as cot
-from icltheory.attention import softmax_weights
 from icltheory.chain_of_thought import _memory
 from tests.chain_of_thought import drawn, oracles
+from tests.raising import raises
 
 DIM = 7
 
@@ -54,28 +54,6 @@ def test_the_output_is_that_of_explicit_columns_in_both_forms(prompt, shown):
         np.testing.assert_allclose(answer, output, atol=1e-12)
 
 
-def test_the_dimension_of_a_model_is_the_number_of_its_outputs():
-    random_model(1).check_dim(drawn.alphabet(4, 2, DIM))
-    with pytest.raises(ValueError, match="expected dimension 14, .* got 7"):
-        random_model(1).check_dim(drawn.alphabet(4, 2, 2 * DIM))
-
-
-def test_it_is_the_softmax_attention_of_the_first_room(prompt):
-    """The query is no key: the package's normaliser with it is divided out."""
-    model, letters = random_model(3), prompt.alphabet
-    tokens, query = np.array(explicit(prompt, 6)), np.ones(2 * DIM)
-
-    @jax.jit
-    def both(model, tokens, query):
-        weights = softmax_weights(model.W_K, model.W_Q, tokens, query, d_scale=1.0)
-        columns = _memory.chain_columns(prompt)
-        return weights, columns.weights(letters, model.direction(query))
-
-    weights, found = map(np.asarray, both(model, tokens, query))
-    weights = weights[-1, :-1]
-    np.testing.assert_allclose(found[:12], weights / weights.sum(), atol=1e-12)
-
-
 @pytest.mark.slow
 def test_counts_are_used_where_they_are_less_work(prompt):
     letters = prompt.alphabet
@@ -94,19 +72,9 @@ def test_start_and_matching_attention_are_their_formulas():
     np.testing.assert_array_equal(start.W_V, [[0, 0, 0, *row] for row in np.eye(3)])
     match = cot.ReasoningAttention.matching(3, 9.0)
     np.testing.assert_allclose(match.W_Q, np.diag([3.0, 3, 3, 0, 0, 0]), rtol=1e-15)
-    with pytest.raises(ValueError, match="dim: expected a positive integer, got 0"):
+    with raises("dim: expected a positive integer, got 0"):
         cot.ReasoningAttention.initial(0)
-    with pytest.raises(ValueError, match=r"W_V: expected shape \(2, 4\), got \(2, 3\)"):
+    with raises("W_V: expected shape (2, 4), got (2, 3)"):
         cot.ReasoningAttention(jnp.ones((2, 3)), jnp.ones((4, 3)), jnp.ones((4, 3)))
-    with pytest.raises(ValueError, match=r"W_Q: expected shape \(1, 4\)"):
+    with raises("W_Q: expected shape (1, 4)"):
         cot.ReasoningAttention(jnp.ones((2, 4)), jnp.ones((1, 4)), jnp.ones((2, 4)))
-
-
-def test_scores_of_columns_are_those_of_their_parts(prompt):
-    letters = prompt.alphabet
-    direction = jnp.asarray(np.random.default_rng(3).normal(size=2 * DIM))
-    upper, lower, codes = _memory._tables(letters, direction)
-    for x, y, step in ((0, 1, 1), (2, _memory.NOTHING, 0), (_memory.NOTHING, 3, 1)):
-        column = letters.embed(*map(jnp.asarray, (x, y, step)))
-        got = upper[x] + lower[y] + codes[step]
-        np.testing.assert_allclose(got, column @ direction, rtol=1e-12)

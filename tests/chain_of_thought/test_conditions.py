@@ -1,12 +1,10 @@
 """Predicates of Theorems 5 and 6 over many tasks and lengths at once."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from icltheory import chain_of_thought as cot
-from icltheory.chain_of_thought.tasks import _relative_gaps as relative_gaps
 from tests.raising import raises
 
 
@@ -51,8 +49,3 @@ def test_shares_out_of_range_are_refused():
     for share in (3.0, -1.0):
         with raises("relevant_fraction: expected a value in [0, 1]"):
             cot.ReasoningTask(cot.slide_transitions(), share)
-
-
-def test_gaps_of_rows_of_one_and_of_two_entries():
-    np.testing.assert_array_equal(relative_gaps(jnp.full((2, 3, 1), 0.5)), 1)
-    np.testing.assert_allclose(relative_gaps(jnp.array([[[0.2, 0.8]]])), [[0.75]])

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from icltheory import chain_of_thought as cot
+from icltheory.chain_of_thought import votes
 from icltheory.chain_of_thought.tasks import _starts
 from tests.chain_of_thought import drawn
+from tests.raising import raises
 
 
 @pytest.fixture(scope="module")
@@ -65,13 +67,6 @@ def test_sizes_are_those_of_the_states(letters):
 
 
 @pytest.mark.slow
-def test_a_prompt_knows_its_size(letters, key):
-    prompt = cot.PermutationTasks(letters, 0.4).draw(key, 7)
-    assert (prompt.num_examples, prompt.num_steps) == (7, 2)
-    assert prompt.states.shape == (7, 3)
-
-
-@pytest.mark.slow
 def test_all_or_no_examples_start_like_the_query(letters, key):
     steps = np.stack([np.eye(4)] * 2)
     sample = jax.jit(lambda share: cot.ReasoningTask(steps, share).draw(key, 30))
@@ -82,21 +77,33 @@ def test_all_or_no_examples_start_like_the_query(letters, key):
 
 
 def test_tasks_that_do_not_fit_are_refused(letters, key):
-    with pytest.raises(ValueError, match="steps: expected 2 steps over 4 states"):
-        cot.ReasoningTask(np.eye(4)[None], alphabet=letters)
-    with pytest.raises(ValueError, match="steps: expected rows that sum to 1"):
-        cot.ReasoningTask(jnp.ones((2, 4, 4)))
-    task = cot.ReasoningTask(np.stack([np.eye(4)] * 2))
-    with pytest.raises(ValueError, match="num_examples: expected a positive integer"):
-        task.draw(key, 0)
-    with pytest.raises(
-        ValueError, match=r"relevant_fraction: expected a value in \[0, 1\]"
+    task, still = cot.ReasoningTask(np.stack([np.eye(4)] * 2)), np.ones((2, 1, 1))
+    cot.ReasoningTask(np.full((1, 2, 2), 0.5), 0.5).draw(key, 6)  # two states suffice
+    for run, message in (
+        (
+            lambda: cot.ReasoningTask(np.eye(4)[None], alphabet=letters),
+            "steps: expected 2 steps over 4 states",
+        ),
+        (
+            lambda: cot.ReasoningTask(jnp.ones((2, 4, 4))),
+            "steps: expected rows that sum to 1",
+        ),
+        (lambda: task.draw(key, 0), "num_examples: expected a positive integer"),
+        (
+            lambda: cot.ReasoningTask(task.steps, 1.5),
+            "relevant_fraction: expected a value in [0, 1]",
+        ),
+        (
+            lambda: cot.ReasoningTask(still, 0.5),
+            "relevant_fraction: expected 1 where there is one state",
+        ),
+        (
+            lambda: task.path_probabilities(np.array([[0, 1, 4]])),
+            "paths: expected 0 <= paths <= 3, got 4",
+        ),
     ):
-        cot.ReasoningTask(task.steps, 1.5)
-    with pytest.raises(ValueError, match="expected 1 where there is one state"):
-        cot.ReasoningTask(np.ones((2, 1, 1)), 0.5)
-    with pytest.raises(ValueError, match="paths: expected 0 <= paths <= 3, got 4"):
-        task.path_probabilities(np.array([[0, 1, 4]]))
+        with raises(message):
+            run()
 
 
 @pytest.mark.parametrize("fraction", [0.0, 1.0])
@@ -108,9 +115,10 @@ def test_starts_of_a_share_of_0_or_1(states, fraction, key):
     assert set(np.unique(others)) <= set(range(states))
 
 
-@pytest.mark.slow
-def test_two_states_leave_another_start(letters, key):
-    """A share below 1 is refused where there is one state, and not for two."""
-    steps = jnp.broadcast_to(jnp.array([[0.9, 0.1], [0.2, 0.8]]), (1, 2, 2))
-    prompt = cot.ReasoningTask(steps, 0.5).draw(key, 6)
-    assert prompt.num_examples == 6
+@pytest.mark.parametrize("states", [1, 2, 3])
+def test_an_example_starts_at_one_of_the_states(states):
+    fraction = 1.0 if states == 1 else 0.3
+    task = cot.ReasoningTask(np.stack([np.eye(states)] * 2), fraction)
+    found = votes._start_shares(task)
+    np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-12)
+    np.testing.assert_allclose(jnp.diagonal(found), fraction, rtol=1e-12)

@@ -17,13 +17,7 @@ def describe(
 ) -> str:
     """The statements that a test checks, what it recorded, and its numeric variables.
 
-    Args:
-        node: The test, ``path::name[parameters]``.
-        measured: Names and numbers that it recorded.
-        values: Its variables when it failed.
-
-    Returns:
-        Some lines for the report.
+    The test is ``path::name[parameters]``; its variables are those when it failed.
     """
     names = checked_by(node)
     lines = [

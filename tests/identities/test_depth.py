@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from icltheory.constructions import (
-    gd_plus_plus,
-    gradient_descent,
-    join_tokens,
-    read_prediction,
-)
+from icltheory import constructions
 from icltheory.linalg._orthogonal import recurrence_of_moments
 from icltheory.linalg.wishart import exact_moments
 from icltheory.regression import LinearPopulation, LinearStep, Steps, optimum, risk
@@ -24,6 +19,7 @@ from icltheory.regression.depth import (
     sampled_steps,
 )
 from tests.oracles import z_score
+from tests.raising import raises
 
 pytestmark = pytest.mark.statement("Depth: Best L steps")
 
@@ -100,26 +96,23 @@ def risk_on_nodes(steps, nodes, weights, ridge):
 def test_the_step_sizes_attain_it(L, noise, measured):
     d, N = 5, 20
     least, steps = best_steps(d, N, L, noise)
-    rule = recurrence_of_moments(exact_moments(d, N, 2 * L + 3), L + 2)
-    nodes, vectors = np.linalg.eigh(rule.jacobi(L + 2))
-    attained = risk_on_nodes(steps, nodes, vectors[0] ** 2, noise / N)
-    measured("relative error", abs(attained / least - 1))
-    assert attained == pytest.approx(least, rel=1e-11)
+    rule = *gauss(d, N, L + 2), noise / N
+    attained = risk_on_nodes(steps, *rule)
+    measured("relative error", attained / least - 1, below=1e-11)
     for change in np.eye(L):
-        moved = steps * (1 + 0.01 * change)
-        assert risk_on_nodes(moved, nodes, vectors[0] ** 2, noise / N) > attained
+        assert risk_on_nodes(steps * (1 + 0.01 * change), *rule) > attained
 
 
 def stack_errors(sizes, task, N, count):
     """Squared errors of the stack with these steps on drawn prompts."""
     prompts = task.sample(jax.random.key(2), N, count)
-    stack = gradient_descent(sizes, task.dim)
+    stack = constructions.gradient_descent(sizes, task.dim)
 
     @jax.jit
     @jax.vmap
     def predict(X, y, x):
-        out = stack.apply(*join_tokens(X, y[:, None], x), scale=1 / N)
-        return read_prediction(out.h_query[-1], task.dim)[0]
+        out = stack.apply(*constructions.join_tokens(X, y[:, None], x), scale=1 / N)
+        return constructions.read_prediction(out.h_query[-1], task.dim)[0]
 
     answers = predict(prompts.X, prompts.y, prompts.x_query)
     return np.square(answers - prompts.y_query)
@@ -136,10 +129,7 @@ def test_strong_noise_has_no_real_steps():
     # At L = 2 the optimal polynomial has complex roots: real steps stay above it.
     least, sizes = best_steps(5, 20, 2, 10.0)
     assert np.isnan(sizes).all()
-    nodes, weights = gauss(5, 20, 4)
-    found = minimize(
-        lambda steps: risk_on_nodes(steps, nodes, weights, 0.5), [0.4, 0.6]
-    )
+    found = minimize(risk_on_nodes, [0.4, 0.6], (*gauss(5, 20, 4), 0.5))
     assert found.fun > least * 1.001
 
 
@@ -210,15 +200,15 @@ def test_gd_plus_plus_stays_above_the_floor(measured):
     eta, gamma = np.split(best.x, 2)
     X = np.random.default_rng(1).standard_normal((N, d))
     w, x = np.random.default_rng(2).standard_normal((2, d))
-    out = gd_plus_plus(eta, gamma, d).apply(
-        *join_tokens(X, (X @ w)[:, None], x), scale=1 / N
+    out = constructions.gd_plus_plus(eta, gamma, d).apply(
+        *constructions.join_tokens(X, (X @ w)[:, None], x), scale=1 / N
     )
     values, V = np.linalg.eigh(X.T @ X / N)
     p, f = np.ones(d), np.ones(d)
     for one, other in zip(eta, gamma, strict=True):
         p, f = p * (1 - one * values * f**2), f * (1 - other * values * f**2)
     expected = w @ x - (V * p) @ V.T @ w @ x
-    found = float(read_prediction(out.h_query[-1], d)[0])
+    found = float(constructions.read_prediction(out.h_query[-1], d)[0])
     assert found == pytest.approx(expected, rel=1e-10)
 
 
@@ -229,27 +219,6 @@ def test_one_layer_meets_its_floor():
     assert float(floor.risk) == pytest.approx(float(best.risk), rel=1e-13)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: best_steps(5, 0, 2), "num_examples: expected"),
-        (lambda: best_steps(5, 5, 0), "steps: expected"),
-        (lambda: depth_floor(0, FIVE, 5), "layers: expected"),
-        (lambda: depth_floor(6, FIVE, 5), "layers: expected at most 5, got 6"),
-        (lambda: depth_floor(2, FIVE, 0), "num_examples: expected"),
-        (
-            lambda: depth_floor(2, FIVE.with_(task_cov=np.diag(np.arange(5.0))), 5),
-            "population: expected Gaussian inputs with H and E w w' multiples",
-        ),
-        (lambda: gradient_steps_limit(2, 0.0), "ratio: expected"),
-        (lambda: gradient_steps_limit(0, 0.5), "steps: expected"),
-    ],
-)
-def test_bad_input(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
 def test_a_traced_ratio_has_a_gradient():
     slope = jax.grad(lambda c: gradient_steps_limit(1, c).risk)(jnp.asarray(0.5))
     assert float(slope) == pytest.approx(1 / 1.5**2)
@@ -257,13 +226,10 @@ def test_a_traced_ratio_has_a_gradient():
 
 # --- any population, by sampled inputs
 
-H = np.diag([4.0, 1.0, 0.25]) + 0.1
-PSI = np.diag([0.5, 1.0, 2.0])
-MEAN = np.array([0.5, 0.0, -1.0])
-
 
 def population(noise=0.0):
-    return LinearPopulation(H, MEAN, PSI, noise)
+    H, Psi = np.diag([4.0, 1.0, 0.25]) + 0.1, np.diag([0.5, 1.0, 2.0])
+    return LinearPopulation(H, np.array([0.5, 0.0, -1.0]), Psi, noise)
 
 
 @pytest.mark.parametrize(("steps", "noise"), [(1, 0.0), (2, 0.25), (3, 0.0)])
@@ -318,16 +284,33 @@ def test_without_signal_or_inputs_there_are_no_steps():
         optimum(Steps(2), flat, 4, **drawn)
 
 
+def sampled(steps=2, num_examples=4, num_prompts=8, key=0):
+    """The optimum of a population for which the inputs are sampled."""
+    drawn = {"key": key if key is None else jax.random.key(key)}
+    drawn["num_prompts"] = num_prompts
+    return optimum(Steps(steps), population(), num_examples, **drawn)
+
+
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("call", "message"),
     [
-        ({"family": Steps(0)}, "steps: expected"),
-        ({"num_examples": 0}, "num_examples: expected"),
-        ({"num_prompts": 3}, "num_prompts: expected at least 4, got 3"),
-        ({"key": None}, "key: expected one to sample the inputs"),
+        (lambda: best_steps(5, 0, 2), "num_examples: expected"),
+        (lambda: best_steps(5, 5, 0), "number of steps: expected"),
+        (lambda: depth_floor(0, FIVE, 5), "layers: expected"),
+        (lambda: depth_floor(6, FIVE, 5), "layers: expected at most 5, got 6"),
+        (lambda: depth_floor(2, FIVE, 0), "num_examples: expected"),
+        (
+            lambda: depth_floor(2, FIVE.with_(task_cov=np.diag(np.arange(5.0))), 5),
+            "population: expected Gaussian inputs with H and E w w' multiples",
+        ),
+        (lambda: gradient_steps_limit(2, 0.0), "ratio: expected"),
+        (lambda: gradient_steps_limit(0, 0.5), "steps: expected"),
+        (lambda: sampled(steps=0), "number of steps: expected"),
+        (lambda: sampled(num_examples=0), "num_examples: expected"),
+        (lambda: sampled(num_prompts=3), "num_prompts: expected at least 4, got 3"),
+        (lambda: sampled(key=None), "key: expected one to sample the inputs"),
     ],
 )
-def test_bad_input_to_sampling(change, message):
-    given = {"family": Steps(2), "num_examples": 4, "key": jax.random.key(0)}
-    with pytest.raises(ValueError, match=message):
-        optimum(population=population(), **given | {"num_prompts": 8} | change)
+def test_bad_input(call, message):
+    with raises(message):
+        call()

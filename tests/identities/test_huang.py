@@ -19,13 +19,6 @@ from icltheory.regression.features import (
     feature_phases,
 )
 
-time_of, attention_at, loss_of, descend = (
-    jax.jit(balanced_time, static_argnums=1),
-    jax.jit(balanced_attention, static_argnums=1),
-    jax.jit(balanced_loss, static_argnums=1),
-    jax.jit(feature_descent, static_argnums=2, static_argnames="record_every"),
-)
-gradient_of, losses_of = jax.jit(feature_gradient), jax.jit(feature_losses)
 RNG = np.random.default_rng(0)
 SLOW = pytest.mark.slow
 BALANCED = {5: 2450, 10: 5700, 20: 12_600}
@@ -57,8 +50,8 @@ def test_gradient_in_closed_form_is_that_of_the_layer(measured):
         population = FeaturePopulation(
             *map(jnp.asarray, (np.eye(K)[q], counts, np.ones(1)))
         )
-        expected += np.asarray(gradient_of(logits, population)) / count
-        loss += float(np.asarray(losses_of(logits, population))[q]) / count
+        expected += np.asarray(feature_gradient(logits, population)) / count
+        loss += float(np.asarray(feature_losses(logits, population))[q]) / count
     measured("loss against the layer", loss / value - 1)
     assert loss == pytest.approx(float(value), rel=1e-13)
     measured("gradient against autodiff", V.T @ expected.T @ V - slope, below=1e-15)
@@ -70,7 +63,7 @@ def test_gradient_of_the_population_is_autodiff_of_its_loss(measured):
     logits = RNG.normal(size=(4, 4))
     for population in (FeaturePopulation.infinite(p), FeaturePopulation.finite(p, 5)):
         slope = jax.grad(lambda B, of=population: feature_losses(B, of) @ p)
-        found = np.asarray(gradient_of(logits, population))
+        found = np.asarray(feature_gradient(logits, population))
         error = found - jax.jit(slope)(logits)
         measured("gradient against autodiff", error, below=1e-15)
 
@@ -96,7 +89,7 @@ def path(request):
 def test_balanced_descent_is_that_of_two_numbers(path, measured):
     K, eta, own = path
     even = FeaturePopulation.infinite(np.full(K, 1 / K))
-    found = descend(even, eta, 500, record_every=50)
+    found = feature_descent(even, eta, 500, record_every=50)
     error = np.asarray(found.own_attention) - own[:501:50, None]
     measured("attention against two numbers", error, below=1e-12)
     logits = np.asarray(found.logits)
@@ -109,10 +102,10 @@ def test_balanced_descent_is_that_of_two_numbers(path, measured):
 def test_balanced_closed_form_follows_descent_within_one_percent(path, measured):
     K, eta, own = path
     steps = np.arange(len(own))
-    times = np.asarray(time_of(own, K, eta))
+    times = np.asarray(balanced_time(own, K, eta))
     time = np.abs(times[1:] / steps[1:] - 1).max()
-    losses = np.asarray(loss_of(own, K))
-    predicted = loss_of(attention_at(steps, K, eta), K)
+    losses = np.asarray(balanced_loss(own, K))
+    predicted = balanced_loss(balanced_attention(steps, K, eta), K)
     loss = np.abs(predicted / losses - 1).max()
     measured("relative error of the time t(u)", time, below=0.01)
     measured("relative error of the loss at a time", loss, below=0.01)
@@ -123,7 +116,7 @@ def test_balanced_closed_form_follows_descent_within_one_percent(path, measured)
         ends = times[[at - 1, at]]
         assert ends[0] <= at * 1.01
         assert ends[1] >= (at - 1) * 0.99
-    np.testing.assert_allclose(attention_at(times, K, eta), own, rtol=1e-9)
+    np.testing.assert_allclose(balanced_attention(times, K, eta), own, rtol=1e-9)
 
 
 @pytest.mark.statement("Huang: balanced features")
@@ -147,7 +140,7 @@ def test_flow_obeys_its_differential_equation(measured):
     measured("relative error of du/dt, of the inverse", back / speed - 1, below=1e-9)
     in_time, in_eta = (np.asarray(g)[0] for g in grads(np.full(30, 40.0), eta))
     assert in_eta == pytest.approx(40 / eta * in_time, rel=1e-9)
-    ends = attention_at(np.array([0.0, 1e300, np.inf]), K, eta)
+    ends = balanced_attention(np.array([0.0, 1e300, np.inf]), K, eta)
     np.testing.assert_allclose(ends, [1 / K, 1, 1], rtol=1e-12)
 
 
@@ -155,7 +148,7 @@ def test_flow_obeys_its_differential_equation(measured):
 def test_second_phase_falls_like_one_over_t(measured):
     for K in (5, 20):
         attention = 1 - np.array([1e-2, 1e-3, 1e-4])
-        loss, time = loss_of(attention, K), time_of(attention, K, 0.25)
+        loss, time = balanced_loss(attention, K), balanced_time(attention, K, 0.25)
         ratio = np.asarray(loss) * time / float(loss_asymptote(K, 0.25))
         measured("L t over (K - 1) / (4 eta), last", ratio[-1])
         assert np.all(np.diff(ratio) < 0)
@@ -163,14 +156,18 @@ def test_second_phase_falls_like_one_over_t(measured):
     # Without the slow approach it is no prediction: at L = 2e-3 it is 20 to 30 % off.
     for K, expected in ((5, 1.20), (20, 1.30)):
         u = np.sqrt(2e-3 * (K - 1) / K)
-        at = float(time_of(1 - u, K, 0.25)) * 2e-3 / float(loss_asymptote(K, 0.25))
+        at = (
+            float(balanced_time(1 - u, K, 0.25)) * 2e-3 / float(loss_asymptote(K, 0.25))
+        )
         measured("L t over its limit at L = 2e-3", at)
         assert at == pytest.approx(expected, abs=0.02)
 
 
 @pytest.mark.statement("Huang: balanced features, phase 1")
 def test_first_phase_is_of_order_k_squared(measured):
-    ratios = [float(time_of(0.5, K, 0.25)) / (K**2 / 0.5) for K in (10, 100, 1000)]
+    ratios = [
+        float(balanced_time(0.5, K, 0.25)) / (K**2 / 0.5) for K in (10, 100, 1000)
+    ]
     measured("steps to 1/2 over K^2 / (2 eta), K = 1000", ratios[-1])
     assert ratios[0] > ratios[1] > ratios[2] > 1
     # The correction is 3 ln K / K, to leading order.
@@ -180,9 +177,8 @@ def test_first_phase_is_of_order_k_squared(measured):
 @pytest.mark.statement("Huang: imbalanced features")
 def test_a_rare_query_sheds_the_dominant_feature_and_is_learned_late(measured):
     p = np.r_[0.5, np.full(7, 0.5 / 7)]
-    path = descend(FeaturePopulation.infinite(p), 0.5, 700)
-    phases_of = jax.jit(feature_phases, static_argnums=1)
-    phases = phases_of(path, 2e-2)
+    path = feature_descent(FeaturePopulation.infinite(p), 0.5, 700)
+    phases = feature_phases(path, 2e-2)
     phases = jax.tree.map(np.asarray, phases)
     dominant, rare = float(phases.learned[0]), float(phases.learned[1])
     measured("steps of the dominant query", dominant)
@@ -205,5 +201,5 @@ def test_a_rare_query_sheds_the_dominant_feature_and_is_learned_late(measured):
     assert float(early[1]) == pytest.approx(0.352, abs=1e-3)
     assert float(late[1]) > -float(late[0])
     # equal features have no such stages
-    even = descend(FeaturePopulation.infinite(np.full(8, 1 / 8)), 0.5, 700)
-    assert np.all(phases_of(even, 2e-2).overtaken <= 1)
+    even = feature_descent(FeaturePopulation.infinite(np.full(8, 1 / 8)), 0.5, 700)
+    assert np.all(feature_phases(even, 2e-2).overtaken <= 1)

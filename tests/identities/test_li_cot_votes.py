@@ -10,11 +10,9 @@ from scipy import stats
 
 from icltheory import chain_of_thought as cot
 from tests.chain_of_thought import drawn
+from tests.oracles import share_z
 
 pytestmark = pytest.mark.statement("Li CoT: CoT mechanism")
-
-decay_bound = jax.jit(cot.decay_bound)
-vote_error = jax.jit(cot.vote_error, static_argnums=1)
 
 
 def enumerate_votes(p, l, alpha):
@@ -33,11 +31,11 @@ def enumerate_votes(p, l, alpha):
 @pytest.mark.parametrize("l", [0, 1, 8, 11])
 def test_vote_error_is_the_sum_over_all_outcomes(l, measured):
     for p, alpha in ((0.6, 1.0), (0.44, 1.0), (0.6, 0.3), (1.0, 0.5), (0.3, 0.0)):
-        found = vote_error(p, l, alpha)
+        found = cot.vote_error(p, l, alpha)
         exact = enumerate_votes(p, l, alpha)
         measured("difference", np.array(found) - exact, below=1e-12)
     if l % 2:
-        assert float(vote_error(0.6, l, 1.0).tied) == 0
+        assert float(cot.vote_error(0.6, l, 1.0).tied) == 0
 
 
 def test_vote_error_of_a_hundred_thousand_examples(measured):
@@ -48,7 +46,7 @@ def test_vote_error_of_a_hundred_thousand_examples(measured):
     wrong = voters @ stats.binom.cdf((m - 1) // 2, m, p)
     half = m[::2] // 2
     tied = voters[::2] @ stats.binom.pmf(half, m[::2], p)
-    found = vote_error(p, l, alpha)
+    found = cot.vote_error(p, l, alpha)
     np.testing.assert_allclose(found, (wrong, tied), rtol=1e-8)
     measured("wrong majority of 100,000 examples, p = .501, alpha' = .3", found.wrong)
 
@@ -72,7 +70,7 @@ def test_decay_bound_is_above_the_error_of_a_plurality(row):
         n = rng.binomial(l, alpha, size=20_000)
         votes = np.array([rng.multinomial(k, row) for k in n])
         lost = (votes[:, 1:] >= votes[:, :1]).any(axis=1).mean()
-        bound = float(decay_bound(row, l, alpha))
+        bound = float(cot.decay_bound(row, l, alpha))
         direct = sum(
             (1 - alpha * (math.sqrt(row[0]) - math.sqrt(q)) ** 2) ** l for q in row[1:]
         )
@@ -89,20 +87,17 @@ def test_the_term_of_the_runner_up_alone_is_no_bound(measured):
     alone = (1 - (math.sqrt(0.1) - math.sqrt(0.045)) ** 2) ** 30
     measured("error over the single term", lost / alone)
     assert lost > alone + 4 * math.sqrt(0.25 / 20_000)
-    assert lost <= float(decay_bound(row, 30))
+    assert lost <= float(cot.decay_bound(row, 30))
 
 
 def counting_errors(steps, l, fraction, prompts):
     letters = drawn.alphabet(steps.shape[1], len(steps), 8)
     task = cot.ReasoningTask(steps, fraction, letters)
     model = cot.ReasoningAttention.matching(8)
+    run = {"key": jax.random.key(1), "num_prompts": prompts}
     return [
-        np.asarray(
-            cot.wrong_answers(
-                reasoner, task, l, key=jax.random.key(1), num_prompts=prompts
-            )
-        )
-        for reasoner in (cot.ChainOfThought(model), cot.DirectAnswer(model))
+        np.asarray(cot.wrong_answers(kind(model), task, l, **run))
+        for kind in (cot.ChainOfThought, cot.DirectAnswer)
     ]
 
 
@@ -112,21 +107,15 @@ def test_attention_that_matches_has_the_error_of_a_vote(l, measured):
     steps, prompts = cot.slide_transitions(), 10_000
     chain, direct = counting_errors(steps, l, 1.0, prompts)
     B = np.asarray(cot.ReasoningTask(steps).composed_transition)
-    first, *votes = (
-        float(vote_error(p, l, 1.0).wrong) for p in (0.6, B[0, 1], B[1, 0])
-    )
-    exact = {"first step": first, "ICL": np.mean(votes)}
-    for (name, share), found in zip(
-        exact.items(), (chain[:, 0].mean(), direct.mean()), strict=True
-    ):
-        z = (found - share) / math.sqrt(share * (1 - share) / prompts)
-        measured(f"z, {name}", z, below=4)
+    first, *votes = (cot.vote_error(p, l, 1.0).wrong for p in (0.6, B[0, 1], B[1, 0]))
+    measured("z, first step", share_z(chain[:, 0], first), below=4)
+    measured("z, ICL", share_z(direct, np.mean(votes)), below=4)
 
 
 @pytest.mark.slow
 def test_ties_leave_an_interval(measured):
     chain, _ = counting_errors(cot.slide_transitions(), 10, 0.5, 10_000)
-    wrong, tied = map(float, vote_error(0.6, 10, 0.5))
+    wrong, tied = map(float, cot.vote_error(0.6, 10, 0.5))
     found, error = chain[:, 0].mean(), math.sqrt(0.25 / 10_000)
     measured("place in the interval of ties", (found - wrong) / tied)
     assert tied > 20 * error

@@ -7,23 +7,12 @@ The claims of ``test_li_theorem1.py`` to ``test_li_theorem3.py`` and of
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.patterns import (
-    PatternTask,
-    PatternTransformer,
-    circulant_tasks,
-    neuron_parts,
-    pattern_logits,
-    projections,
-    prune_neurons,
-    scores,
-    train,
-)
+from icltheory import patterns
+from tests.patterns.trained import SMALL, small_path, small_task
 
-MODEL = PatternTransformer(16)
 SEEDS = np.array([0, 1, 0, 1])
 ALPHA = np.array([0.8, 0.8, 0.3, 0.3])
 
@@ -35,33 +24,21 @@ def trained():
     @jax.vmap
     def run(seed, alpha):
         keys = jax.random.split(jax.random.key(seed), 3)
-        tasks = circulant_tasks(4, [1, 2])
-        sizes = {"tasks": tasks, "dtype": jnp.float32, "relevant_fraction": alpha}
-        task = PatternTask(4, 8, 3.0, key=keys[0], **sizes)
-        path = train(
-            MODEL,
-            task,
-            MODEL.init(task, key=keys[1]),
-            160,
-            key=keys[2],
-            step_size=1.0,
-            batch_size=64,
-            num_examples=12,
-            record_every=160,
-        )
+        task = small_task(keys[0], 8, relevant_fraction=alpha)
+        path = small_path(task, keys)
         asked = task.held_out().with_(relevant_fraction=0.8)
         prompt = asked.sample(jax.random.key(5), 20, 2048)
-        parts = neuron_parts(path.last, task)
-        pruned = prune_neurons(path.last, parts.num_small / 16)
+        parts = patterns.neuron_parts(path.last, task)
+        pruned = patterns.prune_neurons(path.last, parts.num_small / 16)
         first = jax.tree.map(lambda leaf: leaf[0], path.params)
         return {
             "losses": path.losses,
             "parts": parts,
-            "start": scores(MODEL, first, prompt),
-            "end": scores(MODEL, path.last, prompt),
-            "pruned": scores(MODEL, pruned, prompt),
-            "logits": pattern_logits(path.last, task),
-            "projections": projections(path.last, task, prompt),
+            "start": patterns.scores(SMALL, first, prompt),
+            "end": patterns.scores(SMALL, path.last, prompt),
+            "pruned": patterns.scores(SMALL, pruned, prompt),
+            "logits": patterns.pattern_logits(path.last, task),
+            "projections": patterns.projections(path.last, task, prompt),
         }
 
     found = jax.jit(run)(SEEDS, ALPHA.astype(np.float32))

@@ -11,28 +11,8 @@ import numpy as np
 import pytest
 
 from icltheory import chain_of_thought as cot
-from icltheory.patterns import (
-    PatternTask,
-    PatternTransformer,
-    circulant_tasks,
-    neuron_parts,
-    prune_neurons,
-    scores,
-    train,
-)
-
-MODEL = PatternTransformer(16)
-
-
-def task_of(key):
-    tasks = circulant_tasks(4, [1, 2])
-    return PatternTask(4, 16, 3.0, tasks=tasks, key=key, dtype=jnp.float32)
-
-
-def fit(task, keys, **sizes):
-    start = MODEL.init(task, key=keys[1])
-    given = {"step_size": 1.0, "num_examples": 12, "record_every": 160}
-    return train(MODEL, task, start, 160, key=keys[2], **given, **sizes)
+from icltheory.patterns import neuron_parts, prune_neurons, scores
+from tests.patterns.trained import SMALL, small_path, small_task
 
 
 @pytest.mark.statement("Li ICL: Theorem 3, M2")
@@ -44,12 +24,12 @@ def test_pruning_small_neurons_by_the_number_of_irrelevant_patterns(measured):
     @jax.vmap
     def run(seed, rows):
         keys = jax.random.split(jax.random.key(seed), 3)
-        task = task_of(keys[0])
+        task = small_task(keys[0], 16)
         task = eqx.tree_at(lambda t: t.irrelevant, task, task.irrelevant[rows])
-        params = fit(task, keys, batch_size=64).last
+        params = small_path(task, keys).last
         prompt = task.held_out().sample(jax.random.key(5), 20, 2048)
         pruned = prune_neurons(params, neuron_parts(params, task).num_small / 16)
-        pair = (scores(MODEL, p, prompt).hinge for p in (params, pruned))
+        pair = (scores(SMALL, p, prompt).hinge for p in (params, pruned))
         return jnp.stack([*pair])
 
     sizes = np.repeat([2, 4, 16], 2)
@@ -73,10 +53,10 @@ def test_error_by_batch_size(measured):
         @jax.vmap
         def run(seed, size=size):
             keys = jax.random.split(jax.random.key(seed), 3)
-            task = task_of(keys[0])
-            params = fit(task, keys, batch_size=size).last
+            task = small_task(keys[0], 16)
+            params = small_path(task, keys, size).last
             prompt = task.held_out().sample(jax.random.key(5), 20, 2048)
-            return scores(MODEL, params, prompt).hinge
+            return scores(SMALL, params, prompt).hinge
 
         errors[size] = np.asarray(run(np.arange(4)))
         measured(f"mean hinge error at B = {size}", errors[size].mean())

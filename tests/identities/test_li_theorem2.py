@@ -7,20 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.patterns import (
-    PatternTransformer,
-    Setting,
-    gain_ratio,
-    hinge,
-    margin,
-    out_of_domain_conditions,
-    scores,
-)
+from icltheory import patterns
 from tests.patterns.compiled import pattern_task, sample
 from tests.patterns.trained import ensemble, evaluate
 
 KEY = jax.random.key(12)
-SETTING = Setting(num_steps=320)
+SETTING = patterns.Setting(num_steps=320)
 SUMS = (1.4, 1.2, 1.0, 0.7, 0.5, 0.0, -0.5)
 
 
@@ -44,7 +36,9 @@ def ideal_network(task, gain, ratio, pairs=4, sharpness=40.0):
 
 @jax.jit
 def read(params, task, prompt):
-    return scores(PatternTransformer(8), params, prompt), gain_ratio(params, task)
+    return patterns.scores(
+        patterns.PatternTransformer(8), params, prompt
+    ), patterns.gain_ratio(params, task)
 
 
 @functools.cache
@@ -60,7 +54,7 @@ def test_an_ideal_network_has_the_margin_of_the_formula(measured, S, ratio):
     task = shifted_task()
     params = ideal_network(task, 0.7, ratio)
     got, found = read(params, task, sample(task, KEY, 20, 300, 0.8, S))
-    wanted = float(margin(S, 0.7, ratio))
+    wanted = float(patterns.margin(S, 0.7, ratio))
     margins = np.asarray(got.margins)[~np.asarray(got.missed)]
     np.testing.assert_allclose(margins, wanted, atol=1e-12)
     np.testing.assert_allclose([found.gain, found.ratio], [0.7, ratio], rtol=1e-12)
@@ -76,7 +70,9 @@ def test_shifted_patterns_are_classified_by_an_ideal_network_from_sum_1_on():
         got, _ = read(params, task, sample(task, KEY, 20, 300, 0.8, S))
         errors = np.maximum(1 - np.asarray(got.margins), 0)[~np.asarray(got.missed)]
         np.testing.assert_allclose(errors, max(0, (1 - S) / 2), atol=1e-12)
-        assert out_of_domain_conditions(task, SETTING, 0.1, S).holds == (S >= 1)
+        assert patterns.out_of_domain_conditions(task, SETTING, 0.1, S).holds == (
+            S >= 1
+        )
 
 
 @pytest.mark.statement("Li ICL: Theorem 2")
@@ -85,7 +81,7 @@ def test_shifted_patterns_are_classified_from_sum_1_on(measured):
     task, params = ensemble().at(3.0)
     one = jax.tree.map(lambda leaf: leaf[0], task)
     for S in (1.0, 1.1, 1.4):
-        assert out_of_domain_conditions(one, SETTING, 0.1, S).holds
+        assert patterns.out_of_domain_conditions(one, SETTING, 0.1, S).holds
         found = evaluate(task, params, KEY, 0.8, coefficient_sum=S)
         assert np.all(found.hinge < 1e-3)
         assert np.all(found.attention_mass > 0.95)
@@ -101,7 +97,7 @@ def test_the_margin_follows_the_formula(measured, beta):
     In the mean of four draws of shifted patterns.
     """
     task, params = ensemble().at(beta)
-    read = jax.vmap(gain_ratio)(params, task)
+    read = jax.vmap(patterns.gain_ratio)(params, task)
     draws = jax.random.split(KEY, 4)
     for S in SUMS:
         found = [evaluate(task, params, k, 0.8, coefficient_sum=S) for k in draws]
@@ -109,9 +105,9 @@ def test_the_margin_follows_the_formula(measured, beta):
             np.mean([getattr(f, name) for f in found], axis=0)
             for name in ("margin", "hinge", "agreement")
         )
-        predicted = margin(S, read.gain * A[:, 0], read.ratio / A[:, 0])
+        predicted = patterns.margin(S, read.gain * A[:, 0], read.ratio / A[:, 0])
         np.testing.assert_allclose(margins, predicted, atol=0.02)
-        np.testing.assert_allclose(losses, hinge(predicted), atol=0.02)
+        np.testing.assert_allclose(losses, patterns.hinge(predicted), atol=0.02)
         measured("margin off", np.abs(margins - predicted).max())
 
 
@@ -127,7 +123,7 @@ def test_the_hinge_error_fails_below_1_and_the_01_error_does_not(measured):
         assert np.all(found[S].attention_mass > 0.95)
     errors = np.stack([found[S].hinge for S in SUMS])
     assert np.all(np.diff(errors[2:], axis=0) > 0)  # grows as S_1 falls
-    ratio = np.asarray(jax.vmap(gain_ratio)(params, task).ratio)
+    ratio = np.asarray(jax.vmap(patterns.gain_ratio)(params, task).ratio)
     assert np.all(1 / ratio < 1.3)
     below = evaluate(task, params, KEY, 0.8, coefficient_sum=-1.4)  # S_1 < -1/c
     assert np.all(below.error > 0.4)

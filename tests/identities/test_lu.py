@@ -17,11 +17,10 @@ from icltheory.regression.pretraining import (
 )
 
 RIDGES = np.geomspace(1e-2, 1e2, 41)
-limit, shifted = jax.jit(high_dimensional_limit), jax.jit(shifted_tasks_limit)
 
 
 def errors(*given, **more):
-    found = limit(*map(float, given), **more)
+    found = high_dimensional_limit(*map(float, given), **more)
     return np.array([found.icl, found.in_distribution])
 
 
@@ -193,7 +192,7 @@ def test_simulation_approaches_the_limit_like_1_over_d(given, is_shifted, measur
         found[d] = simulated(rng, d, fits, given, R, test)
     (small, error), (large, other) = found[20], found[40]
     matrices = np.diag(R[:2]), np.diag(test[:2])
-    limits = shifted(*map(float, given[:4]), *matrices, ridge=given[4])
+    limits = shifted_tasks_limit(*map(float, given[:4]), *matrices, ridge=given[4])
     exact = np.array([limits.icl, limits.in_distribution])
     # The term of order 1/d cancels in 2 R(40) - R(20).
     z = (2 * large - small - exact) / np.sqrt(4 * other**2 + error**2)
@@ -206,7 +205,9 @@ def test_more_tasks_can_harm_where_the_test_tasks_are_others(measured):
     values = 1000 ** -np.linspace(0, 1, 40)
     R = np.diag(values / values.mean())
     for tau, test, harms in ((4.0, R[::-1, ::-1], True), (4.0, R, False)):
-        few, many = (shifted(2.0, k, tau, 0.25, R, test).icl for k in (0.2, 4.0))
+        few, many = (
+            shifted_tasks_limit(2.0, k, tau, 0.25, R, test).icl for k in (0.2, 4.0)
+        )
         measured("error of few tasks / of many", few / many)
         assert (many > few) == harms
 
@@ -224,7 +225,7 @@ def test_resolvent_of_sampled_tasks_is_that_of_its_equivalent(tau, measured):
         runs = np.array([drawn(ridge) for _ in range(10)])
         found.append((runs.mean(0), runs.std(0, ddof=1) / np.sqrt(len(runs))))
     (small, error), (large, other) = found
-    limits = shifted(
+    limits = shifted_tasks_limit(
         alpha, kappa, tau, rho, np.diag(R[:2]), np.diag(test[:2]), ridge=ridge
     )
     exact = np.array([limits.icl, limits.in_distribution])

@@ -1,19 +1,18 @@
 """The cost of finite pretraining: tr(A^-1 B) by quadrature, and fits to T prompts."""
 
 import functools
-import itertools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
-from numpy.polynomial.hermite_e import hermegauss
 
 from icltheory import regression as reg
 from icltheory.regression import GDBeta, LinearPopulation, LinearStep
 from icltheory.regression.pretraining import leading_excess
 from icltheory.statistics import Estimate
+from tests.oracles import gaussian_grid
 
 SKEW = np.array([[1.0, 0.3], [0.3, 0.5]])
 PROBLEMS = {
@@ -28,14 +27,6 @@ def problem(dim, N):
     return LinearPopulation(H, np.array(mean), np.array(Psi), noise_var)
 
 
-def grid(dim, nodes):
-    """Points and weights of Gauss's rule for N(0, I), exact to degree 2 nodes - 1."""
-    x, w = hermegauss(nodes)
-    axes = itertools.product(range(nodes), repeat=dim)
-    index = np.array(list(axes))
-    return x[index], np.prod(w[index] / np.sqrt(2 * np.pi), axis=1)
-
-
 def quadrature(model, population, N):
     """E e^2 g'A^+ g, A half the Hessian of the exact risk, g the gradient of f."""
     flat, back = ravel_pytree(model)
@@ -47,7 +38,9 @@ def quadrature(model, population, N):
         np.linalg.cholesky(np.asarray(getattr(population, name)))
         for name in ("input_cov", "task_cov")
     )
-    z, weights = grid(d + N * (d + 1), 5)  # w, X and the noise: degree 8 at most
+    z, weights = gaussian_grid(
+        [5] * (d + N * (d + 1))
+    )  # w, X and the noise: degree 8 at most
     w = np.asarray(population.task_mean) + z[:, :d] @ tasks.T
     X = z[:, d : d + N * d].reshape(-1, N, d) @ inputs.T
     noise = np.sqrt(float(population.noise_var)) * z[:, d + N * d :]
@@ -62,7 +55,7 @@ def quadrature(model, population, N):
 
         return jnp.sum(weights * jax.vmap(one)(X, y, w))
 
-    queries, shares = grid(d, 3)
+    queries, shares = gaussian_grid([3] * d)
     return sum(s * at(x) for x, s in zip(queries @ inputs.T, shares, strict=True))
 
 

@@ -101,6 +101,17 @@ def test_simulated_errors_have_these_risks(setting, measured):
         measured(f"z of {kind.__name__}", z, below=3)
 
 
+def scalar_risk(d, a, noise_var, gates, sizes, read_out=1.0):
+    """Excess / d of isotropic tasks, from the second moments of one coordinate."""
+    c = S = 0.0
+    for g, beta in zip(gates, sizes, strict=True):
+        e = 1 - 2 * g * a * c + g**2 * S
+        S = g**2 * S + 2 * beta * (g * a * c - g**2 * S)
+        S += beta**2 * ((d + 2) * e + noise_var)
+        c = g * a * c + beta * (1 - g * a * c)
+    return 1 - 2 * read_out * a * c + read_out**2 * S
+
+
 @pytest.mark.slow
 @pytest.mark.statement("Recurrent: Risk of the delta rule")
 def test_isotropic_risks_follow_the_scalar_recursion(measured):
@@ -109,13 +120,7 @@ def test_isotropic_risks_follow_the_scalar_recursion(measured):
         (2, 1.0, 1.0, 0.2, 0.1, 11),
         (12, 0.5, 0.7, 0.05, 1.0, 5),
     ):
-        c = S = 0.0
-        for _ in range(N):
-            e = 1 - 2 * g * a * c + g**2 * S
-            S = g**2 * S + 2 * beta * (g * a * c - g**2 * S)
-            S += beta**2 * ((d + 2) * e + noise_var)
-            c = g * a * c + beta * (1 - g * a * c)
-        expected = d * (1 - 2 * a * c + S) + noise_var
+        expected = d * scalar_risk(d, a, noise_var, [g] * N, [beta] * N) + noise_var
         drift = reg.DriftingTasks(d, noise_var, a)
         found = float(reg.risk(reg.DeltaRule(beta, g), drift, N))
         measured("relative error", found / expected - 1, below=1e-12)
@@ -154,15 +159,7 @@ def test_no_schedule_is_better(d, noise_var, N, measured):
 def test_greedy_steps_are_best_for_a_decayed_answer_of_tasks_that_drift(
     d, a, noise_var, N, measured
 ):
-    def risk(gates, sizes, read_out):
-        c = S = 0.0
-        for g, beta in zip(gates, sizes, strict=True):
-            e = 1 - 2 * g * a * c + g**2 * S
-            S = g**2 * S + 2 * beta * (g * a * c - g**2 * S)
-            S += beta**2 * ((d + 2) * e + noise_var)
-            c = g * a * c + beta * (1 - g * a * c)
-        return 1 - 2 * read_out * a * c + read_out**2 * S
-
+    risk = functools.partial(scalar_risk, d, a, noise_var)
     e, sizes = 1.0, []
     for _ in range(N):
         sizes.append(e / ((d + 2) * e + noise_var))

@@ -31,9 +31,6 @@ SETTINGS = {
 QUICK = [
     pytest.param(name, marks=() if name == "any tasks" else SLOW) for name in SETTINGS
 ]
-plateaus = jax.jit(reg.head_plateaus, static_argnums=1)
-times = jax.jit(reg.head_times, static_argnums=2)
-removals = jax.jit(reg.head_removals)
 gradient = jax.jit(jax.grad(reg.risk), static_argnums=2)
 
 
@@ -41,6 +38,12 @@ def problem(name):
     """The population, H, E[ww'] and the noise variance."""
     H, Psi, mean, noise = SETTINGS[name]
     return LinearPopulation(H, mean, Psi, noise), H, Psi + np.outer(mean, mean), noise
+
+
+def at_rest(name):
+    """The population and the levels of its plateaus."""
+    population = problem(name)[0]
+    return population, np.asarray(reg.head_plateaus(population, N))
 
 
 @functools.cache
@@ -75,7 +78,7 @@ def best_of_rank(name, m):
 @pytest.mark.parametrize("name", QUICK)
 def test_plateaus_are_the_least_risks_of_each_rank_and_stationary(name, measured):
     population, *_ = problem(name)
-    levels = plateaus(population, N)
+    levels = reg.head_plateaus(population, N)
     assert levels.shape == (DIM + 1,)
     for m in range(1, DIM + 1):
         Q, K = best_of_rank(name, m)
@@ -95,8 +98,7 @@ def test_plateaus_are_the_least_risks_of_each_rank_and_stationary(name, measured
 @pytest.mark.statement("Singh: fixed points")
 @pytest.mark.parametrize("name", QUICK)
 def test_stationary_values_of_one_head_are_those_of_subsets(name, measured):
-    population, *_ = problem(name)
-    levels = np.asarray(plateaus(population, N))
+    population, levels = at_rest(name)
     allowed = np.append(levels[0], levels[0] - (levels[:-1] - levels[1:]))
 
     def equations(z):
@@ -128,7 +130,7 @@ def test_levels_are_the_errors_of_simulated_prompts(name, measured):
     w = mean + rng.normal(size=(count, DIM)) @ np.linalg.cholesky(Psi).T
     y = np.einsum("snd,sd->sn", X, w) + rng.normal(size=X.shape[:2]) * noise**0.5
     moment = np.einsum("snd,sn->sd", X[:, :N], y[:, :N]) / N
-    for m, level in enumerate(np.asarray(plateaus(population, N))[1:], 1):
+    for m, level in enumerate(np.asarray(reg.head_plateaus(population, N))[1:], 1):
         Q, K = best_of_rank(name, m)
         errors = (np.einsum("sd,de,se->s", X[:, N], Q @ K, moment) - y[:, N]) ** 2
         measured("z-score of a level", z_score(errors, level), below=3)
@@ -181,12 +183,11 @@ def small(scale, rank, seed, heads=4):
 @pytest.mark.statement("Singh: time on a plateau")
 @pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=SLOW) for n in (2, 3))])
 def test_plateaus_end_at_the_predicted_times(seed, measured):
-    population, *_ = problem("diagonal")
-    levels = np.asarray(plateaus(population, N))
+    population, levels = at_rest("diagonal")
     last = np.inf
     for scale in (1e-1, 1e-2, 1e-3):
         model = small(scale, 1, seed)
-        found = times(model, population, N)
+        found = reg.head_times(model, population, N)
         assert found.learned.tolist() == [0, 1, 2]
         seen = crossings("diagonal", model, found.times, levels)
         error = np.abs(seen / found.times - 1)
@@ -203,12 +204,11 @@ def test_plateaus_end_at_the_predicted_times(seed, measured):
 @pytest.mark.statement("Singh: time on a plateau")
 @pytest.mark.parametrize("name", [pytest.param("any tasks", marks=SLOW), "with a mean"])
 def test_for_any_tasks_the_relative_error_vanishes_with_the_scale(name, measured):
-    population, *_ = problem(name)
-    levels = np.asarray(plateaus(population, N))
+    population, levels = at_rest(name)
     errors = []
     for scale in (1e-2, 1e-4):
         model = small(scale, 1, 2)
-        found = times(model, population, N)
+        found = reg.head_times(model, population, N)
         seen = crossings(name, model, found.times, levels)
         errors.append(np.abs(seen / found.times - 1).max())
     measured("relative error of a time at scale 1e-4", errors[1])
@@ -241,19 +241,18 @@ def test_the_first_time_is_the_integral_over_the_head_s_path(measured):
         x = (1 - 0.5**0.5) ** (1 / 3)
         early = 1 / x - quad(lambda z: z / (1 - z**3), 0, x, epsabs=1e-12)[0]
         wanted = whole - early / (2 * c[-1] * u)
-        found = times(model, population, N).times[0]
+        found = reg.head_times(model, population, N).times[0]
         measured("relative error", found / wanted - 1, below=1e-6)
 
 
 @pytest.mark.statement("Singh: heads of rank R")
 def test_heads_of_rank_two_rest_long_after_every_second_direction(measured):
     name = "diagonal"
-    population, *_ = problem(name)
-    levels = np.asarray(plateaus(population, N))
+    population, levels = at_rest(name)
     rests = []
     for scale in (1e-2, 1e-3):
         model = small(scale, 2, 3)
-        found = times(model, population, N)
+        found = reg.head_times(model, population, N)
         assert found.learned.tolist() == [0, 2]
         first, second, third = crossings(name, model, found.times, levels)
         np.testing.assert_allclose([first, third], found.times, rtol=200 * scale + 1e-4)
@@ -273,8 +272,7 @@ def time_near(t, risks, level):
 @pytest.mark.statement("Singh: merged key-query")
 def test_merged_heads_have_two_stationary_values_and_one_drop(measured):
     name = "diagonal"
-    population, *_ = problem(name)
-    levels = np.asarray(plateaus(population, N))
+    population, levels = at_rest(name)
     rng = np.random.default_rng(3)
     v, U = rng.normal(size=3), rng.normal(size=(3, DIM, DIM))
     rests = []
@@ -297,12 +295,12 @@ def test_merged_heads_drop_at_the_predicted_time(measured):
     H, noise = 1.2 * np.eye(DIM), 0.3
     SETTINGS["round"] = H, 0.7 * np.eye(DIM), np.zeros(DIM), noise
     population, *_ = problem("round")
-    levels = np.asarray(plateaus(population, N))[[0, -1]]
+    levels = np.asarray(reg.head_plateaus(population, N))[[0, -1]]
     rng = np.random.default_rng(3)
     v, U = rng.normal(size=3), rng.normal(size=(3, DIM, DIM))
     for scale in (1e-2, 1e-3):
         model = Heads(scale * v, scale * U)
-        found = times(model, population, N)
+        found = reg.head_times(model, population, N)
         (seen,) = crossings("round", model, found.times, levels)
     measured("error of the time at scale 1e-3", seen - found.times[0], below=1e-4)
 
@@ -316,7 +314,7 @@ def test_removals_are_differences_of_the_risk(name, kind, measured):
     v, K, Q = rng.normal(size=4), *rng.normal(size=(2, 4, 2, DIM))
     if kind == "merged":
         K, Q = rng.normal(size=(4, DIM, DIM)), None
-    found = removals(Heads(v, K, Q), population, N)
+    found = reg.head_removals(Heads(v, K, Q), population, N)
     U = K if Q is None else np.einsum("hra,hrb->hab", K, Q)
     whole = np.einsum("h,hba->ab", v, U)
     base = risk_of(name, whole)
@@ -336,28 +334,31 @@ def test_removals_are_differences_of_the_risk(name, kind, measured):
 
 @pytest.mark.statement("Singh: removed heads")
 def test_on_a_plateau_a_separate_head_is_its_gain_and_a_merged_one_its_share_squared():
-    population, *_ = problem("any tasks")
-    levels = np.asarray(plateaus(population, N))
+    population, levels = at_rest("any tasks")
     gains = levels[:-1] - levels[1:]
     _, H, M, _ = problem("any tasks")
     root = oracles.root(H)
     phi, W = np.linalg.eigh(root @ M @ root)
     phi, axes = phi[::-1], np.linalg.inv(root) @ W[:, ::-1]
     size = phi * N / ((N + 1) * phi + phi.sum() + 0.2)
-    found = removals(Heads(size, axes.T[:, None], axes.T[:, None]), population, N)
+    found = reg.head_removals(
+        Heads(size, axes.T[:, None], axes.T[:, None]), population, N
+    )
     np.testing.assert_allclose(found.heads, gains, rtol=1e-9)
     # Mixed heads of the same layer are worth at least the least gain.
     for seed in range(5):
         mix = np.random.default_rng(seed).normal(size=(DIM, DIM))
         Q, K = axes * size @ mix, np.linalg.inv(mix) @ axes.T
-        mixed = removals(Heads(np.ones(DIM), K[:, None], Q.T[:, None]), population, N)
+        mixed = reg.head_removals(
+            Heads(np.ones(DIM), K[:, None], Q.T[:, None]), population, N
+        )
         assert np.all(mixed.heads >= gains[-1] * (1 - 1e-9))
         np.testing.assert_allclose(mixed.risk, levels[-1], rtol=1e-9)
     best = np.einsum("i,ai,bi->ab", size, axes, axes)
     a = np.array([0.9, 0.4, 0.2])
     share = a**2 / np.sum(a**2)
     exact = Heads(a, a[:, None, None] * best / np.sum(a**2))
-    merged = removals(exact, population, N)
+    merged = reg.head_removals(exact, population, N)
     np.testing.assert_allclose(merged.heads, share**2 * gains.sum(), rtol=1e-9)
 
 
@@ -371,7 +372,7 @@ def test_removing_a_direction_helps_under_a_shift_where_it_is_twice_too_large():
 
     model = Heads(np.ones(1), np.diag(best(N, noise))[None])
     for length, other in itertools.product((1, 2, 4, 30), (0.1, 2.0, 6.0)):
-        found = removals(model, population.with_(noise_var=other), length)
+        found = reg.head_removals(model, population.with_(noise_var=other), length)
         # Directions of the diagonal matrix in the order of its entries.
         order = np.argsort(-best(N, noise))
         lower = np.asarray(found.directions[0]) < 0
@@ -379,4 +380,4 @@ def test_removing_a_direction_helps_under_a_shift_where_it_is_twice_too_large():
         assert lower.tolist() == too_large.tolist()
         helped += lower.tolist()
     assert 0 < sum(helped) < len(helped)
-    assert np.all(removals(model, population, N).directions > 0)
+    assert np.all(reg.head_removals(model, population, N).directions > 0)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from icltheory import regression as reg
 from tests.oracles import z_score
+from tests.raising import raises
 
 SLOW = pytest.mark.slow
-expansion = jax.jit(reg.risk_expansion)
 exact = jax.jit(reg.risk)
 
 
@@ -47,6 +47,12 @@ def heads(rng, H, count, largest):
     root = np.linalg.cholesky(H)
     sizes = [np.linalg.norm(root.T @ head @ root, 2) for head in B]
     return B / max(sizes) * np.sqrt(largest / 2), rng.normal(size=count)
+
+
+def drawn(rng, H, draws, N):
+    """Inputs of the examples and of the query."""
+    root, d = np.linalg.cholesky(H), len(H)
+    return rng.normal(size=(draws, N, d)) @ root.T, rng.normal(size=(draws, d)) @ root.T
 
 
 def risks_given(B, values, X, x, M, s2):
@@ -89,9 +95,9 @@ def test_mean_and_variance_of_an_answer_to_order_1_over_n(d, count, measured):
 def test_the_risk_to_order_1_over_n(d, count, measured):
     rng, population, H, M, s2 = problem(20 + d + count, d)
     B, values = heads(rng, H, count, 0.3)
-    N, draws, root = 1000, 4_000, np.linalg.cholesky(H)
-    found = expansion(reg.SoftmaxHeads(B, values), population, N)
-    X, x = rng.normal(size=(draws, N, d)) @ root.T, rng.normal(size=(draws, d)) @ root.T
+    N = 1000
+    found = reg.risk_expansion(reg.SoftmaxHeads(B, values), population, N)
+    X, x = drawn(rng, H, 4_000, N)
     D = np.einsum("h,ij,hjk->ik", values, H, B) - np.eye(d)
     limit = s2 + np.trace(D.T @ M @ D @ H)
     np.testing.assert_allclose(found.limit, limit, rtol=1e-11)
@@ -119,14 +125,11 @@ def test_one_head_at_any_number_of_examples(d, N, scale, measured):
     rng, population, H, M, s2 = problem(30 + d, d)
     turn = np.linalg.qr(rng.normal(size=(d, d)))[0]
     low = np.linalg.inv(np.linalg.cholesky(H))
-    B, value, draws = scale**0.5 * low.T @ turn @ low, 1.3, 30_000
+    B, value = scale**0.5 * low.T @ turn @ low, 1.3
     np.testing.assert_allclose(B.T @ H @ B, scale * np.linalg.inv(H), atol=1e-12)
-    root = np.linalg.cholesky(H)
-    X, x = rng.normal(size=(draws, N, d)) @ root.T, rng.normal(size=(draws, d)) @ root.T
-    draws = risks_given([B], [value], X, x, M, s2)
-    measured(
-        "z", z_score(draws, exact(reg.SoftmaxHead(B, value), population, N)), below=3
-    )
+    draws = risks_given([B], [value], *drawn(rng, H, 30_000, N), M, s2)
+    risk = exact(reg.SoftmaxHead(B, value), population, N)
+    measured("z", z_score(draws, risk), below=3)
 
 
 @pytest.mark.statement("Softmax: one head at any N")
@@ -152,15 +155,13 @@ def test_effective_examples(S, N, measured):
 def test_opposite_heads_are_a_step_with_one_example_less(d, N, s2, measured):
     rng, population, H, M, _ = problem(40 + d, d)
     population = population.with_(noise_var=s2)
-    Gamma, draws = rng.normal(size=(d, d)) / 2, 30_000
-    root = np.linalg.cholesky(H)
-    X, x = rng.normal(size=(draws, N, d)) @ root.T, rng.normal(size=(draws, d)) @ root.T
+    Gamma = rng.normal(size=(d, d)) / 2
+    X, x = drawn(rng, H, 30_000, N)
     a = np.einsum("snd,de,se->sn", X - X.mean(1, keepdims=True), Gamma.T, x) / N
     missed = np.einsum("sn,snd->sd", a, X) - x
     errors = np.einsum("sd,de,se->s", missed, M, missed) + s2 * ((a**2).sum(1) + 1)
-    measured(
-        "z", z_score(errors, exact(reg.DebiasedStep(Gamma), population, N)), below=3
-    )
+    risk = exact(reg.DebiasedStep(Gamma), population, N)
+    measured("z", z_score(errors, risk), below=3)
     y = rng.normal(size=N)
     step = reg.DebiasedStep(Gamma).predict(X[0], y, x[0])
     gaps = [
@@ -181,11 +182,11 @@ def test_above_a_scale_the_excess_falls_more_slowly_than_1_over_n(measured):
     population = reg.LinearPopulation.isotropic(2, 0.3)
     eye = jnp.eye(2)
     for g, finite in ((0.7, True), (0.708, False)):  # 2 g^2 = 1 at .7071
-        found = expansion(reg.SoftmaxHead(g * eye), population, 10)
+        found = reg.risk_expansion(reg.SoftmaxHead(g * eye), population, 10)
         assert bool(jnp.isfinite(found.first_order)) == finite
     unused = reg.SoftmaxHeads(jnp.stack([eye / 2, 9 * eye]), [1.0, 0.0])
-    one = expansion(reg.SoftmaxHeads(unused.B[:1], [1.0]), population, 10)
-    assert float(expansion(unused, population, 10).risk) == pytest.approx(
+    one = reg.risk_expansion(reg.SoftmaxHeads(unused.B[:1], [1.0]), population, 10)
+    assert float(reg.risk_expansion(unused, population, 10).risk) == pytest.approx(
         float(one.risk), rel=1e-12
     )
     lengths = np.array([1e3, 1e5, 1e7, 1e9])
@@ -199,8 +200,8 @@ def test_above_a_scale_the_excess_falls_more_slowly_than_1_over_n(measured):
         assert abs(slopes[-1] - predicted) < close
         assert abs(slopes[-1] - predicted) < abs(slopes[1] - predicted)
     small = reg.SoftmaxHead(0.4 * eye)
-    limit = float(expansion(small, population, 1).limit)
-    first = float(expansion(small, population, 1).first_order)
+    limit = float(reg.risk_expansion(small, population, 1).limit)
+    first = float(reg.risk_expansion(small, population, 1).first_order)
     left = [(float(exact(small, population, N)) - limit) * N for N in lengths[:3]]
     np.testing.assert_allclose(left, first, rtol=2e-2)
     np.testing.assert_allclose(left[2], first, rtol=1e-4)
@@ -247,8 +248,8 @@ def test_coordinates_of_the_inputs_change_nothing(seed):
         s2,
     )
     turned = reg.SoftmaxHeads(back.T @ B @ back, values)
-    old = expansion(reg.SoftmaxHeads(B, values), population, 50)
-    new = expansion(turned, moved, 50)
+    old = reg.risk_expansion(reg.SoftmaxHeads(B, values), population, 50)
+    new = reg.risk_expansion(turned, moved, 50)
     np.testing.assert_allclose(new.limit, old.limit, rtol=1e-7)
     np.testing.assert_allclose(new.first_order, old.first_order, rtol=1e-7)
 
@@ -273,17 +274,24 @@ def test_the_numbers_of_a_known_example():
 @pytest.mark.statement("Softmax: risk to order 1/N")
 def test_wrong_heads_are_refused():
     eye, population = jnp.eye(2), reg.LinearPopulation.isotropic(2)
-    with pytest.raises(ValueError, match=r"^B: expected shape \(d, d\)"):
-        reg.SoftmaxHead(eye[None])
-    with pytest.raises(ValueError, match=r"^values: expected shape \(2,\), got \(1,\)"):
-        reg.SoftmaxHeads(jnp.stack([eye, eye]), [1.0])
-    with pytest.raises(ValueError, match="values: expected numbers, got None"):
-        reg.risk_expansion(reg.SoftmaxHead(eye, None), population, 5)
-    with pytest.raises(ValueError, match="head: expected softmax heads, got Li"):
-        reg.risk_expansion(reg.LinearStep(eye), population, 5)
+    skew = reg.SoftmaxHead(jnp.diag(jnp.array([1.0, 2.0])))
+    for run, message in (
+        (lambda: reg.SoftmaxHead(eye[None]), "B: expected shape (d, d)"),
+        (
+            lambda: reg.SoftmaxHeads(jnp.stack([eye, eye]), [1.0]),
+            "values: expected shape (2,), got (1,)",
+        ),
+        (
+            lambda: reg.risk_expansion(reg.SoftmaxHead(eye, None), population, 5),
+            "values: expected numbers, got None",
+        ),
+        (
+            lambda: reg.risk_expansion(reg.LinearStep(eye), population, 5),
+            "head: expected softmax heads, got Li",
+        ),
+    ):
+        with raises(message):
+            run()
     with pytest.raises(reg.NoClosedForm, match="proportional to the inverse"):
-        reg.risk(reg.SoftmaxHead(jnp.diag(jnp.array([1.0, 2.0]))), population, 5)
-    assert (
-        float(reg.SoftmaxHead(eye).predict(jnp.zeros((0, 2)), jnp.zeros(0), eye[0]))
-        == 0
-    )
+        reg.risk(skew, population, 5)
+    assert reg.SoftmaxHead(eye).predict(jnp.zeros((0, 2)), jnp.zeros(0), eye[0]) == 0

@@ -60,6 +60,18 @@ def sample(rng, laws, num_prompts=PROMPTS):
     return np.stack([first, second], axis=-1), coins
 
 
+def information_of(observed):
+    """I(cell; coin) of (cell, swapped cell, coin), both orders of a pair alike."""
+    joint = {}
+    for cell, swapped, coin in observed:
+        for one, u in ((cell, int(coin)), (swapped, 1 - int(coin))):
+            joint[one, u] = joint.get((one, u), 0) + 1 / (2 * len(observed))
+    return sum(
+        p * np.log(2 * p / (p + joint.get((cell, 1 - u), 0)))
+        for (cell, u), p in joint.items()
+    )
+
+
 @pytest.fixture(scope="module")
 def learners():
     rng = np.random.default_rng(0)
@@ -88,15 +100,8 @@ def test_information_is_that_of_difference_and_coin(learners):
     found = learners[1], learners[2]["difference"]
     (losses, coins), bound = jax.tree.map(lambda leaf: leaf[0], found)
     for i in range(PAIRS):
-        joint = {}
-        for (first, second), coin in zip(losses[:, i], coins[:, i], strict=True):
-            for pair, u in (((first, second), coin), ((second, first), 1 - coin)):
-                cell = float(pair[1] - pair[0]), int(u)
-                joint[cell] = joint.get(cell, 0) + 1 / (2 * PROMPTS)
-        found = 0.0
-        for (x, _), p in joint.items():
-            of_x = sum(q for (other, _), q in joint.items() if other == x)
-            found += p * np.log(p / (of_x * 0.5))
+        change = losses[:, i, 1] - losses[:, i, 0]
+        found = information_of([*zip(change, -change, coins[:, i], strict=True)])
         assert abs(bound.information[i] - found) < 1e-12
     assert abs(bound.value - np.mean(np.sqrt(2 * bound.information))) < 1e-12
     taken = np.take_along_axis(losses, coins[..., None], 2)[..., 0]
@@ -168,16 +173,9 @@ def test_predictions_tell_at_least_what_losses_tell():
     two = bounds.prediction_bound(predictions, labels, coins, 3)
     assert abs(one.error - two.error) < 1e-12
     assert np.all(one.information <= two.information + 1e-12)
-    joint = {}
-    cells = zip(predictions[:, 0], labels[:, 0], coins[:, 0], strict=True)
-    for f, y, coin in cells:
-        for order, u in ((slice(None), coin), (slice(None, None, -1), 1 - coin)):
-            cell = (*f[order], *y[order], int(u))
-            joint[cell] = joint.get(cell, 0) + 1 / 2000
-    found = 0.0
-    for cell, p in joint.items():
-        of_cell = p + joint.get((*cell[:-1], 1 - cell[-1]), 0)
-        found += p * np.log(2 * p / of_cell)
+    cells = np.stack([predictions[:, 0], labels[:, 0]], 1)
+    pairs = [(tuple(c.ravel()), tuple(c[:, ::-1].ravel())) for c in cells]
+    found = information_of([(*p, u) for p, u in zip(pairs, coins[:, 0], strict=True)])
     assert abs(two.information[0] - found) < 1e-12
 
 

@@ -124,16 +124,6 @@ def test_slides_numbers_in_rational_numbers(measured):
     measured("numbers that agree exactly", 6)
 
 
-@pytest.mark.statement("Li CoT: correct path")
-def test_stepwise_path_need_not_be_the_most_probable_in_rational_numbers():
-    one = sp.Matrix([[R(51, 100), R(49, 100)], [R(1, 2), R(1, 2)]])
-    two = sp.Matrix([[R(1, 2), R(1, 2)], [1, 0]])
-    path = correct_path((one, two), 0)
-    chance = one[0, path[1]] * two[path[1], path[2]]
-    best = max(one[0, k] * two[k, j] for k in range(2) for j in range(2))
-    assert (chance, best) == (R(255, 1000), R(49, 100))
-
-
 @pytest.mark.statement("Li CoT: CoT mechanism")
 def test_chernoff_term_of_a_vote_by_sympy():
     """The minimum of 1 - pi (p + s) + pi (s e^x + p e^-x), and the bound by rho."""
@@ -173,12 +163,14 @@ def test_without_the_gap_the_error_is_that_of_a_fair_vote():
 
 # --- Huang et al.
 
+u = sp.Symbol("u", positive=True)
+G = -1 / (2 * u**2) - 2 / u + 3 * sp.log(u) + 1 / (1 - u) - 3 * sp.log(1 - u)
+
 
 @pytest.mark.statement("Huang: balanced features")
 def test_time_of_balanced_features_by_sympy(measured):
     """G' = 1 / (u^3 (1 - u)^2), both phases, and the library's t(u)."""
-    u, K, eta = sp.symbols("u K eta", positive=True)
-    G = -1 / (2 * u**2) - 2 / u + 3 * sp.log(u) + 1 / (1 - u) - 3 * sp.log(1 - u)
+    K, eta = sp.symbols("K eta", positive=True)
     assert sp.simplify(sp.diff(G, u) - 1 / (u**3 * (1 - u) ** 2)) == 0
     s = K / (K - 1)
     time = K / (2 * eta * s**2) * (G.subs(u, 1 - 1 / K) - G)
@@ -195,8 +187,6 @@ def test_time_of_balanced_features_by_sympy(measured):
 @pytest.mark.statement("Huang: balanced features, phase 2")
 @pytest.mark.parametrize("K", [5, 10])
 def test_loss_tends_to_its_asymptote_from_above_by_sympy(K):
-    u = sp.Symbol("u", positive=True)
-    G = -1 / (2 * u**2) - 2 / u + 3 * sp.log(u) + 1 / (1 - u) - 3 * sp.log(1 - u)
     s = R(K, K - 1)
     product = s * u**2 * K / (2 * s**2) * (G.subs(u, 1 - R(1, K)) - G)
     values = [sp.N(product.subs(u, R(1, 10**k))) for k in (2, 3, 4)]

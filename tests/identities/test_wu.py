@@ -1,7 +1,5 @@
 """Wu et al. (2024): the best single gradient step, and other prompt lengths."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +7,7 @@ import pytest
 
 from icltheory import regression as reg
 from icltheory.regression import LinearPopulation, pretraining
+from tests.derivatives import slope_error
 from tests.oracles import z_score
 from tests.regression import oracles_ltb_rates as oracles
 
@@ -17,16 +16,13 @@ DIM = 3
 
 @jax.jit
 def computed(H, mean, Psi, noise_var, N, Gamma):
+    """The best step, its risk, and the excess of another over it."""
     problem = LinearPopulation(H, mean, Psi, noise_var)
     optimum = reg.optimum(reg.LinearStep, problem, N)
-    return optimum.model.Gamma, optimum.risk, one_step_excess(problem, N, Gamma)
-
-
-def one_step_excess(problem, N, Gamma):
-    """Excess over the best linear step, for which only the second moment matters."""
-    mean, second = 0 * problem.task_mean, problem.second_moment
-    centred = problem.with_(task_mean=mean, task_cov=second)
-    return reg.excess(reg.LinearStep(Gamma), centred, N).total
+    # Only the second moment of the tasks matters.
+    centred = problem.with_(task_mean=0 * mean, task_cov=problem.second_moment)
+    excess = reg.excess(reg.LinearStep(Gamma), centred, N).total
+    return optimum.model.Gamma, optimum.risk, excess
 
 
 @jax.jit
@@ -45,7 +41,8 @@ def drawn(seed):
     return rng, H, psi2, noise_var, N
 
 
-@pytest.mark.statement("Wu: Theorem 3.1")
+@pytest.mark.statement("Wu: Theorem 3.1", "Ahn: Theorem 1, optimum")
+@pytest.mark.statement("Zhang: Theorem 5.2 (one layer)")
 def test_optimum_of_one_step_is_the_published_matrix(measured):
     for seed in range(20):
         rng, H, psi2, noise_var, N = drawn(seed)
@@ -93,7 +90,7 @@ def test_risk_at_another_length_is_exact(measured):
         # the published sum over the spectrum
         _, best, _ = computed(*problem, M, np.eye(DIM))
         np.testing.assert_allclose(least, best, rtol=1e-12)
-        summed = spectral_excess(H, Psi, noise_var, N, M)
+        summed = missed_at(np.linalg.eigvals(H @ Psi).real, noise_var, N, M)
         np.testing.assert_allclose(excess, summed, rtol=1e-6, atol=1e-13)
         assert excess >= 0
         assert transferred(*problem, N, N)[1] == 0
@@ -102,12 +99,11 @@ def test_risk_at_another_length_is_exact(measured):
         np.testing.assert_allclose(started[0], risk, rtol=1e-11)
 
 
-def spectral_excess(H, Psi, noise_var, N, M):
+def missed_at(phi, noise_var, N, M):
     """sum_i phi_i^2 omega_iM (1 / omega_iN - 1 / omega_iM)^2."""
-    phi = np.linalg.eigvals(H @ Psi).real
-    tau = phi.sum() + noise_var
+    tau = phi.sum(axis=-1, keepdims=True) + np.reshape(noise_var, (-1, 1))
     omega_N, omega_M = (((n + 1) * phi + tau) / n for n in (N, M))
-    return np.sum(phi**2 * omega_M * (1 / omega_N - 1 / omega_M) ** 2)
+    return np.sum(phi**2 * omega_M * (1 / omega_N - 1 / omega_M) ** 2, axis=-1)
 
 
 @pytest.mark.statement("Wu: Section 5, rate at another length")
@@ -125,9 +121,7 @@ def test_rate_at_another_length_is_two_sided(measured):
     @jax.jit
     @jax.vmap
     def moved(lam, psi2, noise_var, N, M):
-        problem = LinearPopulation(
-            jnp.diag(lam), jnp.zeros(d), psi2 * jnp.eye(d), noise_var
-        )
+        problem = LinearPopulation(jnp.diag(lam), None, psi2 * jnp.eye(d), noise_var)
         N, M = N.astype(int), M.astype(int)
         step = reg.optimum(reg.GDBeta, problem, N).model
         rate = reg.transfer.length_transfer_rate(problem, N, M)
@@ -141,13 +135,10 @@ def test_rate_at_another_length_is_two_sided(measured):
     written = np.minimum(mu_M, lam) + (mu_M - mu_N) ** 2 * second
     expected = psi2 * written.sum(axis=1)
     np.testing.assert_allclose(rate, expected, rtol=1e-10)
-    tau = psi2 * lam.sum(axis=1) + noise_var
-    phi = psi2[:, None] * lam
-    lengths = N[:, None], M[:, None]
-    omega_N, omega_M = (((n + 1) * phi + tau[:, None]) / n for n in lengths)
-    spread = phi * (phi + tau[:, None]) / M[:, None] / omega_M
-    missed = phi**2 * omega_M * (1 / omega_N - 1 / omega_M) ** 2
-    excess = np.sum(spread + missed, axis=1)
+    phi, lengths = psi2[:, None] * lam, (N[:, None], M[:, None])
+    tau = phi.sum(axis=1, keepdims=True) + noise_var[:, None]
+    least = np.sum(phi * (phi + tau) / ((lengths[1] + 1) * phi + tau), axis=1)
+    excess = least + missed_at(phi, noise_var, *lengths)
     np.testing.assert_allclose(risk, noise_var + excess, rtol=1e-11)
     ratio = excess / rate
     measured("least ratio", ratio.min())
@@ -171,37 +162,27 @@ def test_length_transfer_of_a_tiny_problem_is_not_lost_in_float32():
 @pytest.mark.statement("Wu: Section 5, risk at another length")
 @pytest.mark.slow
 def test_length_transfer_without_noise_and_its_gradient(measured):
-    H = np.diag([2.0, 0.0, 1.0])
-
-    @jax.jit
-    @functools.partial(jax.value_and_grad, argnums=(0, 1), has_aux=True)
-    def risk(noise_var, scale):
-        problem = LinearPopulation(scale * H, jnp.zeros(3), jnp.eye(3), noise_var)
+    def parts(noise_var, scale):
+        H = scale * jnp.diag(jnp.array([2.0, 0, 1]))
+        problem = LinearPopulation(H, noise_var=noise_var)
         step = reg.optimum(reg.GDBeta, problem, 5).model
         rate = reg.transfer.length_transfer_rate(problem, 5, 20)
-        excess = reg.excess(step, problem, 20).total
-        return reg.risk(step, problem, 20) + rate, (rate, excess)
+        return reg.risk(step, problem, 20), rate, reg.excess(step, problem, 20).total
 
-    (_, (rate, excess)), gradient = risk(0.0, 1.0)
-    assert np.all(np.isfinite(gradient))
+    def total(noise_var, scale):
+        risk, rate, _ = parts(noise_var, scale)
+        return risk + rate
+
+    _, rate, excess = parts(0.0, 1.0)
+    assert np.all(np.isfinite(jax.jit(jax.grad(total, (0, 1)))(0.0, 1.0)))
     assert rate == 0
     assert excess > 0
-    for i, got in enumerate(risk(0.7, 1.0)[1]):
-        step = 1e-6 * np.eye(2)[i]
-        ends = [risk(*(np.array([0.7, 1.0]) + s * step))[0][0] for s in (1, -1)]
-        difference = (ends[0] - ends[1]) / 2e-6
-        measured("gradient against differences", got / difference - 1, below=1e-6)
+    measured("gradient against differences", slope_error(total, 0.7, 1.0), below=1e-6)
 
 
 # --- one setting: the least risk, and d^2 / T for T tasks
 
 LAM, N, NOISE = np.array([1, 0.7, 0.5, 0.3, 0.2]), 20, 0.25
-optimum_of = jax.jit(lambda *given: reg.optimum(reg.LinearStep, *given))
-
-
-def diagonal(lam, noise_var):
-    d = len(lam)
-    return LinearPopulation(np.diag(lam), np.zeros(d), np.eye(d), noise_var)
 
 
 def features(rng, T):
@@ -217,7 +198,9 @@ def features(rng, T):
 @pytest.mark.statement("Wu: number of tasks, simulated")
 @pytest.mark.slow
 def test_least_risk_of_one_step_is_that_of_the_simulation(measured):
-    optimum = optimum_of(diagonal(LAM, NOISE), N)
+    optimum = reg.optimum(
+        reg.LinearStep, LinearPopulation(np.diag(LAM), noise_var=NOISE), N
+    )
     measured("R*", optimum.risk)
     assert optimum.risk == pytest.approx(0.8815, abs=5e-5)
     inputs, label = features(np.random.default_rng(0), 100_000)
@@ -228,7 +211,7 @@ def test_least_risk_of_one_step_is_that_of_the_simulation(measured):
 @pytest.mark.statement("Wu: number of tasks, simulated")
 def test_excess_of_least_squares_is_of_order_d_squared_over_tasks(measured):
     rng = np.random.default_rng(1)
-    problem = diagonal(LAM, NOISE)
+    problem = LinearPopulation(np.diag(LAM), noise_var=NOISE)
     cost = jax.jit(lambda: pretraining.leading_excess(reg.LinearStep, problem, N))()
     least, exact = float(cost.optimum_risk), float(cost.constant)
     measured("tr(A^-1 B) / (d^2 R*)", exact / (25 * least))
@@ -252,7 +235,6 @@ def test_excess_of_least_squares_is_of_order_d_squared_over_tasks(measured):
 
 EXAMPLES, RUNS = 16, 100
 POWERS = np.arange(1.0, 7) ** -1.5
-bound_of = jax.jit(reg.transfer.task_complexity_bound, static_argnums=(1, 2))
 
 
 @jax.jit
@@ -292,7 +274,7 @@ def test_terms_of_the_task_bound_are_as_written(measured):
     psi2, noise_var, N, T, step = 1.3, 0.4, 7, 50, 0.05
     problem = LinearPopulation(H, np.zeros(6), psi2 * np.eye(6), noise_var)
     start = 0.3 * H @ H
-    got = bound_of(problem, N, T, step, start)
+    got = reg.transfer.task_complexity_bound(problem, N, T, step, start)
     inverse = (np.trace(H) + noise_var / psi2) / N * np.eye(6) + (N + 1) / N * H
     feature = psi2 * H @ inverse
     gap = start - np.linalg.inv(inverse)
@@ -314,7 +296,7 @@ def test_terms_of_the_task_bound_are_as_written(measured):
     np.testing.assert_allclose(got.largest_step, largest, rtol=1e-12)
     assert got.commutes
     wrong = rng.normal(size=(6, 6))
-    assert not bound_of(problem, N, T, step, wrong).commutes
+    assert not reg.transfer.task_complexity_bound(problem, N, T, step, wrong).commutes
 
 
 @pytest.mark.statement("Wu: Theorem 4.1 (from memory)")
@@ -322,10 +304,15 @@ def test_terms_of_the_task_bound_are_as_written(measured):
 def test_simulated_excess_agrees_with_the_unverified_task_bound(measured):
     # one instance is no verification: the statement itself is from memory
     T = 512
-    problem = diagonal(POWERS, 1.0)
-    step = float(bound_of(problem, EXAMPLES, T, 0.0).largest_step) / 3
+    problem = LinearPopulation(np.diag(POWERS), noise_var=1.0)
+    step = (
+        float(
+            reg.transfer.task_complexity_bound(problem, EXAMPLES, T, 0.0).largest_step
+        )
+        / 3
+    )
     excess = np.asarray(excesses(problem, reg.transfer.halving_steps(T, step)))
-    total = float(bound_of(problem, EXAMPLES, T, step).total)
+    total = float(reg.transfer.task_complexity_bound(problem, EXAMPLES, T, step).total)
     ratio = excess.mean() / total
     measured("excess over bias and variance", ratio)
     measured("its standard error", excess.std() / np.sqrt(RUNS) / total)

@@ -14,11 +14,6 @@ from icltheory.attention import (
 from icltheory.layered import LayeredStack, attention_patterns
 from icltheory.pruning import Rank, depth_table
 
-descend = jax.jit(
-    trajectory.implicit_gd, static_argnames=("method", "demo_updates", "scale")
-)
-factors = jax.jit(trajectory.implicit_gd_factors, static_argnames="demo_updates")
-
 L, HEADS, n, HEAD_DIM, N, HIDDEN = 3, 2, 4, 3, 6, 5
 PHI = {
     "gated": lambda u: np.maximum(u, 0),
@@ -60,11 +55,11 @@ def test_theorem_1_holds_with_the_sum_of_the_heads_updates(updates, measured):
     mask = "causal" if updates == "causal" else "demos"
     forward = stack.apply(H, h, mask, scale=1 / N).h_query
     found = {
-        method: descend(stack, H, method=method, **options)
+        method: trajectory.implicit_gd(stack, H, method=method, **options)
         for method in ("dense", "gram")
         if updates == "shared" or method == "dense"
     }
-    thin = factors(stack, H, **options)
+    thin = trajectory.implicit_gd_factors(stack, H, **options)
     outputs = [forward, thin.outputs(h), *(each.outputs(h) for each in found.values())]
     error = max(np.abs(np.asarray(each) - expected).max() for each in outputs)
     measured("error", error, below=1e-13)
@@ -188,13 +183,10 @@ def test_blocks_with_an_mlp_move_the_query_by_a_sum_of_updates(mlp, measured):
         return
     assert max(changed, apart) < 1e-12
     attention, A = stack.without_mlp()
-    alone = A @ descend(attention, H, scale=1 / N).outputs(h)[-1]
-    measured("error without the MLP", alone - moved_query(stack, H, h), below=1e-12)
+    alone = A @ trajectory.implicit_gd(attention, H, scale=1 / N).outputs(h)[-1]
+    with_it = np.asarray(stack.apply(H, h, scale=1 / N).h_query[-1])
+    measured("error without the MLP", alone - with_it, below=1e-12)
     assert np.all(np.isfinite(bounds.noisy_steps(attention, H, 2, scale=1 / N).trace))
-
-
-def moved_query(stack, H, h):
-    return np.asarray(stack.apply(H, h, scale=1 / N).h_query[-1])
 
 
 @pytest.mark.statement("Yao: Conclusion, question (i), several heads")

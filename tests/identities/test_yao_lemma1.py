@@ -1,5 +1,7 @@
 """Lemma 1 and Remark 1: one layer of linear attention is one low-rank update."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,9 +14,6 @@ from icltheory.trajectory import implicit_update
 from tests import oracles
 from tests.oracles import truncate
 
-update_jit = jax.jit(implicit_update)
-attend = jax.jit(linear_attention, static_argnames="mask")
-
 
 def layer(N, n, seed=0, rho=0.5):
     W_V, W_K, W_Q, H, h = oracles.random_problem(1, N, n, seed, rho)
@@ -26,7 +25,7 @@ def layer(N, n, seed=0, rho=0.5):
 @given(size=st.sampled_from([(3, 5), (7, 4)]), seed=st.integers(0, 2**32))
 def test_lemma_1_the_layer_adds_the_implicit_update(size, seed, measured):
     *W, H, h = layer(*size, seed)
-    delta_W = update_jit(*W, H, scale=0.3)
+    delta_W = implicit_update(*W, H, scale=0.3)
     np.testing.assert_allclose(delta_W, oracles.implicit_update(*W, H, 0.3), atol=1e-14)
     tokens = oracles.linear_layer(*W, np.vstack([H, h]), "demos", 0.3)
     error = np.linalg.norm(h + delta_W @ h - tokens[-1]) / np.linalg.norm(tokens[-1])
@@ -36,20 +35,21 @@ def test_lemma_1_the_layer_adds_the_implicit_update(size, seed, measured):
 @pytest.mark.statement("Yao: Eq. (3)")
 @pytest.mark.parametrize("mask", ["demos", "causal", "none"])
 def test_eq_3_linear_attention_is_the_double_sum(mask, measured):
-    *W, H, h = layer(7, 4)
-    out = attend(*W, H, h, mask=mask, scale=1 / 7)
-    expected = oracles.linear_layer(*W, np.vstack([H, h]), mask, 1 / 7)
-    measured("error", np.vstack([out.H, out.h_query]) - expected, below=1e-14)
+    for seed, (N, scale) in itertools.product(range(5), ((7, 1 / 7), (1, 1.0))):
+        *W, H, h = layer(N, 4, seed)
+        out = linear_attention(*W, H, h, mask=mask, scale=scale)
+        expected = oracles.linear_layer(*W, np.vstack([H, h]), mask, scale)
+        measured("error", np.vstack([out.H, out.h_query]) - expected, below=1e-14)
 
 
 @pytest.mark.statement("Yao: Lemma 1")
 def test_lemma_1_holds_for_the_causal_mask_and_fails_without_a_mask(measured):
     *W, H, h = layer(5, 4)
-    moved = h + np.asarray(update_jit(*W, H)) @ h
+    moved = h + np.asarray(implicit_update(*W, H)) @ h
     for mask in ("demos", "causal"):
-        out = attend(*W, H, h, mask=mask).h_query
+        out = linear_attention(*W, H, h, mask=mask).h_query
         np.testing.assert_allclose(out, moved, atol=1e-14)
-    out = np.asarray(attend(*W, H, h, mask="none").h_query)
+    out = np.asarray(linear_attention(*W, H, h, mask="none").h_query)
     measured("change without a mask", np.linalg.norm(out - moved))
     assert np.abs(out - moved).max() > 1e-2
 
@@ -61,7 +61,10 @@ def test_lemma_1_dual_form_is_the_gradient_of_a_linear_loss(measured):
     def loss(W):
         return -jnp.einsum("ni,ij,nj->", H @ W_V.T, W, H @ (W_Q.T @ W_K).T)
 
-    update, slope = np.asarray(update_jit(W_V, W_K, W_Q, H)), jax.jit(jax.grad(loss))
+    update, slope = (
+        np.asarray(implicit_update(W_V, W_K, W_Q, H)),
+        jax.jit(jax.grad(loss)),
+    )
     for W in (np.zeros((4, 4)), np.ones((4, 4))):  # the same gradient everywhere
         measured("error against autodiff", -np.asarray(slope(W)) - update, below=1e-14)
 
@@ -83,7 +86,7 @@ def test_remark_1_rank_is_at_most_each_of_three_ranks(measured):
     for V, K, Q, tokens, expected in cases:
         bound = min(rank(tokens @ V.T), rank(tokens @ K.T), rank(Q))
         assert bound == expected
-        found = rank(update_jit(V, K, Q, tokens))  # met, generically
+        found = rank(implicit_update(V, K, Q, tokens))  # met, generically
         measured("rank less its bound", found - bound)
         assert found == expected
 
@@ -91,4 +94,4 @@ def test_remark_1_rank_is_at_most_each_of_three_ranks(measured):
 @pytest.mark.statement("Yao: Lemma 1")
 def test_no_demonstrations_no_update():
     *W, H, _ = layer(0, 4)
-    np.testing.assert_array_equal(update_jit(*W, H), np.zeros((4, 4)))
+    np.testing.assert_array_equal(implicit_update(*W, H), np.zeros((4, 4)))

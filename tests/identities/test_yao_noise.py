@@ -19,22 +19,12 @@ from icltheory.noise import (
     symmetric_image_dim,
 )
 from icltheory.trajectory import implicit_gd
-from tests import oracles
+from tests import oracles, stacks
 from tests.oracles import relative, truncate
 
-spectrum_jit = jax.jit(noise_spectrum, static_argnames=("demo_updates", "method"))
-covariance_jit = jax.jit(noise_covariance, static_argnames=("layer",))
-gd_jit = jax.jit(implicit_gd, static_argnames=("demo_updates",))
 
-
-def problem(L=3, N=9, n=4, seed=0, rho=0.5):
-    *W, H, _ = oracles.random_problem(L, N, n, seed, rho)
-    return LinearAttentionStack(*map(jnp.asarray, W)), H
-
-
-def oracle_gradients(stack, H, demo_updates="shared"):
-    weights = (np.asarray(W) for W in (stack.W_V, stack.W_K, stack.W_Q))
-    return oracles.demonstration_gradients(*weights, H, demo_updates)
+def problem(L=3, N=9, n=4, rho=0.5):
+    return stacks.problem(L, N, n, rho=rho)[:2]
 
 
 @pytest.mark.statement("Yao: C_t (sum or mean)")
@@ -50,7 +40,7 @@ def test_the_gradients_of_the_demonstrations_sum_to_G(size, demo_updates, measur
         return each, implicit_gd(stack, H, demo_updates=demo_updates).G
 
     got, G = compute(stack, H)
-    errors = list(map(relative, got, oracle_gradients(stack, H, demo_updates)))
+    errors = list(map(relative, got, stacks.gradients(stack, H, demo_updates)))
     measured("relative error of g_i", max(errors), below=1e-12)
     assert relative(np.sum(got, axis=1), G) < 1e-12
 
@@ -60,7 +50,7 @@ def test_C_t_is_the_covariance_of_b_of_N_without_replacement(measured):
     stack, H = problem(L=2, N=6, n=3)
     worst = 0.0
     for t in range(2):
-        g = oracle_gradients(stack, H)[t]
+        g = stacks.gradients(stack, H)[t]
         z = 6 * g.reshape(6, -1)
         means = np.array(
             [z[list(s)].mean(axis=0) for s in itertools.combinations(range(6), 2)]
@@ -68,16 +58,16 @@ def test_C_t_is_the_covariance_of_b_of_N_without_replacement(measured):
         assert len(means) == 15
         assert relative(means.mean(axis=0), g.sum(axis=0).ravel()) < 1e-12
         enumerated = np.cov(means.T, bias=True)
-        worst = max(worst, relative(covariance_jit(stack, H, 2, t), enumerated))
+        worst = max(worst, relative(noise_covariance(stack, H, 2, t), enumerated))
     measured("against all 15 subsets", worst, below=1e-12)
 
 
 @pytest.mark.statement("Yao: C_t (sum or mean)")
 def test_a_prompt_of_b_must_be_normalised_by_1_over_b(measured):
     stack, H = problem(L=1, N=6, n=3)
-    G = np.asarray(gd_jit(stack, H).G[0])
+    G = np.asarray(implicit_gd(stack, H).G[0])
     pairs = itertools.combinations(range(6), 2)
-    sums = [np.asarray(gd_jit(stack, H[list(s)]).G[0]) for s in pairs]
+    sums = [np.asarray(implicit_gd(stack, H[list(s)]).G[0]) for s in pairs]
     ratio = np.linalg.norm(np.mean(sums, axis=0)) / np.linalg.norm(G)
     measured("|E G~| / |G| without the normalisation", ratio)
     assert relative(np.mean(sums, axis=0), G / 3) < 1e-12  # b/N of it: a bias
@@ -98,7 +88,7 @@ def all_covariances(stack, H, shots):
 )
 def test_C_t_is_never_positive_definite(n, N, measured):
     stack, H = problem(L=3, N=N, n=n, rho=0.3)
-    spectrum = spectrum_jit(stack, H, N // 2)
+    spectrum = stacks.spectrum(stack, H, N // 2)
     ceiling = min(N - 1, n * (n + 1) // 2)
     for C in all_covariances(stack, H, N // 2):
         assert np.linalg.matrix_rank(C, tol=1e-13 * np.linalg.norm(C, 2)) <= ceiling
@@ -108,37 +98,19 @@ def test_C_t_is_never_positive_definite(n, N, measured):
 
 
 @pytest.mark.statement("Yao: C_t positive definite")
-def test_the_ceiling_holds_for_several_heads_and_a_linear_mlp(measured):
-    rng = np.random.default_rng(0)
-    n, N = 4, 120
-    H, P = rng.normal(size=(N, n)), np.eye(n) + 0.3 * rng.normal(size=(n, n))
-    heads, mlp = rng.normal(size=(3, 3, n, n)), rng.normal(size=(n, n))
-    z = np.array(
-        [
-            sum(mlp @ V @ np.outer(h, h) @ K.T @ Q @ P for V, K, Q in heads).ravel()
-            for h in H
-        ]
-    )
-    rank = np.linalg.matrix_rank(z - z.mean(axis=0), tol=1e-9 * np.linalg.norm(z, 2))
-    measured("rank", rank)
-    assert rank == n * (n + 1) // 2 < n * n
-
-
-@pytest.mark.statement("Yao: C_t positive definite")
 @pytest.mark.slow
 def test_support_dimension_of_pruned_and_gradient_descent_weights(measured):
     stack, H = problem(L=3, N=40, n=5, rho=0.2)
-    dims_of = jax.jit(support_dims)
     for name in ("W_V", "W_K", "W_Q"):
         weights = {k: np.array(getattr(stack, k)) for k in ("W_V", "W_K", "W_Q")}
         for t, r in enumerate((5, 3, 1)):
             weights[name][t] = truncate(weights[name][t], r)
         pruned = LinearAttentionStack(**weights)
-        assert dims_of(pruned).tolist() == [15, 12, 5]
-        assert spectrum_jit(pruned, H, 9).rank.tolist() == [15, 12, 5]
+        assert support_dims(pruned).tolist() == [15, 12, 5]
+        assert stacks.spectrum(pruned, H, 9).rank.tolist() == [15, 12, 5]
     descent = gradient_descent(np.array([0.3, 0.3]), d_in=3, d_out=2)
-    assert dims_of(descent).tolist() == [6, 6]  # d_in d_out
-    ranks = spectrum_jit(descent, H, 9, scale=1 / 40).rank
+    assert support_dims(descent).tolist() == [6, 6]  # d_in d_out
+    ranks = stacks.spectrum(descent, H, 9, scale=1 / 40).rank
     assert ranks.tolist() == [6, 6]
     measured("support of GD weights, d_in = 3, d_out = 2", int(ranks[0]))
 
@@ -184,7 +156,6 @@ def test_support_dimension_of_weights_wider_than_those_of_the_direct_count(measu
 def test_dimension_of_the_image_of_the_symmetric_matrices(measured):
     rng = np.random.default_rng(1)
     n, wrong = 5, 0
-    count = jax.jit(symmetric_image_dim)
     for draw in range(30):
         r, s = rng.integers(1, n + 1, 2)
         A = truncate(rng.normal(size=(n, n)), r)
@@ -196,7 +167,9 @@ def test_dimension_of_the_image_of_the_symmetric_matrices(measured):
             X = np.zeros((n, n))
             X[i, j] = X[j, i] = 1
             image.append((A @ X @ B).ravel())
-        wrong += int(count(A, B)) != np.linalg.matrix_rank(np.array(image), tol=1e-9)
+        wrong += int(symmetric_image_dim(A, B)) != np.linalg.matrix_rank(
+            np.array(image), tol=1e-9
+        )
     measured("wrong counts of 30", wrong)
     assert wrong == 0
 
@@ -211,10 +184,10 @@ def test_dimension_of_the_image_of_the_symmetric_matrices(measured):
 )
 def test_every_route_equals_the_dense_covariance(N, n, method, measured):
     stack, H = problem(L=2, N=N, n=n, rho=0.5)
-    spectrum = spectrum_jit(stack, H, 4, method=method)
+    spectrum = stacks.spectrum(stack, H, 4, method=method)
     spectrum = jax.tree.map(np.asarray, spectrum)
     for t in range(2):
-        C = oracles.noise_covariance(oracle_gradients(stack, H)[t], 4)
+        C = oracles.noise_covariance(stacks.gradients(stack, H)[t], 4)
         values = np.linalg.eigvalsh(C)[::-1]
         rank = min(N - 1, n * (n + 1) // 2)
         assert int(spectrum.rank[t]) == rank
@@ -237,7 +210,7 @@ def test_the_gradient_of_the_spectrum_equals_the_dense_one(N, method, measured):
     # N - 1 <= m and N - 1 > m; the dense twin restricts C to its support by a fixed
     # orthonormal basis, so that its log-determinant needs no threshold
     stack, H = problem(L=2, N=N, n=4, rho=0.5)
-    C = np.asarray(covariance_jit(stack, H, 3, 1))
+    C = np.asarray(noise_covariance(stack, H, 3, 1))
     basis = np.linalg.eigh(C)[1][:, -min(N - 1, 10) :]
     # d log pdet C = tr(C^+ dC), so the support may turn with the weights
     inverse = basis @ np.linalg.inv(basis.T @ C @ basis) @ basis.T
@@ -260,7 +233,7 @@ def test_the_gradient_of_the_spectrum_equals_the_dense_one(N, method, measured):
 @pytest.mark.slow
 def test_assumption_1_gaussian_noise_has_covariance_C_t(measured, key):
     stack, H = problem(L=1, N=8, n=2)
-    C = np.asarray(covariance_jit(stack, H, 3, 0))
+    C = np.asarray(noise_covariance(stack, H, 3, 0))
     draws = 4000
     for noise in ("gaussian", "shots"):
         paths = jax.jit(
@@ -268,7 +241,7 @@ def test_assumption_1_gaussian_noise_has_covariance_C_t(measured, key):
                 lambda k, noise=noise: noisy_trajectory(stack, H, 3, key=k, noise=noise)
             )
         )(jax.random.split(key, draws))
-        assert relative(paths.G[0, 0], gd_jit(stack, H).G[0]) < 1e-12
+        assert relative(paths.G[0, 0], implicit_gd(stack, H).G[0]) < 1e-12
         sample = np.asarray(paths.noise[:, 0]).reshape(draws, -1)
         spread = np.sqrt(np.diag(C) / draws)
         z = np.abs(sample.mean(axis=0) / spread).max()

@@ -1,18 +1,15 @@
 """Remark 4: what a smaller norm and what pruning do to the bound."""
 
-import jax
 import numpy as np
 import pytest
 
 from icltheory.attention import LinearAttentionStack
 from icltheory.bounds import isotropic_bound, noisy_steps
-from icltheory.noise import noise_spectrum
 from icltheory.trajectory import implicit_gd_norms
-from tests.identities.test_yao_theorem2 import corrected, gradients, problem
+from tests import stacks
+from tests.identities.test_yao_theorem2 import corrected, problem
 
 pytestmark = pytest.mark.statement("Yao: Remark 4")
-
-norms = jax.jit(implicit_gd_norms)
 
 
 @pytest.mark.slow
@@ -21,7 +18,9 @@ def test_remark_4_every_term_is_scale_invariant(name, measured):
     stack, H = problem()
     W_V = np.asarray(stack.W_V) * np.array([1, 1, 1e-3])[:, None, None]
     smaller = LinearAttentionStack(W_V, stack.W_K, stack.W_Q)
-    before, after = (float(norms(s, H).delta_W[-1]) for s in (stack, smaller))
+    before, after = (
+        float(implicit_gd_norms(s, H).delta_W[-1]) for s in (stack, smaller)
+    )
     assert abs(after / before - 1e-3) < 1e-12
 
     def last_term(stack):
@@ -38,10 +37,10 @@ def test_remark_4_every_term_is_scale_invariant(name, measured):
 @pytest.mark.slow
 def test_remark_4_trace_falls_when_the_gradient_rises(measured):
     stack, H = problem()
-    trace = np.asarray(jax.jit(noise_spectrum)(stack, H, 32).trace)
-    size = np.asarray(norms(stack, H).G)
+    trace = np.asarray(stacks.spectrum(stack, H, 32).trace)
+    size = np.asarray(implicit_gd_norms(stack, H).G)
     kappa = 32 / (32 * 63)
-    for t, g in enumerate(gradients(stack, H)):
+    for t, g in enumerate(stacks.gradients(stack, H)):
         squares = 64 * np.sum(g**2)  # mean of |z_i|^2
         left = size[t] ** 2 + trace[t]
         right = kappa * squares + (1 - kappa) * size[t] ** 2

@@ -8,29 +8,21 @@ import jax
 import numpy as np
 import pytest
 
-from icltheory.attention import LinearAttentionStack
 from icltheory.constructions import gradient_descent
 from icltheory.pruning import Rank, depth_table
-from tests import oracles
+from tests import oracles, stacks
 from tests.raising import raises
 
 pytestmark = pytest.mark.statement("Yao: Remark 5")
 
 L, N, n = 5, 16, 4
-
-
-def random_stack():
-    W_V, W_K, W_Q, H, _ = oracles.random_problem(L, N, n)
-    return LinearAttentionStack(W_V, W_K, W_Q), H
-
-
-table_jit = jax.jit(depth_table, static_argnames=("module", "strength", "method"))
+depth_table_jit = jax.jit(depth_table, static_argnames=("module", "strength", "method"))
 
 
 @pytest.mark.parametrize("module", ["W_V", "W_K", "W_Q"])
 def test_remark_5_layers_before_the_pruned_one_are_untouched(module, measured):
-    stack, H = random_stack()
-    table = jax.tree.map(np.asarray, table_jit(stack, H, module, Rank(2)))
+    stack, H, _ = stacks.problem(L, N, n)
+    table = jax.tree.map(np.asarray, depth_table_jit(stack, H, module, Rank(2)))
     names = "W_V", "W_K", "W_Q"
     for k in range(L):
         W = {name: np.array(getattr(stack, name)) for name in names}
@@ -91,16 +83,16 @@ def test_remark_5_pruning_gradient_descent_raises_the_later_gradients(module, me
 
 
 def test_full_rank_changes_nothing_and_rates_are_ranks():
-    stack, H = random_stack()
-    assert not table_jit(stack, H, "W_K", 0).changed.any()
-    by_rate, by_rank = (table_jit(stack, H, "W_K", one) for one in (0.5, Rank(2)))
+    stack, H, _ = stacks.problem(L, N, n)
+    assert not depth_table_jit(stack, H, "W_K", 0).changed.any()
+    by_rate, by_rank = (depth_table_jit(stack, H, "W_K", one) for one in (0.5, Rank(2)))
     np.testing.assert_array_equal(by_rate.G, by_rank.G)
-    dense = table_jit(stack, H, "W_K", Rank(2), method="dense")
+    dense = depth_table_jit(stack, H, "W_K", Rank(2), method="dense")
     np.testing.assert_allclose(dense.G, by_rank.G, rtol=1e-11)
 
 
 def test_bad_input():
-    stack, H = random_stack()
+    stack, H, _ = stacks.problem(L, N, n)
     with raises("rank: expected 1 <= rank <= 4, got 5"):
         depth_table(stack, H, "W_V", Rank(5))
     with raises("strength: expected a number in [0, 1), got 1"):

@@ -1,6 +1,7 @@
 """Appendix B.2 (softmax as a kernel) and B.3 (the MLP after attention)."""
 
 import functools
+import itertools
 import math
 
 import jax
@@ -8,20 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory import attention
-from icltheory.attention import mlp_attention, positive_features
-from icltheory.trajectory import implicit_update_mlp as update_mlp
+from icltheory.attention import (
+    mlp_attention,
+    positive_features,
+    softmax_attention,
+    softmax_kernel_view,
+    softmax_weights,
+    taylor_features,
+)
+from icltheory.trajectory import implicit_update_mlp
 from tests import oracles
 from tests.oracles import relative, z_score
-
-softmax_attention = jax.jit(attention.softmax_attention)
-softmax_weights = jax.jit(attention.softmax_weights, static_argnames=("mask",))
-softmax_kernel_view = jax.jit(
-    attention.softmax_kernel_view, static_argnames=("features", "degree")
-)
-taylor_features = jax.jit(attention.taylor_features, static_argnums=1)
-implicit_update_mlp = jax.jit(update_mlp, static_argnames=("mlp",))
-mlp_jit = jax.jit(mlp_attention, static_argnames=("mlp",))
+from tests.raising import raises
 
 N, n = 5, 4
 
@@ -33,18 +32,18 @@ def layer(seed=0, size=0.35):
     return W_V, W_K, W_Q, rng.normal(size=(N, n)), rng.normal(size=n)
 
 
-# ---------------------------------------------------------------------------
 # B.2
-# ---------------------------------------------------------------------------
 
 
 @pytest.mark.statement("Yao: Eq. (1)", "Yao: Eq. (2)")
 @pytest.mark.parametrize("d_scale", [1.0, 4.0])
 def test_eq_1_and_2_softmax_attention_is_the_double_sum(d_scale, measured):
-    *W, H, h = layer()
-    out = softmax_attention(*W, H, h, d_scale=d_scale)
-    expected = oracles.softmax_layer(*W, np.vstack([H, h]), "demos", d_scale)
-    measured("error", np.vstack([out.H, out.h_query]) - expected, below=1e-14)
+    for seed, mask in itertools.product(range(3), ("demos", "causal", "none")):
+        *W, H, h = layer(seed)
+        out = softmax_attention(*W, H, h, mask=mask, d_scale=d_scale, scale=0.7)
+        tokens = np.vstack([H, h])
+        expected = oracles.softmax_layer(*W, tokens, mask, d_scale, 0.7)
+        measured("error", np.vstack([out.H, out.h_query]) - expected, below=1e-14)
     # the mask stands outside the softmax, so that the query keeps a part
     logits = np.array([(W[1] @ k) @ (W[2] @ h) for k in [*H, h]]) / np.sqrt(d_scale)
     on_demos = 1 - np.exp(logits[-1]) / np.exp(logits).sum()
@@ -52,6 +51,7 @@ def test_eq_1_and_2_softmax_attention_is_the_double_sum(d_scale, measured):
     weights = np.asarray(weights)[-1]
     measured("sum of the demonstrations' weights", weights[:N].sum(), below=0.99)
     np.testing.assert_allclose(weights[:N].sum(), on_demos, rtol=1e-13)
+    assert weights[-1] == 0
 
 
 @pytest.mark.statement("Yao: B.2, eq. (9)")
@@ -144,15 +144,8 @@ def test_positive_features_improve_like_one_over_the_root(key, measured):
     exact = softmax_attention(*W, H, h, d_scale=n).h_query
 
     def error(num_features, key):
-        view = attention.softmax_kernel_view(
-            *W,
-            H,
-            h,
-            d_scale=n,
-            features="positive",
-            num_features=num_features,
-            key=key,
-        )
+        drawn = {"features": "positive", "num_features": num_features, "key": key}
+        view = softmax_kernel_view(*W, H, h, d_scale=n, **drawn)
         return jnp.sum((view.h_query - exact) ** 2)
 
     keys = jax.random.split(key, 100)
@@ -197,19 +190,16 @@ def test_kernel_view_of_no_demonstrations_and_bad_input():
     *W, H, h = layer()
     view = softmax_kernel_view(*W, H[:0], h, d_scale=1)
     np.testing.assert_array_equal(view.h_query, h)
-    with pytest.raises(
-        ValueError, match="^features: expected one of 'exact', 'taylor'"
+    for message, wrong in (
+        ("features: expected one of 'exact', 'taylor'", {"features": "fourier"}),
+        ("key: expected a key for positive features", {"features": "positive"}),
+        ("degree: expected a positive integer, got 0", {"degree": 0}),
     ):
-        softmax_kernel_view(*W, H, h, d_scale=1, features="fourier")
-    with pytest.raises(ValueError, match="^key: expected a key for positive features"):
-        softmax_kernel_view(*W, H, h, d_scale=1, features="positive")
-    with pytest.raises(ValueError, match="^degree: expected a positive integer, got 0"):
-        softmax_kernel_view(*W, H, h, d_scale=1, features="taylor", degree=0)
+        with raises(message):
+            softmax_kernel_view(*W, H, h, d_scale=1, **{"features": "taylor"} | wrong)
 
 
-# ---------------------------------------------------------------------------
 # B.3
-# ---------------------------------------------------------------------------
 
 DIM1, DIM2 = 6, 40
 
@@ -229,7 +219,7 @@ def test_b_3_update_moves_the_query_like_the_block(mlp, measured):
     delta_W = implicit_update_mlp(*W, H, h, scale=0.5, mlp=mlp)
     expected = oracles.mlp_layer(*W, np.vstack([H, h]), "demos", mlp, 0.5)[-1]
     measured(f"error, {mlp}", h + delta_W @ h - expected, below=1e-13)
-    moved = mlp_jit(*W, H, h, scale=0.5, mlp=mlp).h_query
+    moved = mlp_attention(*W, H, h, scale=0.5, mlp=mlp).h_query
     np.testing.assert_allclose(moved, expected, atol=1e-13)
 
 
@@ -249,8 +239,8 @@ def test_b_3_gated_update_depends_on_the_query(measured):
     change = relative(implicit_update_mlp(*W, H, -h), here)  # the other gates open
     measured("change when the query changes sign", change)
     assert change > 0.5
-    with pytest.raises(ValueError, match="^h_query: expected a token for mlp='gated'"):
-        update_mlp(*W, H)
+    with raises("h_query: expected a token for mlp='gated'"):
+        implicit_update_mlp(*W, H)
 
 
 @pytest.mark.statement("Yao: B.3 (relaxation)")
@@ -261,8 +251,8 @@ def test_b_3_dropping_the_relu_is_far_off(measured):
     exact, linear = [], []
     for seed in range(300):
         W, H, h = block(seed)
-        a = np.asarray(mlp_jit(*W, H, h, mlp="gated").h_query) - h
-        b = np.asarray(mlp_jit(*W, H, h, mlp="linear").h_query) - h
+        a = np.asarray(mlp_attention(*W, H, h, mlp="gated").h_query) - h
+        b = np.asarray(mlp_attention(*W, H, h, mlp="linear").h_query) - h
         size = np.hypot(np.linalg.norm(a), np.linalg.norm(a - b))
         exact.append(a / size)  # blocks of degree three in H: weigh them alike
         linear.append(b / size)

@@ -5,16 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.attention import LinearAttentionStack
 from icltheory.constructions import gradient_descent
 from icltheory.trajectory import implicit_gd
-from tests import oracles
+from tests import oracles, stacks
 from tests.oracles import relative
 
 
-def problem(L=4, N=5, n=4, seed=0, rho=0.1):
-    *W, H, h = oracles.random_problem(L, N, n, seed, rho)
-    return LinearAttentionStack(*map(jnp.asarray, W)), H, h
+def problem(L=4, N=5, n=4, seed=0, rho=0.5):
+    return stacks.problem(L, N, n, seed, rho)
 
 
 def as_numpy(tree):
@@ -22,16 +20,15 @@ def as_numpy(tree):
 
 
 apply_jit = jax.jit(lambda stack, H, h, mask: stack.apply(H, h, mask), static_argnums=3)
-implicit_gd_jit = jax.jit(implicit_gd, static_argnames=("demo_updates", "method"))
 
 
 @pytest.mark.statement("Yao: Theorem 1 (identity)")
 @pytest.mark.parametrize("L", [1, 8, 24])
 def test_theorem_1_trajectory_and_forward_pass_agree(L, measured):
     for seed in range(3):
-        stack, H, h = problem(L, 16, 12, seed)
+        stack, H, h = problem(L, 16, 12, seed, 0.1)
         forward = apply_jit(stack, H, h, "demos").h_query
-        outputs = implicit_gd_jit(stack, H).outputs(h)
+        outputs = implicit_gd(stack, H).outputs(h)
         assert outputs.shape == (L + 1, 12)
         assert np.isfinite(forward).all()
         # 1e-10 is the promise; rounding leaves about 1e-15
@@ -42,8 +39,8 @@ def test_theorem_1_trajectory_and_forward_pass_agree(L, measured):
 @pytest.mark.statement("Yao: Theorem 1 (mask)")
 @pytest.mark.parametrize("demo_updates", ["causal", "frozen"])
 def test_theorem_1_holds_however_the_demonstrations_evolve(demo_updates, measured):
-    stack, H, h = problem(L=4, rho=0.5)
-    trajectory = implicit_gd_jit(stack, H, demo_updates=demo_updates)
+    stack, H, h = problem()
+    trajectory = implicit_gd(stack, H, demo_updates=demo_updates)
     W_V, W_K, W_Q = (np.asarray(W) for W in jax.tree.leaves(stack))
     tokens, query = np.vstack([H, h]), h
     for t in range(4):  # the query layer by layer, the demonstrations by their own rule
@@ -58,8 +55,8 @@ def test_theorem_1_holds_however_the_demonstrations_evolve(demo_updates, measure
 
 @pytest.mark.statement("Yao: Theorem 1 (identity)", "Yao: Eq. (13)")
 def test_theorem_1_is_a_product_of_one_plus_the_updates(measured):
-    stack, H, _ = problem(rho=0.5)
-    trajectory = as_numpy(implicit_gd_jit(stack, H))
+    stack, H, _ = problem()
+    trajectory = as_numpy(implicit_gd(stack, H))
     product = np.eye(4)
     for delta_W, G, W in zip(
         trajectory.delta_W, trajectory.G, trajectory.W, strict=True
@@ -71,8 +68,8 @@ def test_theorem_1_is_a_product_of_one_plus_the_updates(measured):
 
 @pytest.mark.statement("Yao: Theorem 1 (display)")
 def test_theorem_1_sum_over_G_t_as_printed_is_wrong(measured):
-    stack, H, h = problem(L=4, rho=0.5)
-    trajectory = as_numpy(implicit_gd_jit(stack, H))
+    stack, H, h = problem()
+    trajectory = as_numpy(implicit_gd(stack, H))
     moved = apply_jit(stack, H, h, "demos").h_query[-1] - h
     # sum_{j <= t} G_t is t copies of the last step, not the sum of the steps
     printed = relative(4 * trajectory.G[-1] @ h, moved)
@@ -85,7 +82,7 @@ def test_theorem_1_sum_over_G_t_as_printed_is_wrong(measured):
 
 @pytest.mark.statement("Yao: Remark 1 (order)")
 def test_remark_1_order_does_not_matter_with_the_mask_of_the_papers(measured):
-    stack, H, h = problem(L=4, rho=0.5)
+    stack, H, h = problem()
     shuffled = H[np.random.default_rng(1).permutation(5)]
     masked = [apply_jit(stack, X, h, "demos").h_query[-1] for X in (H, shuffled)]
     causal = [apply_jit(stack, X, h, "causal").h_query[-1] for X in (H, shuffled)]
@@ -98,10 +95,10 @@ def test_remark_1_order_does_not_matter_with_the_mask_of_the_papers(measured):
 def test_without_the_mask_the_final_weights_depend_on_the_query(measured):
     # Every token, the query too, is a key: Theorem 1 run on all tokens as
     # demonstrations telescopes still, but its W_L is a function of the query.
-    stack, H, h = problem(L=4, rho=0.5)
+    stack, H, h = problem()
     finals = []
     for query in (h, 2 * h):
-        trajectory = implicit_gd_jit(stack, np.vstack([H, query]))
+        trajectory = implicit_gd(stack, np.vstack([H, query]))
         unmasked = apply_jit(stack, H, query, "none").h_query
         assert relative(trajectory.outputs(query), unmasked) < 1e-13
         finals.append(trajectory.W[-1])
@@ -111,11 +108,11 @@ def test_without_the_mask_the_final_weights_depend_on_the_query(measured):
 
 @pytest.mark.statement("Yao: Theorem 1 (mask)")
 def test_corollary_all_tokens_evolve_by_one_matrix_with_the_shared_mask_only(measured):
-    stack, H, h = problem(L=4, rho=0.5)
+    stack, H, h = problem()
     one = np.eye(4)
-    shared = as_numpy(implicit_gd_jit(stack, H))
+    shared = as_numpy(implicit_gd(stack, H))
     forward = np.asarray(apply_jit(stack, H, h, "demos").H)
-    causal = as_numpy(implicit_gd_jit(stack, H, demo_updates="causal"))
+    causal = as_numpy(implicit_gd(stack, H, demo_updates="causal"))
     forward_causal = np.asarray(apply_jit(stack, H, h, "causal").H)
     for t in range(4):
         error = relative(H @ (one + shared.W[t]).T, forward[t + 1])
@@ -129,9 +126,9 @@ def test_corollary_all_tokens_evolve_by_one_matrix_with_the_shared_mask_only(mea
 def test_remark_2_G_is_a_function_of_the_previous_weights_and_the_demonstrations(
     measured,
 ):
-    stack, H, _ = problem(L=4, rho=0.5)
+    stack, H, _ = problem()
     for demo_updates, exact in (("shared", True), ("causal", False)):
-        trajectory = as_numpy(implicit_gd_jit(stack, H, demo_updates=demo_updates))
+        trajectory = as_numpy(implicit_gd(stack, H, demo_updates=demo_updates))
         stack = as_numpy(stack)
         P, S = np.eye(4), H.T @ H
         for t in range(4):
@@ -146,9 +143,9 @@ def test_remark_2_G_is_a_function_of_the_previous_weights_and_the_demonstrations
 @pytest.mark.statement("Yao: Theorem 1 (identity)")
 def test_growth_is_by_degree(measured):
     # 1 + W_t is a polynomial of degree (3^t - 1) / 2 in H^T H: 1, 4, 13
-    stack, H, _ = problem(L=3)
+    stack, H, _ = problem(L=3, rho=0.1)
     norms = [
-        np.linalg.norm(implicit_gd_jit(stack, np.sqrt(c) * H).W, axis=(1, 2))
+        np.linalg.norm(implicit_gd(stack, np.sqrt(c) * H).W, axis=(1, 2))
         for c in (1e6, 1e7)
     ]
     exponents = np.log10(norms[1] / norms[0])
@@ -165,7 +162,7 @@ def jacobian_asymmetry(field, W):
 
 @pytest.mark.statement("Yao: G_t is a gradient")
 def test_implicit_gradients_are_no_gradient_field_for_generic_weights(measured):
-    stack, H, _ = problem(L=1, rho=0.5)
+    stack, H, _ = problem(L=1)
     W_V, W_K, W_Q = (np.asarray(W)[0] for W in jax.tree.leaves(stack))
 
     def field(W):  # Remark 2: G as a function of the previous W
@@ -185,7 +182,7 @@ def test_implicit_gradients_of_gd_weights_are_gradients(d_out, measured):
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(N, d_in)), rng.normal(size=(N, d_out))
     stack = gradient_descent(np.full(4, eta), d_in, d_out)
-    trajectory = implicit_gd_jit(stack, np.hstack([X, Y]), scale=1 / N)
+    trajectory = implicit_gd(stack, np.hstack([X, Y]), scale=1 / N)
     trajectory = as_numpy(trajectory)
 
     def loss(W_yx):  # the query stores minus its prediction, hence the plus sign
@@ -211,7 +208,7 @@ def test_residual_identity_of_gd_weights(measured):
     X, Y = rng.normal(size=(N, d_in)), rng.normal(size=(N, 1))
     H = np.hstack([X, Y])
     stack = gradient_descent(np.full(3, 0.2), d_in)
-    trajectory = as_numpy(implicit_gd_jit(stack, H, scale=1 / N))
+    trajectory = as_numpy(implicit_gd(stack, H, scale=1 / N))
     path = oracles.gradient_descent(
         np.zeros((1, d_in)), X, Y, [0.2 * np.eye(d_in)] * 3, 1 / N
     )

@@ -7,12 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from icltheory.bounds import (
-    held_out_bound,
-    isotropic_bound,
-    noisy_steps,
-    smoothing_bound,
-)
+from icltheory import bounds
 from icltheory.constructions import gradient_descent
 from icltheory.noise import noisy_trajectory
 from icltheory.trajectory import implicit_gd
@@ -52,17 +47,17 @@ def noisy_descent():
 @pytest.mark.parametrize(
     ("name", "form"),
     [
-        ("exact", lambda steps: isotropic_bound(steps, 1.0)),
-        ("frobenius", lambda steps: isotropic_bound(steps.norm_product(), 1.0)),
-        ("centred", lambda steps: isotropic_bound(steps.centred("mean"), 1.0)),
-        ("held out", lambda steps: held_out_bound(steps, 1.0, 25)),
+        ("exact", lambda steps: bounds.isotropic_bound(steps, 1.0)),
+        ("frobenius", lambda steps: bounds.isotropic_bound(steps.norm_product(), 1.0)),
+        ("centred", lambda steps: bounds.isotropic_bound(steps.centred("mean"), 1.0)),
+        ("held out", lambda steps: bounds.held_out_bound(steps, 1.0, 25)),
     ],
 )
 def test_no_valid_variant_is_below_the_true_error(name, form, measured, key):
     stack, train, error, se = noisy_descent()
     measured("true error", error)
     measured("its standard error", se)
-    bound = form(noisy_steps(stack, train, 25, key=key, scale=1 / 50))
+    bound = form(bounds.noisy_steps(stack, train, 25, key=key, scale=1 / 50))
     measured(f"bound, {name}", bound.value)
     assert bound.value > error + 4 * se
     assert bound.support_dim.tolist() == [2, 2]
@@ -72,7 +67,7 @@ def test_no_valid_variant_is_below_the_true_error(name, form, measured, key):
 @pytest.mark.statement("Yao: Theorem 2 (noise-free)")
 def test_smoothing_pays_for_both_changes_of_the_loss():
     weights = np.array([[-1.0], [1.0]])
-    bound = smoothing_bound(weights, -0.1, 0.25, 1.0, 10, 1.0)
+    bound = bounds.smoothing_bound(weights, -0.1, 0.25, 1.0, 10, 1.0)
     np.testing.assert_allclose(bound.residual, 0.35)
     np.testing.assert_allclose(bound.value - bound.smoothed, 0.35)
 
@@ -88,7 +83,6 @@ def test_smoothing_bounds_the_deterministic_transformer(measured):
     error, se = float(gap.mean()), float(gap.std() / math.sqrt(reps))
     weights = W[:, -1, :d]
     noise, values = np.random.default_rng(1).normal(size=weights.shape), []
-    bound_of = jax.jit(smoothing_bound, static_argnums=4)
     for c in (0.01, 0.1, 1.0, 10.0):
         moved = W.copy()
         moved[:, -1, :d] += math.sqrt(c / N) * noise
@@ -96,7 +90,7 @@ def test_smoothing_bounds_the_deterministic_transformer(measured):
             float((clipped_loss(moved, H) - clipped_loss(W, H)).mean())
             for H in (train, fresh)
         ]
-        bound = bound_of(weights, *changes, c / N, N, 1.0)
+        bound = bounds.smoothing_bound(weights, *changes, c / N, N, 1.0)
         expected = 0.5 * np.linalg.slogdet(np.eye(d) + np.cov(weights.T) * N / c)[1]
         assert abs(bound.information / expected - 1) < 1e-10
         values.append(float(bound.value))

@@ -10,18 +10,10 @@ from hypothesis import strategies as st
 from icltheory import regression as reg
 from icltheory.regression import LinearPopulation
 from tests import oracles
+from tests import oracles_ltb as ltb
+from tests.derivatives import slope_error
 from tests.oracles import z_score
-from tests.oracles_ltb import (
-    Population,
-    Whitened,
-    best_preconditioner,
-    inverse_root,
-    minimal_risks,
-    random_population,
-    root,
-    singular_population,
-    stacked,
-)
+from tests.oracles_ltb import Population, Whitened, in_chunks, random_population, root
 
 SLOW = [pytest.mark.slow]
 
@@ -53,16 +45,9 @@ def evaluate(beta, Gamma, H, mean, Psi, noise_var, M):
     }
 
 
-def evaluate_all(cases):
-    """``evaluate`` in chunks of 16, so that a dimension is compiled once."""
-    filled = cases + cases[:1] * (-len(cases) % 16)
-    chunks = [evaluate(*stacked(filled[k : k + 16])) for k in range(0, len(filled), 16)]
-    return jax.tree.map(lambda *a: np.concatenate(a)[: len(cases)], *chunks)
-
-
 def random_cases(rng, d, count):
     return [
-        (*random_model(rng, d), *singular_population(rng, d), rng.integers(1, 30))
+        (*random_model(rng, d), *ltb.singular_population(rng, d), rng.integers(1, 30))
         for _ in range(count)
     ]
 
@@ -72,9 +57,6 @@ def exact_risk(beta, Gamma, population, M):
         return oracles.gradient_step_predictions(beta, Gamma, X, y, x)
 
     return oracles.exact_risk(predict, *population, M)
-
-
-_optimum = jax.jit(lambda *given: reg.optimum(reg.GDBeta, *given))
 
 
 # --- the risk
@@ -103,13 +85,11 @@ def test_the_risk_is_the_exact_expectation(
     rng = np.random.default_rng([1, d, rank_H, rank_Psi])
     cases, exact = [], []
     for M in lengths:
-        model, population = (
-            random_model(rng, d),
-            random_population(rng, d, rank_H, rank_Psi, noise),
-        )
+        model = random_model(rng, d)
+        population = random_population(rng, d, rank_H, rank_Psi, noise)
         cases.append((*model, *population, M))
         exact.append(exact_risk(*model, population, M))
-    error = relative(evaluate_all(cases)["risk"], exact)
+    error = relative(in_chunks(evaluate, cases, 16)["risk"], exact)
     measured("relative error", error, below=5e-15)
 
 
@@ -130,26 +110,6 @@ def test_simulation_agrees_at_d_5_and_12_examples(measured):
     measured("z of 50000 prompts", z, below=4)
 
 
-_risk = jax.jit(reg.risk, static_argnums=2)
-
-
-@pytest.mark.statement("Zhang: Section 5")
-def test_a_risk_in_float32_is_accurate_to_float32(measured):
-    rng = np.random.default_rng(13)
-    d = 20
-    population = random_population(rng, d)
-    model = reg.GDBeta(*random_model(rng, d, 1 / d))
-    problem = LinearPopulation(*population)
-    exact = _risk(model, problem, 3 * d)
-    small = jax.tree.map(
-        lambda a: jnp.asarray(a, jnp.float32),
-        (model, problem),
-    )
-    risk = _risk(*small, 3 * d)
-    assert risk.dtype == jnp.float32
-    measured("relative error in float32", relative(risk, exact), below=2e-6)
-
-
 # --- gradients
 
 
@@ -157,31 +117,20 @@ def test_a_risk_in_float32_is_accurate_to_float32(measured):
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_the_gradient_formulas_are_the_derivative(d, measured):
     cases = random_cases(np.random.default_rng([14, d]), d, 16)
-    found = evaluate_all(cases)["derivative"]
+    found = in_chunks(evaluate, cases, 16)["derivative"]
     assert isinstance(found, reg.GDBeta)
     for k, (beta, Gamma, *population, M) in enumerate(cases):
-        formula = _slopes(beta, Gamma, Population(*population), M)
+        formula = ltb.risk_slopes(beta, Gamma, Population(*population), M)
         derivative = np.append(found.beta[k], found.Gamma[k])
         scale = 1 + np.abs(derivative).max()
         error = np.abs(np.append(*formula) - derivative).max() / scale
         measured("relative error", error, below=5e-15)
 
 
-def _slopes(beta, Gamma, population, M):
-    """2 Q b, and 2 H Gamma [(M+1)/M H D H + (tr(HD) + sigma^2)/M H] - 2 H D H."""
-    H, mean, Psi, noise_var = population
-    b = beta - mean
-    D, GH = Psi + np.outer(b, b), Gamma @ H
-    Q = H - H @ GH - GH.T @ H + (M + 1) / M * GH.T @ H @ GH
-    Q = Q + np.trace(Gamma.T @ H @ GH) / M * H
-    spread = ((M + 1) * H @ D @ H + (np.trace(H @ D) + noise_var) * H) / M
-    return 2 * Q @ b, 2 * (H @ Gamma @ spread - H @ D @ H)
-
-
 @pytest.mark.statement("Zhang: Section 5")
 @pytest.mark.slow
 def test_the_risk_is_differentiable_in_the_problem_where_eigenvalues_coincide(measured):
-    # H = I and Psi = I, in every argument, forwards and backwards
+    # H = I and Psi = I, in every argument
     def total(H, mean, Psi, noise_var):
         problem = LinearPopulation(H, mean, Psi, noise_var)
         model = reg.GDBeta(jnp.ones(3), 0.3 * jnp.eye(3))
@@ -189,27 +138,12 @@ def test_the_risk_is_differentiable_in_the_problem_where_eigenvalues_coincide(me
         best, least = found.model, found.risk
         return reg.risk(model, problem, 4) + 3 * least + jnp.sum(best.Gamma**2)
 
-    at = (jnp.eye(3), jnp.zeros(3), jnp.eye(3), jnp.asarray(0.5))
+    at = (np.eye(3), np.zeros(3), np.eye(3), 0.5)
     rng = np.random.default_rng(15)
     A, C = rng.normal(size=(2, 3, 3))
-    towards = (A + A.T, jnp.asarray(rng.normal(size=3)), C + C.T, jnp.asarray(0.3))
-
-    @jax.jit
-    def slopes(at, towards):
-        gradient = jax.grad(total, argnums=(0, 1, 2, 3))(*at)
-        backward = sum(jnp.sum(g * t) for g, t in zip(gradient, towards, strict=True))
-        forward = jax.jvp(total, at, towards)[1]
-        near = [
-            jax.tree.map(lambda a, t, s=s: a + s * t, at, towards)
-            for s in (1e-5, -1e-5)
-        ]
-        return backward, forward, (total(*near[0]) - total(*near[1])) / 2e-5
-
-    backward, forward, difference = slopes(at, jax.tree.map(jnp.asarray, towards))
-    measured("against differences", backward / difference - 1)
-    assert np.isfinite(backward)
-    np.testing.assert_allclose(backward, difference, rtol=1e-8)
-    np.testing.assert_allclose(forward, backward, rtol=1e-12)
+    towards = (A + A.T, rng.normal(size=3), C + C.T, 0.3)
+    error = slope_error(total, *at, step=1e-5, towards=towards)
+    measured("against differences", error, below=1e-8)
 
 
 # --- decomposition and curvature
@@ -220,7 +154,7 @@ def test_the_risk_is_differentiable_in_the_problem_where_eigenvalues_coincide(me
 @given(seed=st.integers(0, 2**32), d=st.sampled_from([1, 2, 3]))
 def test_the_excess_is_the_sum_of_its_two_squares(seed, d, measured):
     cases = random_cases(np.random.default_rng(seed), d, 16)
-    values = evaluate_all(cases)
+    values = in_chunks(evaluate, cases, 16)
     risk = values["risk"]
     # The risk is a sum of terms of both signs, some much larger: they set the rounding.
     terms = [_terms(b, Gamma, Population(*p), M) for b, Gamma, *p, M in cases]
@@ -236,7 +170,7 @@ def test_the_excess_is_the_sum_of_its_two_squares(seed, d, measured):
 def _terms(beta, Gamma, population, M):
     """The sum of the sizes of all products in the risk and in the second square."""
     H, b = np.abs(population.H), np.abs(beta - population.mean)
-    G, best = np.abs(Gamma), np.abs(best_preconditioner(population, M))
+    G, best = np.abs(Gamma), np.abs(ltb.best_preconditioner(population, M))
     Delta = np.abs(population.Psi) + np.outer(b, b)
     linear = np.trace(H @ Delta) + population.noise_var
     fourth = ((M + 1) * H @ Delta @ H + linear * H) / M
@@ -247,7 +181,7 @@ def _terms(beta, Gamma, population, M):
 def _two_squares(beta, Gamma, population, M):
     """B'Q b by its definition through moments, and the Frobenius norm by roots."""
     white, H = Whitened.of(population, M), population.H
-    step = white.root @ (Gamma - best_preconditioner(population, M)) @ white.root
+    step = white.root @ (Gamma - ltb.best_preconditioner(population, M)) @ white.root
     b = root(H) @ (beta - population.mean)
     G = white.root @ Gamma @ white.root
     # E (I - G Z)'(I - G Z) for Z = sum z z' / M of standard normal z
@@ -262,15 +196,15 @@ def test_the_decomposition_keeps_its_digits_next_to_the_optimum(measured):
     rng = np.random.default_rng(16)
     population = random_population(rng, 3)
     problem = LinearPopulation(*population)
-    best = _optimum(problem, 5).model
+    best = reg.optimum(reg.GDBeta, problem, 5).model
     beta, Gamma = random_model(rng, 3)
     near = reg.GDBeta(
         np.asarray(best.beta) + 1e-8 * beta, np.asarray(best.Gamma) + 1e-8 * Gamma
     )
-    values = evaluate_all([(near.beta, near.Gamma, *population, 5)])
+    values = in_chunks(evaluate, [(near.beta, near.Gamma, *population, 5)], 16)
     excess = values["excess"][0]
     b = np.asarray(near.beta) - population.mean
-    D = np.asarray(near.Gamma) - best_preconditioner(population, 5)
+    D = np.asarray(near.Gamma) - ltb.best_preconditioner(population, 5)
     white = Whitened.of(population, 5)
     expected = b @ values["curvature"][0] @ b + np.sum(
         (white.root @ D @ white.root @ root(white.Omega)) ** 2
@@ -283,13 +217,13 @@ def test_the_decomposition_keeps_its_digits_next_to_the_optimum(measured):
 
 def _lowest(Q, H):
     """Smallest eigenvalue of H^{-1/2} Q H^{-1/2}."""
-    inverse = inverse_root(H)
+    inverse = ltb.inverse_root(H)
     return np.linalg.eigvalsh(inverse @ Q @ inverse)[0]
 
 
 def _lowest_ratios(cases):
     """Smallest curvature against H, in units of 2 / (M + 2)."""
-    found = evaluate_all(cases)["curvature"]
+    found = in_chunks(evaluate, cases, 16)["curvature"]
     return [
         _lowest(Q, H) * (M + 2) / 2
         for Q, (_, _, H, *_, M) in zip(found, cases, strict=True)
@@ -315,7 +249,7 @@ def test_the_curvature_bound_is_attained_along_one_direction(measured):
     cases = []
     for M in (1, 2, 7, 40):
         population, u = random_population(rng, 3), rng.normal(size=3)
-        inverse = inverse_root(population.H)
+        inverse = ltb.inverse_root(population.H)
         Gamma = M / (M + 2) * inverse @ np.outer(u, u) @ inverse / (u @ u)
         cases.append((u, Gamma, *population, M))
     ratios = np.array(_lowest_ratios(cases))
@@ -342,11 +276,8 @@ def test_predictions_of_batches_are_the_steps_written_out(measured):
 def test_the_smallest_risk_is_the_oracles_smallest(measured):
     rng = np.random.default_rng(20)
     population = random_population(rng, 2)
-    least = jax.jit(lambda *given: reg.optimum(reg.LTB, *given).risk)(
-        LinearPopulation(*population), 3
-    )
-    exact = exact_risk(
-        population.mean, best_preconditioner(population, 3), population, 3
-    )
+    least = reg.optimum(reg.LTB, LinearPopulation(*population), 3).risk
+    best = ltb.best_preconditioner(population, 3)
+    exact = exact_risk(population.mean, best, population, 3)
     measured("relative error", relative(least, exact), below=5e-15)
-    assert relative(minimal_risks(population, 3), exact) < 5e-15
+    assert relative(ltb.minimal_risks(population, 3), exact) < 5e-15

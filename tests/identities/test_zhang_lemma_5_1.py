@@ -19,9 +19,6 @@ def weights_of(model):
     return [np.asarray(W) for W in jax.tree.leaves(model)]
 
 
-lsa_of = jax.jit(reg.LSA.gradient_step)
-
-
 @jax.jit
 def predict(model, X, y, x):
     return jax.vmap(model.predict)(X, y, x) if X.ndim == 3 else model.predict(X, y, x)
@@ -37,10 +34,7 @@ def token_matrices(X, y, x):
 @jax.jit
 def convert(model, X, y, x, E):
     """Minimal and padded blocks, what they predict, and the way back."""
-    blocks = (
-        model.to_ltb(),
-        model.to_ltb(key_dim=7, value_dim=2, hidden_dim=3),
-    )
+    blocks = model.to_ltb(), model.to_ltb(key_dim=7, value_dim=2, hidden_dim=3)
     predicted = [
         jnp.stack([predict(b, X, y, x), jax.vmap(b.predict_tokens)(E)]) for b in blocks
     ]
@@ -121,7 +115,7 @@ def test_a_gd_beta_and_its_block_have_one_risk(measured):
 def test_attention_makes_one_step_from_a_start_that_the_query_carries(d, measured):
     rng = np.random.default_rng([52, d])
     start, eta = rng.normal(size=d), 0.7
-    layer = lsa_of(start, eta)
+    layer = reg.LSA.gradient_step(start, eta)
     prompts = random_prompts(rng, random_population(rng, d), 6, 20)
     X, y, x = prompts
     E = token_matrices(*prompts)
@@ -138,10 +132,9 @@ def test_attention_makes_one_step_from_a_start_that_the_query_carries(d, measure
         error = np.abs(moved[:-1, d] - (y[k] - X[k] @ dW)).max()
         measured("error of the moved labels", error)
         assert error < 1e-14 * (1 + np.abs(y[k]).max())
-        measured(
-            "error of minus the last entry", -moved[-1, d] - expected[k], below=2e-14
-        )
-        np.testing.assert_allclose(-moved[-1, d], x[k] @ (start + dW), atol=2e-14)
+        last = -moved[-1, d]
+        measured("error of minus the last entry", last - expected[k], below=2e-14)
+        np.testing.assert_allclose(last, x[k] @ (start + dW), atol=2e-14)
     # on prompts whose query carries 0 the layer gives minus the change of the step
     change = predict(layer, *prompts)
     np.testing.assert_allclose(x @ start - change, expected, atol=2e-14)
@@ -158,14 +151,14 @@ def test_it_is_one_layer_of_the_gradient_descent_of_the_constructions(measured):
     out = jax.jit(lambda stack, *tokens: stack.apply(*tokens, scale=1 / 6))
     last = np.asarray(out(stack, *tokens).h_query)[-1]
     by_stack = np.asarray(constructions.read_prediction(last, 3))[0]
-    from_zero = lsa_of(np.zeros(3), 0.7)
+    from_zero = reg.LSA.gradient_step(np.zeros(3), 0.7)
     W_V, W_K, W_Q = (np.asarray(W)[0] for W in jax.tree.leaves(stack))
     for name, W in (("W_K", W_K), ("W_Q", W_Q)):
         padded = np.vstack([getattr(from_zero, name), np.zeros(4)])
         np.testing.assert_array_equal(padded, W)
     values = np.asarray(from_zero.W_P).T @ np.asarray(from_zero.W_V)
     np.testing.assert_array_equal(values, W_V)
-    change = float(predict(lsa_of(start, 0.7), X, y, x))
+    change = float(predict(reg.LSA.gradient_step(start, 0.7), X, y, x))
     residual_change = float(predict(from_zero, X, y - X @ start, x))
     measured("difference", by_stack - (x @ start - change), below=1e-14)
     np.testing.assert_allclose(x @ start - residual_change, by_stack, atol=1e-14)

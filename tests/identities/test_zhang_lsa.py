@@ -11,34 +11,22 @@ from scipy.optimize import least_squares, minimize
 from icltheory import regression as reg
 from icltheory.regression import LinearPopulation
 from tests import oracles
-from tests.oracles_ltb import (
-    Population,
-    Whitened,
-    lsa_residuals,
-    minimal_risks,
-    random_population,
-    random_prompts,
-    stacked,
-)
+from tests import oracles_ltb as ltb
+from tests.derivatives import slope_error
 
 
 @jax.jit
 @jax.vmap
-def solve(H, mean, Psi, noise_var, M, key):
+def solve(H, mean, Psi, noise_var, M, seed):
     """The best model, its risk, and the gap as a sum of squares."""
     problem = LinearPopulation(H, mean, Psi, noise_var)
-    found = reg.optimum(reg.LSA, problem, M, key=key)
+    found = reg.optimum(reg.LSA, problem, M, key=jax.random.key(seed))
     return found.model, found.risk, reg.excess(found.model, problem, M).total
 
 
 def solve_all(cases):
     """Models, risks and gaps of (population, M), 8 at a time."""
-    filled = cases + cases[:1] * (-len(cases) % 8)
-    keys = jax.random.split(jax.random.key(0), len(filled))
-    parts = (*stacked([(*p, M) for p, M in filled]), keys)
-    parts = [a.reshape(-1, 8, *a.shape[1:]) for a in parts]
-    found = [solve(*(a[k] for a in parts)) for k in range(len(filled) // 8)]
-    return jax.tree.map(lambda *a: np.concatenate(a)[: len(cases)], *found)
+    return ltb.in_chunks(solve, [(*p, M, k) for k, (p, M) in enumerate(cases)], 8)
 
 
 @jax.jit
@@ -62,11 +50,7 @@ def closed_forms(H, mean, Psi, noise_var, M):
 
 def evaluate(cases):
     """``closed_forms`` of (population, M), 8 at a time."""
-    filled = cases + cases[:1] * (-len(cases) % 8)
-    parts = stacked([(*p, M) for p, M in filled])
-    parts = [a.reshape(-1, 8, *a.shape[1:]) for a in parts]
-    found = [closed_forms(*(a[k] for a in parts)) for k in range(len(filled) // 8)]
-    return jax.tree.map(lambda *a: np.concatenate(a)[: len(cases)], *found)
+    return ltb.in_chunks(closed_forms, [(*p, M) for p, M in cases], 8)
 
 
 def scaled_mean(population, size):
@@ -77,7 +61,7 @@ def scaled_mean(population, size):
 
 def search(population, M, rng, starts):
     """The smallest gap that Levenberg-Marquardt finds, by the oracle's residuals."""
-    white = Whitened.of(population, M)
+    white = ltb.Whitened.of(population, M)
     size, d = np.linalg.norm(white.m), len(white.m)
     guess = np.linalg.inv(white.Omega) @ white.Phi
     ends = []
@@ -86,11 +70,8 @@ def search(population, M, rng, starts):
         A = guess + 0.3 * rng.normal(size=(d, d))
         g = rng.normal(size=d) * size / white.tau * 10 ** rng.uniform(-1, 0)
         z = np.concatenate([q, g, A.ravel()])
-        ends.append(
-            least_squares(
-                lsa_residuals, z, method="lm", args=(white, M), xtol=1e-12, ftol=1e-14
-            )
-        )
+        given = {"method": "lm", "args": (white, M), "xtol": 1e-12, "ftol": 1e-14}
+        ends.append(least_squares(ltb.lsa_residuals, z, **given))
     return 2 * min(end.cost for end in ends)
 
 
@@ -106,7 +87,7 @@ def search(population, M, rng, starts):
 def test_the_best_lsa_has_its_risk_by_the_exact_expectation(d, M, measured):
     rng = np.random.default_rng([61, d, M])
     ranks = (d, max(1, d - 1))
-    cases = [(random_population(rng, d, rank), M) for rank in ranks]
+    cases = [(ltb.random_population(rng, d, rank), M) for rank in ranks]
     model, risk, _ = solve_all(cases)
     for k, (population, _) in enumerate(cases):
         weights = [np.asarray(W[k]) for W in jax.tree.leaves(model)]
@@ -120,7 +101,7 @@ def test_the_best_lsa_has_its_risk_by_the_exact_expectation(d, M, measured):
 @pytest.mark.slow
 def test_the_best_lsa_of_the_worked_example_to_all_printed_digits(measured):
     H, Psi = np.array([[2, 0.5], [0.5, 1]]), np.array([[1, 0.2], [0.2, 0.5]])
-    _, risk, gap = solve_all([(Population(H, np.array([1.0, -2.0]), Psi, 0.25), 3)])
+    _, risk, gap = solve_all([(ltb.Population(H, np.array([1.0, -2.0]), Psi, 0.25), 3)])
     for name, value, text in (
         ("risk", risk[0], "3.2021498444"),
         ("gap", gap[0], "1.6807881005"),
@@ -135,7 +116,7 @@ def test_no_other_search_finds_a_better_lsa(measured):
     rng, d = np.random.default_rng([62, 3]), 3
     cases = []
     for _ in range(8):
-        population = random_population(rng, d, noise_var=10 ** rng.uniform(-2, 1))
+        population = ltb.random_population(rng, d, noise_var=10 ** rng.uniform(-2, 1))
         size = 10 ** rng.uniform(-1, 1)
         cases.append((scaled_mean(population, size), int(rng.choice([1, 2, 5, 20]))))
     _, _, gap = solve_all(cases)
@@ -154,7 +135,7 @@ def test_inputs_that_span_a_subspace_change_nothing(measured):
     rng = np.random.default_rng(63)
     small, large = [], []
     for _ in range(16):
-        low = random_population(rng, 2, noise_var=10 ** rng.uniform(-2, 0))
+        low = ltb.random_population(rng, 2, noise_var=10 ** rng.uniform(-2, 0))
         low = scaled_mean(low, 10 ** rng.uniform(0.3, 1.3))
         Q = np.linalg.qr(rng.normal(size=(3, 3)))[0]
         Q, unseen = Q[:, :2], Q[:, 2]
@@ -162,7 +143,7 @@ def test_inputs_that_span_a_subspace_change_nothing(measured):
         small.append((low, M))
         mean, Psi = Q @ low.mean + 5 * unseen, Q @ low.Psi @ Q.T
         Psi += 3 * np.outer(unseen, unseen)
-        large.append((Population(Q @ low.H @ Q.T, mean, Psi, low[3]), M))
+        large.append((ltb.Population(Q @ low.H @ Q.T, mean, Psi, low[3]), M))
     (_, low_risk, _), (model, risk, _) = (solve_all(cases) for cases in (small, large))
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(model))
     measured("relative difference", risk / low_risk - 1, below=1e-12)
@@ -171,7 +152,7 @@ def test_inputs_that_span_a_subspace_change_nothing(measured):
 @pytest.mark.statement("Zhang: Theorem 4.1, closed forms")
 def test_without_variance_of_tasks_the_gap_is_that_of_a_large_mean():
     rng = np.random.default_rng(72)
-    H, mean, _, noise_var = random_population(rng, 2, noise_var=0.3)
+    H, mean, _, noise_var = ltb.random_population(rng, 2, noise_var=0.3)
     problem = LinearPopulation(H, mean, np.zeros((2, 2)), noise_var)
     for M in (1, 4):
         gap = float(reg.gaps.small_mean_gap(problem, M))
@@ -183,9 +164,9 @@ def test_without_variance_of_tasks_the_gap_is_that_of_a_large_mean():
 def test_the_gap_scales_with_the_square_of_the_labels(measured):
     # (Phi, sigma, m) -> (s^2 Phi, s sigma, s m)
     rng = np.random.default_rng(64)
-    p = random_population(rng, 2)
+    p = ltb.random_population(rng, 2)
     cases = [
-        (Population(p.H, s * p.mean, s**2 * p.Psi, s**2 * p.noise_var), 4)
+        (ltb.Population(p.H, s * p.mean, s**2 * p.Psi, s**2 * p.noise_var), 4)
         for s in (1.0, 1e-3, 0.1, 30.0)
     ]
     _, _, gap = solve_all(cases)
@@ -197,29 +178,25 @@ def test_the_gap_scales_with_the_square_of_the_labels(measured):
 @pytest.mark.statement("Zhang: Theorem 4.1, best LSA")
 @pytest.mark.slow
 def test_the_derivative_of_the_smallest_risk_holds_the_model_fixed(measured):
-    H, mean, Psi, _ = random_population(np.random.default_rng(65), 2)
+    H, mean, Psi, _ = ltb.random_population(np.random.default_rng(65), 2)
 
-    @jax.jit
-    @jax.value_and_grad
     def risk(noise_var):
         problem = LinearPopulation(H, mean, Psi, noise_var)
-        return reg.optimum(
-            reg.LSA, problem, 5, key=jax.random.key(0), num_starts=8
-        ).risk
+        given = {"key": jax.random.key(0), "num_starts": 8}
+        return reg.optimum(reg.LSA, problem, 5, **given).risk
 
-    slope = risk(0.5)[1]
-    difference = (risk(0.5 + 1e-4)[0] - risk(0.5 - 1e-4)[0]) / 2e-4
-    measured("slope against differences", slope / difference - 1, below=1e-6)
+    error = slope_error(risk, 0.5, step=1e-4, towards=(1.0,))
+    measured("slope against differences", error, below=1e-6)
 
 
 @pytest.mark.statement("Zhang: Theorem 4.1, best LSA")
 def test_predictions_of_the_best_lsa_need_no_mlp(measured):
     # its risk is that of its LSA form and of the LTB with read-out e
     rng = np.random.default_rng(66)
-    population = random_population(rng, 2)
+    population = ltb.random_population(rng, 2)
     model, *_ = solve_all([(population, 3)])
     lsa = jax.tree.map(lambda a: jnp.asarray(a[0]), model)
-    X, y, x = random_prompts(rng, population, 3, 10)
+    X, y, x = ltb.random_prompts(rng, population, 3, 10)
 
     @jax.jit
     def predictions(lsa):
@@ -241,7 +218,7 @@ def test_predictions_of_the_best_lsa_need_no_mlp(measured):
 @pytest.mark.statement("Zhang: Theorem 4.1")
 @pytest.mark.slow
 def test_the_best_lsa_feels_the_prior_mean_and_the_best_ltb_does_not(measured):
-    population = random_population(np.random.default_rng(72), 2)
+    population = ltb.random_population(np.random.default_rng(72), 2)
     cases = [(population._replace(mean=s * population.mean), 5) for s in (0, 1, 3)]
     _, risk, _ = solve_all(cases)
     least = evaluate(cases)["R_min"]
@@ -256,10 +233,10 @@ def test_without_a_prior_mean_there_is_no_gap(measured):
     rng = np.random.default_rng(67)
     cases = []
     for _ in range(16):
-        population = random_population(rng, 2, rank_Psi=rng.integers(1, 3))
+        population = ltb.random_population(rng, 2, rank_Psi=rng.integers(1, 3))
         cases.append((population._replace(mean=np.zeros(2)), int(rng.integers(1, 20))))
     _, risk, gap = solve_all(cases)
-    least = np.array([minimal_risks(*case)[2] for case in cases])
+    least = np.array([ltb.minimal_risks(*case)[2] for case in cases])
     measured("relative error of the risk", risk / least - 1, below=1e-12)
     measured("largest gap", np.abs(gap).max())
 
@@ -268,7 +245,7 @@ def test_without_a_prior_mean_there_is_no_gap(measured):
 @pytest.mark.slow
 def test_the_best_gd_0_is_the_formula_with_the_second_moment(measured):
     rng = np.random.default_rng(68)
-    cases = [(random_population(rng, 3, rng.integers(2, 4)), 6) for _ in range(8)]
+    cases = [(ltb.random_population(rng, 3, rng.integers(2, 4)), 6) for _ in range(8)]
     found = evaluate(cases)
     risk, least = found["GD-0"]  # risk of a GD-0 on the problem, and its formula
     measured("relative error", risk / least - 1, below=1e-13)
@@ -284,7 +261,7 @@ def test_for_one_dimension_the_gap_is_the_closed_form_up_to_its_limit(measured):
         phi, noise = 10 ** rng.uniform(-1, 1), 10 ** rng.uniform(-2, 2)
         h, M = 10 ** rng.uniform(-1, 1), int(rng.integers(1, 40))
         one = np.ones((1, 1))
-        cases.append((Population(h * one, np.ones(1), phi / h * one, noise), M))
+        cases.append((ltb.Population(h * one, np.ones(1), phi / h * one, noise), M))
     _, limits = evaluate(cases)["scalar"]
     inside, beyond = (
         [
@@ -308,16 +285,15 @@ def test_for_one_dimension_the_gap_is_the_closed_form_up_to_its_limit(measured):
 
 @pytest.mark.statement("Zhang: Theorem 4.1, best LSA")
 def test_the_limit_in_one_dimension_is_its_formula(measured):
-    scalar = jax.jit(reg.gaps.scalar_gap)
     for phi, noise_var, M in ((1.0, 1.0, 10), (0.3, 2.0, 1), (5.0, 0.1, 40)):
-        start = Population(np.eye(1), np.ones(1), phi * np.eye(1), noise_var)
+        start = ltb.Population(np.eye(1), np.ones(1), phi * np.eye(1), noise_var)
         tau = phi + noise_var
         kappa = 2 * tau**2 / M + 2 * (1 + 2 / M) * phi**2
         D = np.array([[2 / M, 2 * phi / M], [2 * phi / M, kappa]])
         z = np.linalg.solve(D, [1, tau])
         z /= 1 + z @ [1, tau]
         expected = phi * M / (2 * ((M + 1) * phi + tau)) / np.sqrt(z[0] * z[1])
-        _, limit = scalar(LinearPopulation(*start), M)
+        _, limit = reg.gaps.scalar_gap(LinearPopulation(*start), M)
         measured("relative error of the limit", limit / expected - 1, below=1e-12)
 
 
@@ -327,8 +303,8 @@ def test_a_small_prior_mean_costs_the_quadratic_form(measured):
     rng = np.random.default_rng(70)
     cases = []
     for M in (2, 10, 4, 1):
-        population = random_population(rng, 2, noise_var=0.49)
-        scale = Whitened.of(population, M).tau
+        population = ltb.random_population(rng, 2, noise_var=0.49)
+        scale = ltb.Whitened.of(population, M).tau
         cases.append((scaled_mean(population, 1e-3 * np.sqrt(scale)), M))
     _, _, gap = solve_all(cases)
     error = gap / evaluate(cases)["small mean"] - 1
@@ -340,8 +316,8 @@ def test_for_a_large_prior_mean_the_gap_is_2_over_m_plus_2_of_its_square(measure
     rng = np.random.default_rng(71)
     cases = []
     for M in (2, 10, 4, 1):
-        population = random_population(rng, 2, noise_var=0.49)
-        scale = Whitened.of(population, M).tau
+        population = ltb.random_population(rng, 2, noise_var=0.49)
+        scale = ltb.Whitened.of(population, M).tau
         cases.append((scaled_mean(population, 1e3 * np.sqrt(scale)), M))
     _, _, gap = solve_all(cases)
     ratio = [
@@ -359,7 +335,7 @@ def test_an_isotropic_problem_has_three_unknowns(measured):
     for M, mu in ((4, 0.1), (4, 1.0), (4, 5.0), (9, 0.5)):
         phi, noise, d = 0.2, 0.16, 2
         cases.append(
-            (Population(np.eye(d), mu * np.eye(d)[0], phi * np.eye(d), noise), M)
+            (ltb.Population(np.eye(d), mu * np.eye(d)[0], phi * np.eye(d), noise), M)
         )
         expected.append(_isotropic_gap(phi, noise, d, mu, M))
     _, _, gap = solve_all(cases)

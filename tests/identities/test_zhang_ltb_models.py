@@ -10,15 +10,7 @@ from hypothesis import strategies as st
 from icltheory import regression as reg
 from icltheory.regression import LinearPopulation
 from tests import oracles
-from tests.oracles_ltb import (
-    Population,
-    Whitened,
-    random_population,
-    random_prompts,
-    root,
-    singular_population,
-    stacked,
-)
+from tests import oracles_ltb as ltb
 
 SLOW = [pytest.mark.slow]
 
@@ -40,11 +32,7 @@ def block_values(weights, H, mean, Psi, noise_var, M, factor):
     problem, block = LinearPopulation(H, mean, Psi, noise_var), reg.LTB(*weights)
     attention, parts = reg.LSA(*weights[:4]), block.effective()
     direct = [reg.risk(m, problem, M) for m in (block, attention)]
-    made = [
-        parts.to_ltb(),
-        parts.rescaled(factor),
-        attention.effective().to_lsa(),
-    ]
+    made = [parts.to_ltb(), parts.rescaled(factor), attention.effective().to_lsa()]
     return jnp.stack(direct), jnp.stack([reg.risk(m, problem, M) for m in made]), parts
 
 
@@ -101,22 +89,14 @@ def test_the_risk_of_all_matrices_is_the_exact_expectation(
     cases, exact = [], []
     for M in lengths:
         weights = random_weights(rng, d, widths(d))
-        population = random_population(rng, d, rank_H, rank_Psi, noise)
+        population = ltb.random_population(rng, d, rank_H, rank_Psi, noise)
         cases.append((weights, *population, M, 0.3))
         exact.append([exact_risk(w, population, M) for w in (weights, weights[:4])])
-    risks, _, _ = block_values(*_stack(cases))
-    error = np.abs(np.asarray(risks)[: len(exact)] / exact - 1).max(axis=0)
+    risks, _, _ = ltb.in_chunks(block_values, cases, 4)
+    error = np.abs(risks / exact - 1).max(axis=0)
     measured("relative error, LTB", error[0])
     measured("relative error, LSA", error[1])
     assert np.all(error < 5e-15)
-
-
-def _stack(cases, count=4):
-    """Cases as arrays, filled up to one number of them."""
-    filled = cases + cases[:1] * (count - len(cases))
-    parts = stacked([case[1:] for case in filled])
-    weights = [np.stack(W) for W in zip(*(case[0] for case in filled), strict=True)]
-    return weights, *parts
 
 
 @pytest.mark.statement("Zhang: Appendices B and D, risk")
@@ -132,15 +112,14 @@ def test_the_risk_does_not_depend_on_the_gauge_or_on_the_matrices_chosen(
         factor = rng.choice([-1, 1]) * 10 ** rng.uniform(-2, 2)
         weights = random_weights(rng, d, widths(d))
         M = rng.integers(1, 30)
-        cases.append((weights, *singular_population(rng, d), M, factor))
-    risks, others, parts = block_values(*_stack(cases))
-    error = np.asarray(others) / np.asarray(risks)[:, [0, 0, 1]] - 1
+        cases.append((weights, *ltb.singular_population(rng, d), M, factor))
+    risks, others, parts = ltb.in_chunks(block_values, cases, 4)
+    error = others / risks[:, [0, 0, 1]] - 1
     measured("relative difference", error, below=1e-12)
+    found = jax.tree.leaves(parts)
     for k, (weights, *_) in enumerate(cases):
-        for found, expected in zip(
-            jax.tree.leaves(parts), _effective(weights), strict=True
-        ):
-            np.testing.assert_allclose(found[k], expected, rtol=1e-12, atol=1e-13)
+        for part, expected in zip(found, _effective(weights), strict=True):
+            np.testing.assert_allclose(part[k], expected, rtol=1e-12, atol=1e-13)
 
 
 def _effective(weights):
@@ -154,16 +133,14 @@ def _effective(weights):
 @pytest.mark.statement("Zhang: Appendices B and D, risk")
 def test_any_widths_are_allowed(measured):
     rng = np.random.default_rng(41)
-    population = random_population(rng, 2)
+    population = ltb.random_population(rng, 2)
     weights = random_weights(rng, 2, (1, 1, 3, 3, 2, 2))
-    error = _risk(reg.LTB(*weights), LinearPopulation(*population), 2)
+    error = reg.risk(reg.LTB(*weights), LinearPopulation(*population), 2)
     error = error / exact_risk(weights, population, 2) - 1
     measured("relative error", error, below=5e-15)
 
 
 # --- its derivatives, and lower precision
-
-_gradient = jax.jit(jax.grad(reg.risk))
 
 
 @pytest.mark.statement("Zhang: Appendices B and D, risk")
@@ -173,30 +150,18 @@ def test_gradients_in_the_weights_are_those_of_the_exact_expectation(kind, measu
     rng = np.random.default_rng(33)
     rows = widths(2)[: 4 if kind is reg.LSA else 6]
     weights, towards = random_weights(rng, 2, rows), random_weights(rng, 2, rows)
-    problem = LinearPopulation(np.eye(2), np.array([1.0, -2.0]), np.eye(2), 0.25)
-    population = tuple(
-        map(
-            np.asarray,
-            (problem.input_cov, problem.task_mean, problem.task_cov, problem.noise_var),
-        )
-    )
-    gradient = _gradient(kind(*weights), problem, jnp.asarray(2))
+    population = np.eye(2), np.array([1.0, -2.0]), np.eye(2), 0.25
+    problem = LinearPopulation(*population)
+    gradient = jax.jit(jax.grad(reg.risk))(kind(*weights), problem, 2)
     assert isinstance(gradient, kind)
     slope = sum(
         np.sum(g * t) for g, t in zip(jax.tree.leaves(gradient), towards, strict=True)
     )
     # central differences of sixth order of a polynomial
     h, total = 1e-2, 0.0
-    for k, c in ((1, 45), (2, -9), (3, 1)):
-        ends = [
-            exact_risk(
-                [W + s * k * h * T for W, T in zip(weights, towards, strict=True)],
-                population,
-                2,
-            )
-            for s in (1, -1)
-        ]
-        total += c * (ends[0] - ends[1]) / (60 * h)
+    for k, c in ((1, 45), (2, -9), (3, 1), (-1, -45), (-2, 9), (-3, -1)):
+        moved = [W + k * h * T for W, T in zip(weights, towards, strict=True)]
+        total += c * exact_risk(moved, population, 2) / (60 * h)
     measured("slope against differences of the oracle", slope / total - 1, below=1e-6)
 
 
@@ -222,20 +187,17 @@ def test_the_risk_is_differentiable_in_the_problem(measured):
         measured("two routes to the gradient", error, below=1e-12)
 
 
-_risk = jax.jit(reg.risk)
-
-
-@pytest.mark.statement("Zhang: Appendices B and D, risk")
-@pytest.mark.slow
-def test_a_risk_in_float32_is_accurate_to_float32(measured):
-    rng = np.random.default_rng(35)
-    d = 20
-    weights = random_weights(rng, d, widths(d), scale=1 / d)
-    block = reg.LTB(*weights)
-    problem = LinearPopulation(*random_population(rng, d))
-    exact = _risk(block, problem, jnp.asarray(3 * d))
-    small = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), (block, problem))
-    risk = _risk(*small, jnp.asarray(3 * d))
+@pytest.mark.statement("Zhang: Section 5", case="GDBeta")
+@pytest.mark.statement("Zhang: Appendices B and D, risk", case="LTB")
+@pytest.mark.parametrize("kind", ["GDBeta", "LTB"])
+def test_a_risk_in_float32_is_accurate_to_float32(kind, measured):
+    rng, d = np.random.default_rng(35), 20
+    block = reg.LTB(*random_weights(rng, d, widths(d), scale=1 / d))
+    step = reg.GDBeta(2 * rng.normal(size=d), rng.normal(size=(d, d)) / d)
+    model = {"GDBeta": step, "LTB": block}[kind]
+    given = model, LinearPopulation(*ltb.random_population(rng, d))
+    small = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), given)
+    risk, exact = reg.risk(*small, 3 * d), reg.risk(*given, 3 * d)
     assert risk.dtype == jnp.float32
     measured("relative error in float32", risk / exact - 1, below=2e-6)
 
@@ -246,16 +208,10 @@ def test_a_risk_in_float32_is_accurate_to_float32(measured):
 @jax.jit
 @jax.vmap
 def terms(parts, H, mean, Psi, noise_var, M):
-    problem, model = (
-        LinearPopulation(H, mean, Psi, noise_var),
-        reg.EffectiveParameters(*parts),
-    )
-    return (
-        reg.excess(model, problem, M),
-        reg.excess(model, problem, M).total,
-        reg.risk(model, problem, M),
-        reg.optimum(reg.LTB, problem, M).risk,
-    )
+    problem = LinearPopulation(H, mean, Psi, noise_var)
+    model = reg.EffectiveParameters(*parts)
+    excess, least = reg.excess(model, problem, M), reg.optimum(reg.LTB, problem, M).risk
+    return excess, excess.total, reg.risk(model, problem, M), least
 
 
 def random_parts(rng, d):
@@ -266,7 +222,7 @@ def random_parts(rng, d):
 def four_squares(parts, population, M):
     """I, III, II, IV through roots of H, II as the tensor that it is."""
     c, p, v, U, u = parts
-    white, mean = Whitened.of(population, M), population.mean
+    white, mean = ltb.Whitened.of(population, M), population.mean
     R, Phi, tau, Omega = white.root, white.Phi, white.tau, white.Omega
     q, g, m = R @ (p + v * mean), R @ u, R @ (mean - c)
     A = R @ (U + np.outer(mean, u)) @ R
@@ -275,7 +231,7 @@ def four_squares(parts, population, M):
     labels = v**2 * g @ g * (2 * tau**2 / M + 2 * np.trace(Phi @ Phi))
     return np.array(
         [
-            np.sum((root(Omega) @ (B - np.linalg.inv(Omega) @ Phi)) ** 2),
+            np.sum((ltb.root(Omega) @ (B - np.linalg.inv(Omega) @ Phi)) ** 2),
             np.sum((A.T @ q + v * tau * g - m) ** 2) + labels,
             np.sum(cubic**2) / M,
             np.sum((A.T @ q) ** 2) / M,
@@ -301,35 +257,24 @@ def four_errors(seed, d):
     """Errors of the sum and of its parts, relative to the risk, over 8 problems."""
     rng = np.random.default_rng(seed)
     cases = [
-        (random_parts(rng, d), *singular_population(rng, d), rng.integers(1, 20))
+        (random_parts(rng, d), *ltb.singular_population(rng, d), rng.integers(1, 20))
         for _ in range(8)
     ]
-    found, total, risk, least = _terms(cases)
+    found, total, risk, least = ltb.in_chunks(terms, cases, 8)
     pieces = (found.preconditioner, found.start, found.fluctuation, found.drift)
-    expected = [four_squares(c, Population(*p), M) for c, *p, M in cases]
+    expected = [four_squares(c, ltb.Population(*p), M) for c, *p, M in cases]
     parts = np.abs(np.stack(pieces, axis=1) - expected) / risk[:, None]
     return np.max(np.abs(risk - least - total) / risk), np.max(parts)
-
-
-def _terms(cases):
-    """``terms`` of (parts, *population, M), 8 at a time."""
-    parts = [np.stack(a) for a in zip(*(c[0] for c in cases), strict=True)]
-    rest = stacked([c[1:] for c in cases])
-    found = [
-        terms([a[k : k + 8] for a in parts], *(a[k : k + 8] for a in rest))
-        for k in range(0, len(cases), 8)
-    ]
-    return jax.tree.map(lambda *a: np.concatenate(a), *found)
 
 
 @pytest.mark.statement("Zhang: Appendices B and D, terms")
 def test_no_square_is_negative(measured):
     rng = np.random.default_rng(36)
     cases = [
-        (random_parts(rng, 3), *random_population(rng, 3), rng.integers(1, 20))
+        (random_parts(rng, 3), *ltb.random_population(rng, 3), rng.integers(1, 20))
         for _ in range(2000)
     ]
-    found, *_ = _terms(cases)
+    found, *_ = ltb.in_chunks(terms, cases, 8)
     for name in ("preconditioner", "start", "fluctuation", "drift"):
         smallest = np.min(getattr(found, name))
         measured(f"smallest {name}", smallest)
@@ -347,7 +292,7 @@ def test_the_tensor_square_vanishes_where_it_should_up_to_rounding(measured):
         parts = np.zeros(1), np.full(1, q), v, A * one, np.full(1, g)
         cases.append((parts, one, np.zeros(1), phi * one, 0.3, 3))
         sizes.append((A * q) ** 2)
-    found, *_ = _terms(cases)
+    found, *_ = ltb.in_chunks(terms, cases, 8)
     measured("rest of the square", found.fluctuation / np.array(sizes), below=1e-14)
 
 
@@ -409,7 +354,7 @@ def test_dropping_the_mask_adds_what_the_query_attends_of_itself(seed, size, mea
     d, M = size
     rng = np.random.default_rng(seed)
     weights = random_weights(rng, d, (d + 1, d + 1, d, d, 4, 4), 1.0)
-    prompts = random_prompts(rng, random_population(rng, d), M, 30)
+    prompts = ltb.random_prompts(rng, ltb.random_population(rng, d), M, 30)
     masked, unmasked, added = map(np.asarray, masked_and_not(weights, *prompts))
     exact = oracles.block_predictions(weights, *prompts, "none")
     scale = 1 + np.abs(exact)

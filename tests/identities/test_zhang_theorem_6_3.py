@@ -9,17 +9,10 @@ import pytest
 from scipy.integrate import quad, solve_ivp
 
 from icltheory import regression as reg
-from icltheory.regression import (
-    LinearPopulation,
-    flow,
-    flow_bounds,
-    flow_limit,
-)
 from icltheory.regression._integrate import basis_along
 from tests import oracles_ltb as oracles
 
 DIM, TIMES = 3, 41
-rates, limit = jax.jit(flow_bounds), jax.jit(flow_limit)
 best = jax.jit(lambda *given: reg.optimum(reg.GDBeta, *given))
 
 
@@ -40,7 +33,7 @@ def drawn(seed, rank=DIM, rank_Psi=DIM):
 @functools.cache
 def flowed(seed, rank=DIM, rank_Psi=DIM):
     population, M, start, times = drawn(seed, rank, rank_Psi)
-    path = flow(start, LinearPopulation(*population), M, times)
+    path = reg.flow(start, reg.LinearPopulation(*population), M, times)
     assert path.succeeded
     return population, M, start, times, path
 
@@ -73,7 +66,7 @@ def slope(population, M, beta, Gamma):
 
 @jax.jit
 def descent(population, M, model):
-    return jax.grad(reg.risk)(model, LinearPopulation(*population), M)
+    return jax.grad(reg.risk)(model, reg.LinearPopulation(*population), M)
 
 
 @pytest.mark.statement("Zhang: Lemma G.4")
@@ -102,7 +95,9 @@ def test_path_is_that_of_another_solver(rank, measured):
     solved = solve_ivp(
         speed, (0, times[-1]), first, "LSODA", times, rtol=1e-11, atol=1e-13
     )
-    path = flow(start, LinearPopulation(*population), M, times, rtol=1e-11, atol=1e-13)
+    path = reg.flow(
+        start, reg.LinearPopulation(*population), M, times, rtol=1e-11, atol=1e-13
+    )
     found = np.hstack([path.model.beta, np.reshape(path.model.Gamma, (TIMES, -1))])
     measured("difference from LSODA", found - solved.y.T, below=2e-8)
 
@@ -110,7 +105,7 @@ def test_path_is_that_of_another_solver(rank, measured):
 @pytest.mark.statement("Zhang: after Theorem 6.3")
 def test_risk_is_not_convex(measured):
     population, M, *_ = drawn(0)
-    problem = LinearPopulation(*population)
+    problem = reg.LinearPopulation(*population)
 
     @jax.jit
     @jax.vmap
@@ -132,44 +127,29 @@ def test_risk_is_not_convex(measured):
 
 @pytest.mark.statement("Zhang: Theorem 6.3")
 @pytest.mark.slow
-@pytest.mark.parametrize("rank", [DIM, DIM - 1])
-def test_flow_converges_to_the_projected_optimum(rank, measured):
-    for seed in range(8):
-        population, M, start, _, path = flowed(seed, rank)
-        problem = LinearPopulation(*population)
+@pytest.mark.parametrize(
+    ("rank", "rank_Psi"), [(DIM, DIM), (DIM - 1, DIM), (DIM, 0), (DIM, 1)]
+)
+def test_flow_converges_to_the_projected_optimum(rank, rank_Psi, measured):
+    for seed in range(8) if rank_Psi == DIM else [1]:
+        population, M, start, _, path = flowed(seed, rank, rank_Psi)
         P = oracles.projector(population.H)
-        best = oracles.best_preconditioner(population, M)
-        change = P @ (np.asarray(start.beta) - population.mean)
-        beta = np.asarray(start.beta) - change
-        Gamma = np.asarray(start.Gamma) - P @ (np.asarray(start.Gamma) - best) @ P
-        end = limit(start, problem, M)
+        off = np.asarray(start.Gamma) - oracles.best_preconditioner(population, M)
+        beta = start.beta - P @ (np.asarray(start.beta) - population.mean)
+        Gamma = start.Gamma - P @ off @ P
+        end = reg.flow_limit(start, reg.LinearPopulation(*population), M)
         np.testing.assert_allclose(end.beta, beta, atol=1e-13)
         np.testing.assert_allclose(end.Gamma, Gamma, atol=1e-12)
-        error = max(
-            np.abs(path.model.beta[-1] - beta).max(),
-            np.abs(path.model.Gamma[-1] - Gamma).max(),
-        )
-        measured("distance from the limit", error, below=3.7e-12)
-        measured("excess at the end", path.excess[-1])
-        assert 0 <= path.excess[-1] < 1e-12
+        last = np.append(path.model.beta[-1] - beta, path.model.Gamma[-1] - Gamma)
+        measured("distance from the limit", last, below=3.7e-12)
+        measured("excess at the end", path.excess[-1], below=1e-12)
+        assert path.excess[-1] >= 0
         relative = path.risk[-1] / least(population, M) - 1
         measured("relative excess of the risk", relative, below=3e-15)
-        if rank == DIM:
-            assert np.abs(path.model.Gamma[-1] - best).max() < 3.7e-12
 
 
 def least(population, M):
     return oracles.minimal_risks(population, M)[2]
-
-
-@pytest.mark.statement("Zhang: Theorem 6.3")
-@pytest.mark.slow
-@pytest.mark.parametrize("rank_Psi", [0, 1])
-def test_flow_converges_for_singular_priors_too(rank_Psi, measured):
-    population, M, _, _, path = flowed(1, DIM, rank_Psi)
-    measured("excess at the end", path.excess[-1])
-    assert 0 <= path.excess[-1] < 1e-12
-    np.testing.assert_allclose(path.risk[-1], least(population, M), rtol=1e-14)
 
 
 @pytest.mark.statement("Zhang: Theorem 6.3")
@@ -188,9 +168,7 @@ def test_what_inputs_do_not_span_is_frozen(measured):
     for seed in range(8):
         population, _, start, _, path = flowed(seed, DIM - 1)
         P = oracles.projector(population.H)
-        kept = (np.asarray(path.model.beta) - np.asarray(start.beta)) @ (
-            np.eye(DIM) - P
-        )
+        kept = np.subtract(path.model.beta, start.beta) @ (np.eye(DIM) - P)
         change = np.asarray(path.model.Gamma) - np.asarray(start.Gamma)
         drift = max(np.abs(kept).max(), np.abs(change - P @ change @ P).max())
         measured("largest change", drift, below=8.4e-14)
@@ -215,7 +193,7 @@ def test_excess_falls_along_the_path_and_is_the_risk_beyond_the_least(measured):
 def test_flow_never_outruns_its_proved_rates(rank, measured):
     for seed in range(8):
         population, M, start, times, path = flowed(seed, rank)
-        bounds = rates(start, LinearPopulation(*population), M, times)
+        bounds = reg.flow_bounds(start, reg.LinearPopulation(*population), M, times)
         in_beta, in_Gamma = distances(path.model, population, M)
         # a bound below the rounding of beta* and Gamma* themselves says nothing
         for name, value, bound, floor in (
@@ -235,7 +213,7 @@ def test_flow_never_outruns_its_proved_rates(rank, measured):
 def test_bounds_are_the_formulas_of_lemmas_g3_and_g6(measured):
     for seed, rank in ((0, DIM), (1, DIM - 1)):
         population, M, start, times = drawn(seed, rank)
-        bounds = rates(start, LinearPopulation(*population), M, times)
+        bounds = reg.flow_bounds(start, reg.LinearPopulation(*population), M, times)
         values = np.linalg.eigvalsh(population.H)
         low, top = values[values > 1e-10][0], values[-1]
         tau = oracles.Whitened.of(population, M).tau
@@ -271,21 +249,16 @@ def test_bound_where_the_two_rates_meet(offset, measured):
     M, h = 2, 0.8
     tau = 4 * M / (h * (M + 2)) * (1 + offset)  # alpha = gamma at offset 0
     one = np.eye(1)
-    problem = LinearPopulation(h * one, np.zeros(1), 0.5 * one, tau - 0.5 * h)
+    problem = reg.LinearPopulation(h * one, np.zeros(1), 0.5 * one, tau - 0.5 * h)
     start = reg.GDBeta(np.ones(1), 2 * one)
     times = np.array([0.0, 1e-3, 0.7, 20.0])
-    bounds = rates(start, problem, M, times)
+    bounds = reg.flow_bounds(start, problem, M, times)
     alpha, gamma = float(bounds.alpha), float(bounds.gamma)
     np.testing.assert_allclose(alpha / gamma, 1 + offset, rtol=1e-14)
     first = abs(2 - float(best(problem, M).model.Gamma[0, 0]))
     for t, bound in zip(times, np.asarray(bounds.Gamma), strict=True):
-        forced, _ = quad(
-            lambda s, t=float(t): np.exp(-alpha * (t - s) - gamma * s),
-            0,
-            float(t),
-            epsabs=0,
-            epsrel=1e-13,
-        )
+        rate = lambda s, t=t: np.exp(-alpha * (t - s) - gamma * s)  # noqa: E731
+        forced, _ = quad(rate, 0, t, epsabs=0, epsrel=1e-13)
         expected = np.exp(-alpha * t) * first + float(bounds.forcing) * forced
         measured("relative error", bound / expected - 1, below=1e-12)
 
@@ -295,13 +268,13 @@ def test_bound_where_the_two_rates_meet(offset, measured):
 def test_rate_of_the_start_is_attained(measured):
     # one dimension, H Gamma = M / (M + 2): there Q(Gamma) is 2 H / (M + 2)
     M, h = 5, 1.7
-    problem = LinearPopulation(h * np.eye(1), np.zeros(1), np.eye(1), 0.3)
+    problem = reg.LinearPopulation(h * np.eye(1), np.zeros(1), np.eye(1), 0.3)
     start = reg.GDBeta(1e-6 * np.ones(1), M / (M + 2) / h * np.eye(1))
     times = np.array([0.0, 1e-6])
-    path = flow(start, problem, M, times, rtol=1e-13, atol=1e-30)
+    path = reg.flow(start, problem, M, times, rtol=1e-13, atol=1e-30)
     beta = np.asarray(path.model.beta)
     rate = -np.log(beta[1, 0] / beta[0, 0]) / 1e-6
-    bounds = rates(start, problem, M, times)
+    bounds = reg.flow_bounds(start, problem, M, times)
     measured("rate over the bound", rate / (bounds.gamma / 2))
     np.testing.assert_allclose(rate, bounds.gamma / 2, rtol=1e-5)
 
@@ -314,9 +287,9 @@ def test_rate_of_the_start_is_attained(measured):
 def test_attention_at_a_zero_mean_stays_a_gradient_step_and_finds_the_best(measured):
     # c = p = u = 0 stays so, as in the flow of Zhang, Frei and Bartlett
     population, M, *_ = drawn(3)
-    problem = LinearPopulation(*population._replace(mean=np.zeros(DIM)))
+    problem = reg.LinearPopulation(*population._replace(mean=np.zeros(DIM)))
     start = reg.GDBeta(np.zeros(DIM), 0.1 * np.eye(DIM)).effective()
-    path = flow(start, problem, M, jnp.array([0.0, 1.0, 150.0]))
+    path = reg.flow(start, problem, M, jnp.array([0.0, 1.0, 150.0]))
     assert path.succeeded
     measured("excess at the end", path.excess[-1], below=1e-12)
     for name in ("p", "u", "c"):
@@ -329,12 +302,12 @@ def test_attention_at_a_zero_mean_stays_a_gradient_step_and_finds_the_best(measu
 @pytest.mark.statement("Zhang: after Theorem 6.3")
 @pytest.mark.slow
 def test_ltb_started_near_the_optimum_returns_to_it_and_keeps_its_balance(measured):
-    problem, M = LinearPopulation(np.eye(2), np.ones(2), np.eye(2), 0.25), 4
+    problem, M = reg.LinearPopulation(np.eye(2), np.ones(2), np.eye(2), 0.25), 4
     found = reg.optimum(reg.GDBeta, problem, M)
     best, least_risk = found.model, found.risk
     rng = np.random.default_rng(0)
     block = jax.tree.map(lambda W: W + 0.02 * rng.normal(size=W.shape), best.to_ltb())
-    path = flow(block, problem, M, jnp.array([0.0, 1.0, 100.0]))
+    path = reg.flow(block, problem, M, jnp.array([0.0, 1.0, 100.0]))
     assert path.succeeded
     measured("excess at the end", path.excess[-1])
     assert path.excess[-1] < 1e-12 < path.excess[0]

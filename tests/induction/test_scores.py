@@ -13,18 +13,11 @@ from icltheory.induction import (
     prefix_matching_score,
     previous_token_score,
 )
-from icltheory.induction.scores import prefix_targets
 
 RNG = np.random.default_rng(0)
 T = 12
 TOKENS = RNG.integers(0, 4, size=(3, T))
-WEIGHTS = np.tril(RNG.random(size=(3, T, T)))
-WEIGHTS /= WEIGHTS.sum(axis=-1, keepdims=True)
-
-
-prefix_score, copying, ratio_of = map(
-    jax.jit, (prefix_matching_score, copying_score, copying_ratio)
-)
+WEIGHTS = RNG.dirichlet(np.ones(T), size=(3, T))  # in the future, too
 
 
 def prefix_by_loops(weights, tokens, rows=None):
@@ -38,20 +31,11 @@ def prefix_by_loops(weights, tokens, rows=None):
 
 
 def test_prefix_matching_is_the_double_sum():
-    got = prefix_score(WEIGHTS, TOKENS)
+    got = prefix_matching_score(WEIGHTS, TOKENS)
     assert got == pytest.approx(prefix_by_loops(WEIGHTS, TOKENS), rel=1e-13)
     rows = RNG.random(size=TOKENS.shape) < 0.4
-    got = prefix_score(WEIGHTS, TOKENS, rows)
+    got = prefix_matching_score(WEIGHTS, TOKENS, rows)
     assert got == pytest.approx(prefix_by_loops(WEIGHTS, TOKENS, rows), rel=1e-13)
-
-
-def test_targets_are_never_in_the_future():
-    targets = np.asarray(jax.jit(prefix_targets)(TOKENS))
-    assert not targets[:, 0].any()
-    assert not targets[:, :, 0].any()
-    assert not np.triu(targets, 1).any()
-    # A token that follows its like directly may be a target of itself.
-    assert np.asarray(jax.jit(prefix_targets)(np.array([3, 3])))[1, 1]
 
 
 def test_previous_token_and_in_context_scores_are_means():
@@ -64,11 +48,11 @@ def test_previous_token_and_in_context_scores_are_means():
 
 def test_copying_by_factors_and_by_the_whole_circuit():
     left, right = RNG.normal(size=(9, 3)), RNG.normal(size=(3, 9))
-    whole, small = copying(left @ right), copying(right @ left)
+    whole, small = copying_score(left @ right), copying_score(right @ left)
     assert whole == pytest.approx(float(small), abs=1e-9)
     values = np.linalg.eigvals(right @ left)
     assert small == pytest.approx(values.real.sum() / np.abs(values).sum())
-    assert copying(np.zeros((2, 2))) == 0
+    assert copying_score(np.zeros((2, 2))) == 0
 
 
 def test_copying_ratio_is_its_definition():
@@ -78,54 +62,40 @@ def test_copying_ratio_is_its_definition():
         logits = sum(A[t, s] * M[:, tokens[s]] for s in range(T))
         raised = np.maximum(logits - logits.mean(), 0)
         shares.append(raised[tokens[A[t].argmax()]] / raised.sum())
-    got = ratio_of(A, M, tokens)
+    got = copying_ratio(A, M, tokens)
     assert got == pytest.approx(2 * np.mean(shares) - 1, rel=1e-12)
     rows = np.arange(T) > 5
-    got = ratio_of(A, M, tokens, rows)
+    got = copying_ratio(A, M, tokens, rows)
     assert got == pytest.approx(2 * np.mean(shares[6:]) - 1, rel=1e-12)
-    assert ratio_of(A, np.zeros((4, 4)), tokens) == -1
+    assert copying_ratio(A, np.zeros((4, 4)), tokens) == -1
+
+
+TWO, THREE, ZEROS = np.eye(2), np.eye(3), np.zeros(2, int)
 
 
 @pytest.mark.parametrize(
-    ("run", "message"),
+    ("function", "args", "message"),
     [
-        (lambda: prefix_matching_score(np.eye(3), np.arange(3)), "occurs twice"),
-        (lambda: prefix_matching_score(np.eye(3), np.arange(4)), "attention: expected"),
+        (prefix_matching_score, (THREE, np.arange(3)), "occurs twice"),
+        (prefix_matching_score, (THREE, np.arange(4)), "attention: expected"),
+        (prefix_matching_score, (TWO, ZEROS, [True] * 3), "rows: expected shape"),
+        (copying_ratio, (TWO, TWO, ZEROS, [False] * 2), "rows: expected at least one"),
+        (copying_ratio, (TWO, THREE, np.array([0, 3])), "tokens: expected"),
+        (previous_token_score, (np.ones((1, 1)),), "attention: expected shape"),
+        (copying_score, (np.ones((2, 3)),), "circuit: expected shape"),
+        (in_context_score, (np.ones(100),), "late: expected positions"),
+        (in_context_score, (np.ones(9), (3, 3), 4), "early: expected positions"),
+        (induction_circuit, (0, 4), "vocab_size: expected a positive integer"),
         (
-            lambda: prefix_matching_score(
-                np.eye(2), np.zeros(2, int), np.ones(3, bool)
-            ),
-            "rows: expected shape",
-        ),
-        (
-            lambda: copying_ratio(
-                np.eye(2), np.eye(2), np.zeros(2, int), np.zeros(2, bool)
-            ),
-            "rows: expected at least one True",
-        ),
-        (
-            lambda: copying_ratio(np.eye(2), np.eye(3), np.array([0, 3])),
-            "tokens: expected",
-        ),
-        (lambda: previous_token_score(np.ones((1, 1))), "attention: expected shape"),
-        (lambda: copying_score(np.ones((2, 3))), "circuit: expected shape"),
-        (
-            lambda: in_context_score(np.ones(100)),
-            "late: expected positions",
-        ),
-        (lambda: in_context_score(np.ones(9), (3, 3), 4), "early: expected positions"),
-        (lambda: induction_circuit(0, 4), "vocab_size: expected a positive integer"),
-        (
-            lambda: jax.eval_shape(
-                lambda: induction_circuit(3, 4).embed(np.zeros(5, int))
-            ),
+            lambda: jax.eval_shape(induction_circuit(3, 4).embed, np.zeros(5, int)),
+            (),
             "tokens: expected at most 4, got 5",
         ),
     ],
 )
-def test_impossible_inputs_are_refused(run, message):
+def test_impossible_inputs_are_refused(function, args, message):
     with pytest.raises(ValueError, match=message):
-        run()
+        function(*args)
 
 
 def test_the_induction_head_of_the_circuit_is_found():

@@ -8,21 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.attention import (
-    LinearAttentionStack,
-    MLPAttentionStack,
-    SoftmaxAttentionStack,
-)
+from icltheory import attention, layered
 from icltheory.bridge import Architecture, Decoder, LanguageModel, Rotary, Tokens
-from icltheory.layered import (
-    AttentionReadable,
-    Batched,
-    LayeredStack,
-    all_hidden,
-    attention_patterns,
-    hidden_before,
-)
 from icltheory.models import GPT2, LayeredGPT2
+from tests.bridge.tiers import quick
+from tests.raising import raises
 
 L, N, n = 2, 4, 3
 W = np.random.default_rng(0).normal(size=(3, L, n, n)) / 2
@@ -30,13 +20,13 @@ H, QUERY = np.random.default_rng(1).normal(size=(N, n)), np.ones(n)
 
 
 def test_weights_of_a_stack_and_its_values_make_the_layer():
-    stack = SoftmaxAttentionStack(*W, d_scale=2)
-    model = LayeredStack.of(stack, mask="causal", scale=0.5)
-    assert isinstance(model, AttentionReadable)
+    stack = attention.SoftmaxAttentionStack(*W, d_scale=2)
+    model = layered.LayeredStack.of(stack, mask="causal", scale=0.5)
+    assert isinstance(model, layered.AttentionReadable)
     patterns, states = jax.jit(
         lambda stack: (
-            attention_patterns(model, stack, (H, QUERY)),
-            all_hidden(model, stack, (H, QUERY)),
+            layered.attention_patterns(model, stack, (H, QUERY)),
+            layered.all_hidden(model, stack, (H, QUERY)),
         )
     )(stack)
     for layer, pattern in enumerate(patterns):
@@ -70,11 +60,11 @@ def test_gpt2_shows_what_its_heads_write():
     assert set(shapes) == {"params"}
     params = normal(shapes["params"])
     model = LayeredGPT2(module)
-    assert isinstance(model, AttentionReadable)
+    assert isinstance(model, layered.AttentionReadable)
 
     @functools.partial(jax.jit, static_argnums=0)
     def run(model, params):
-        hidden = hidden_before(model, params, (X, X[..., 0]), 1)
+        hidden = layered.hidden_before(model, params, (X, X[..., 0]), 1)
         after = model.block(1, params, hidden).tokens
         pattern = model.attention_weights(1, params, hidden)
         return pattern, model.ov_factors(1, params), hidden.tokens, after
@@ -132,68 +122,52 @@ def normal(shapes):
     return jax.tree.map_with_path(draw, shapes)
 
 
-@pytest.mark.parametrize(
-    "family",
-    ["llama", *(pytest.param(f, marks=pytest.mark.slow) for f in ("gpt2", "gemma"))],
-)
-def test_decoders_show_what_their_heads_write(family):
-    model = decoder(**FAMILIES[family])
-    assert isinstance(model, AttentionReadable)
-    params = drawn(model)
+def read(model, params, mask):
+    """Patterns and factors of layer 1, alone and as a language model, and its states.
+
+    With an MLP that writes nothing, the block adds what its heads write.
+    """
     layer = params["layers"][1]
-    # With an MLP that writes nothing, the block adds what its heads write.
-    layer["mlp"] = jax.tree.map(
-        lambda W: jnp.asarray(np.zeros(W.shape, W.dtype)), layer["mlp"]
-    )
-    ids = jnp.asarray(np.random.default_rng(1).integers(0, 11, size=(2, 6)))
-    mask = jnp.asarray(np.arange(6)[None] < np.array([[6], [4]]))
-
-    @jax.jit
-    def run(params):
-        hidden = hidden_before(model, params, Tokens(ids, mask), 1)
-        after = model.block(1, params, hidden).h
-        pattern = model.attention_weights(1, params, hidden)
-        whole = LanguageModel(model, params)
-        assert isinstance(whole, AttentionReadable)
-        again = whole.attention_weights(1, params, hidden), whole.ov_factors(1, params)
-        return pattern, model.ov_factors(1, params), hidden.h, after, again
-
-    pattern, factors, before, after, again = jax.tree.map(np.asarray, run(params))
-    assert pattern.shape == (2, 4, 6, 6)
-    assert not np.asarray(pattern)[1, :, :4, 4:].any()
-    centred = before - before.mean(-1, keepdims=True) if family == "gpt2" else before
-    size = np.sqrt((centred**2).mean(axis=-1, keepdims=True) + model.arch.norm_eps)
-    written = heads_times_values(pattern, factors, before / size)
-    there = np.asarray(mask)
-    np.testing.assert_allclose(
-        (before + written)[there], np.asarray(after)[there], atol=1e-6
-    )
-    np.testing.assert_allclose(again[0], pattern, atol=1e-6)
-    for got, expected in zip(again[1], factors, strict=True):
-        np.testing.assert_allclose(got, expected, atol=1e-7)
-
-
-@pytest.mark.parametrize("norm", ["rms", pytest.param("layer", marks=pytest.mark.slow)])
-def test_norms_behind_attention_are_in_the_factors_of_its_output(norm):
-    """As in OLMo 2: nothing in front, a norm behind. Its size is left out."""
-    change = {"shared_norm": False, "pre_norm": False, "post_norm": True}
-    model = Decoder(dataclasses.replace(decoder(norm, 2, True).arch, **change))
-    params = drawn(model)
-    layer = params["layers"][1]
-    scale = np.asarray(layer["post_norm_1"]["scale"])
     layer["mlp"] = jax.tree.map(lambda W: jnp.zeros(W.shape, W.dtype), layer["mlp"])
     ids = jnp.asarray(np.random.default_rng(1).integers(0, 11, size=(2, 6)))
 
     @jax.jit
     def run(params):
-        tokens = Tokens(ids, jnp.ones(ids.shape, bool))
-        hidden = hidden_before(model, params, tokens, 1)
-        pattern = model.attention_weights(1, params, hidden)
-        after = model.block(1, params, hidden).h
-        return pattern, model.ov_factors(1, params), hidden.h, after
+        hidden = layered.hidden_before(model, params, Tokens(ids, mask), 1)
+        after, shown = model.block(1, params, hidden).h, []
+        for one in (model, LanguageModel(model, params)):
+            assert isinstance(one, layered.AttentionReadable)
+            pattern = one.attention_weights(1, params, hidden)
+            shown.append((pattern, one.ov_factors(1, params)))
+        return shown, hidden.h, after
 
-    pattern, factors, before, after = jax.tree.map(np.asarray, run(params))
-    written = heads_times_values(pattern, factors, before)
+    return jax.tree.map(np.asarray, run(params))
+
+
+@pytest.mark.parametrize("family", quick(["llama"], FAMILIES))
+def test_decoders_show_what_their_heads_write(family):
+    model = decoder(**FAMILIES[family])
+    there = np.arange(6)[None] < np.array([[6], [4]])
+    (shown, again), before, after = read(model, drawn(model), jnp.asarray(there))
+    assert shown[0].shape == (2, 4, 6, 6)
+    assert not shown[0][1, :, :4, 4:].any()
+    centred = before - before.mean(-1, keepdims=True) if family == "gpt2" else before
+    size = np.sqrt((centred**2).mean(axis=-1, keepdims=True) + model.arch.norm_eps)
+    moved = before + heads_times_values(*shown, before / size)
+    np.testing.assert_allclose(moved[there], after[there], atol=1e-6)
+    for got, expected in zip(*map(jax.tree.leaves, (again, shown)), strict=True):
+        np.testing.assert_allclose(got, expected, atol=1e-7)
+
+
+@pytest.mark.parametrize("norm", quick(["rms"], ["rms", "layer"]))
+def test_norms_behind_attention_are_in_the_factors_of_its_output(norm):
+    """As in OLMo 2: nothing in front, a norm behind. Its size is left out."""
+    change = {"shared_norm": False, "pre_norm": False, "post_norm": True}
+    model = Decoder(dataclasses.replace(decoder(norm, 2, True).arch, **change))
+    params = drawn(model)
+    scale = np.asarray(params["layers"][1]["post_norm_1"]["scale"])
+    (shown, _), before, after = read(model, params, jnp.ones((2, 6), bool))
+    written = heads_times_values(*shown, before)
     size = ((written / scale) ** 2).mean(axis=-1, keepdims=True) + model.arch.norm_eps
     np.testing.assert_allclose(before + written / np.sqrt(size), after, atol=1e-5)
 
@@ -215,14 +189,19 @@ def test_token_maps_are_the_direct_path_to_the_logits():
 
 
 def test_what_cannot_be_read_is_refused():
-    stack = LinearAttentionStack(*W)
-    model = LayeredStack.of(stack)
-    with pytest.raises(ValueError, match="layer: expected 0 to 1, got 2"):
-        model.ov_factors(2, stack)
-    with pytest.raises(ValueError, match="model: expected attention_weights"):
-        attention_patterns(Batched(model), stack, (H[None], QUERY[None]))
-    mlp = MLPAttentionStack(*W, np.ones((L, 5, n)), np.ones((L, n, 5)))
-    with pytest.raises(
-        ValueError, match="params: expected an attention-only stack, got"
+    stack, inputs = attention.LinearAttentionStack(*W), (H[None], QUERY[None])
+    mlp = attention.MLPAttentionStack(*W, np.ones((L, 5, n)), np.ones((L, n, 5)))
+    model = layered.LayeredStack.of(stack)
+    for message, run in (
+        ("layer: expected 0 to 1, got 2", lambda: model.ov_factors(2, stack)),
+        (
+            "model: expected attention_weights",
+            lambda: layered.attention_patterns(layered.Batched(model), stack, inputs),
+        ),
+        (
+            "params: expected an attention-only stack, got",
+            lambda: layered.LayeredStack.of(mlp).ov_factors(0, mlp),
+        ),
     ):
-        LayeredStack.of(mlp).ov_factors(0, mlp)
+        with raises(message):
+            run()

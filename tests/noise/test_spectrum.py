@@ -18,26 +18,24 @@ from icltheory.noise._routes import singular_values
 from icltheory.noise.spectrum import _from_rows, of_gradients
 from icltheory.noise.support import _independent
 from icltheory.trajectory import TrajectoryFactors, implicit_gd
-from tests import oracles
+from tests import stacks
+from tests.derivatives import slope_error
+from tests.raising import raises
 
-spectrum_jit = jax.jit(noise_spectrum, static_argnames=("demo_updates", "method"))
-covariance_jit = jax.jit(noise_covariance, static_argnames=("layer", "demo_updates"))
 
-
-def problem(L=2, N=24, n=6, seed=0, rho=0.3):
-    *W, H, _ = oracles.random_problem(L, N, n, seed, rho)
-    return LinearAttentionStack(*map(jnp.asarray, W)), jnp.asarray(H)
+def problem(L=2, N=24, n=6):
+    return stacks.problem(L, N, n, rho=0.3)[:2]
 
 
 @pytest.mark.slow
 def test_float32_keeps_small_eigenvalues_that_its_gram_matrix_loses():
     stack, H = problem(L=1, N=128, n=8)
     low = jax.tree.map(lambda a: np.asarray(a, np.float32), (stack, H))
-    exact = np.asarray(spectrum_jit(stack, H, 64).eigenvalues)[0, :36]
+    exact = np.asarray(stacks.spectrum(stack, H, 64).eigenvalues)[0, :36]
     assert exact[0] / exact[-1] > 1e6
 
     def error(method):
-        got = spectrum_jit(*low, 64, method=method)
+        got = stacks.spectrum(*low, 64, method=method)
         assert got.eigenvalues.dtype == jnp.float32
         assert method == "gram" or got.rank.tolist() == [36]
         return np.max(np.abs(np.asarray(got.eigenvalues)[0, :36] / exact - 1))
@@ -58,8 +56,7 @@ def test_wide_tokens_need_no_matrix_of_the_ambient_size():
     spectrum = compute(stack, H)
     assert spectrum.rank.tolist() == [5, 5]
     assert spectrum.support_dim.tolist() == [96 * 97 // 2] * 2
-    weights = (np.asarray(W) for W in (stack.W_V, stack.W_K, stack.W_Q))
-    g = oracles.demonstration_gradients(*weights, np.asarray(H))[1]
+    g = stacks.gradients(stack, H)[1]
     rows = g.reshape(6, -1) - g.reshape(6, -1).mean(axis=0)
     values = np.linalg.eigvalsh(rows @ rows.T)[::-1] * (3 / (3 * 5)) * 6
     got = np.asarray(spectrum.eigenvalues)[1, :5]
@@ -67,48 +64,23 @@ def test_wide_tokens_need_no_matrix_of_the_ambient_size():
 
 
 @pytest.mark.slow
-def test_a_batch_of_prompts_is_one_vmapped_call():
-    stack, _ = problem(n=3)
-    H = np.random.default_rng(0).normal(size=(50, 24, 3))
-    batch = jax.jit(jax.vmap(lambda H: noise_spectrum(stack, H, 4)))(H)
-    one = spectrum_jit(stack, H[7], 4)
-    np.testing.assert_allclose(np.asarray(batch.log_pdet)[7], one.log_pdet, rtol=1e-10)
-    assert batch.eigenvalues.shape == (50, 2, 24)
-
-
-@pytest.mark.slow
 def test_noise_at_given_weights_is_that_of_their_trajectory():
     stack, H = problem(n=3)
-    W = np.asarray(jax.jit(implicit_gd)(stack, H).W)
+    W = np.asarray(implicit_gd(stack, H).W)
     before = np.concatenate([np.zeros_like(W[:1]), W[:-1]])
-    a, b = spectrum_jit(stack, H, 4), spectrum_jit(stack, H, 4, W=before)
+    a, b = stacks.spectrum(stack, H, 4), stacks.spectrum(stack, H, 4, W=before)
     np.testing.assert_allclose(a.log_pdet, b.log_pdet, rtol=1e-10)
-    C = covariance_jit(stack, H, 4, 1, W=before)
-    np.testing.assert_allclose(C, covariance_jit(stack, H, 4, 1), rtol=1e-9)
-
-
-@pytest.mark.slow
-def test_gradients_of_another_learner_have_the_same_formulas():
-    stack, H = problem(n=3)
-
-    @jax.jit
-    def others(stack, H):
-        gradients, dims = demonstration_gradients(stack, H), support_dims(stack)
-        return of_gradients(gradients, 4, dims, method="gram")
-
-    a, b = others(stack, H), spectrum_jit(stack, H, 4)
-    np.testing.assert_allclose(a.trace, b.trace, rtol=1e-12)
-    np.testing.assert_allclose(a.log_pdet, b.log_pdet, rtol=1e-6)
-    assert a.rank.tolist() == b.rank.tolist()
+    C = noise_covariance(stack, H, 4, 1, W=before)
+    np.testing.assert_allclose(C, noise_covariance(stack, H, 4, 1), rtol=1e-9)
 
 
 @pytest.mark.slow
 def test_duplicates_and_equal_demonstrations():
     stack, H = problem(n=3)
     four = np.asarray(H)[:4]
-    twice = spectrum_jit(stack, np.tile(four, (6, 1)), 2)
+    twice = stacks.spectrum(stack, np.tile(four, (6, 1)), 2)
     assert twice.rank.tolist() == [3, 3]
-    same = spectrum_jit(stack, np.tile(four[:1], (24, 1)), 2)
+    same = stacks.spectrum(stack, np.tile(four[:1], (24, 1)), 2)
     assert not np.any(np.asarray(same.eigenvalues) > 1e-25)
 
 
@@ -120,25 +92,21 @@ def test_duplicates_and_equal_demonstrations():
 def test_the_gradient_is_that_of_differences_where_weights_are_singular(N, method):
     # those of gradient descent are, exactly, and a triangle of their factors with them
     stack = gradient_descent(np.array([0.5, 0.5]), d_in=4)
-    H, change = np.random.default_rng(1).normal(size=(2, N, 5))
+    H = np.random.default_rng(1).normal(size=(N, 5))
 
-    @jax.jit
-    @jax.value_and_grad
     def total(H):
-        found = noise_spectrum(stack, H, 2, scale=1 / N, method=method)
+        found = stacks.spectrum(stack, H, 2, scale=1 / N, method=method)
         parts = (found.trace, found.log_pdet, found.eigenvalues[:, 1])
         return sum(jnp.sum(part) for part in parts)
 
-    slope = np.sum(np.asarray(total(H)[1]) * change)
-    ends = [float(total(H + sign * 1e-5 * change)[0]) for sign in (1, -1)]
-    assert abs(slope / ((ends[0] - ends[1]) / 2e-5) - 1) < 1e-7
+    assert abs(slope_error(total, H, step=1e-5)) < 1e-7
 
 
 @pytest.mark.slow
 def test_traced_shots_and_frozen_demonstrations():
     stack, H = problem(n=3)
-    trace = spectrum_jit(stack, H, 7, demo_updates="frozen").trace
-    C = covariance_jit(stack, H, 7, 1, demo_updates="frozen")
+    trace = stacks.spectrum(stack, H, 7, demo_updates="frozen").trace
+    C = noise_covariance(stack, H, 7, 1, demo_updates="frozen")
     assert abs(float(trace[1]) / np.trace(C) - 1) < 1e-12
 
 
@@ -147,32 +115,40 @@ def test_traced_shots_and_frozen_demonstrations():
 def test_what_is_not_finite_has_no_finite_determinant(method):
     stack, H = problem(n=3)
     for broken in (np.nan, 1e60):
-        found = spectrum_jit(stack, broken * np.asarray(H), 4, method=method)
+        found = stacks.spectrum(stack, broken * np.asarray(H), 4, method=method)
         assert np.isnan(found.log_pdet[1])
 
 
 def test_bad_input():
     stack, H = problem(n=3)
-    with pytest.raises(ValueError, match="shots: expected an integer from 1 to N = 24"):
-        noise_spectrum(stack, H, 25)
-    with pytest.raises(ValueError, match="shots"):
-        noise_covariance(stack, H, 0, 0)
-    with pytest.raises(ValueError, match="layer: expected 0 to 1, got 2"):
-        noise_covariance(stack, H, 4, 2)
-    with pytest.raises(
-        ValueError, match="num_demos: expected at least 2 demonstrations, got 1"
+    key = {"key": jax.random.key(0)}
+    for message, run in (
+        (
+            "shots: expected an integer from 1 to N = 24",
+            lambda: noise_spectrum(stack, H, 25),
+        ),
+        ("shots", lambda: noise_covariance(stack, H, 0, 0)),
+        ("layer: expected 0 to 1, got 2", lambda: noise_covariance(stack, H, 4, 2)),
+        (
+            "num_demos: expected at least 2 demonstrations, got 1",
+            lambda: noise_spectrum(stack, H[:1], 1),
+        ),
+        (
+            "H: expected shape (N, 3), got (24, 2)",
+            lambda: noise_spectrum(stack, H[:, :2], 4),
+        ),
+        ("method: expected one of", lambda: noise_spectrum(stack, H, 4, method="svd")),
+        (
+            "demo_updates: expected one of 'shared', 'frozen'",
+            lambda: noisy_trajectory(stack, H, 4, demo_updates="causal", **key),
+        ),
+        (
+            "noise: expected one of",
+            lambda: noisy_trajectory(stack, H, 4, noise="laplace", **key),
+        ),
     ):
-        noise_spectrum(stack, H[:1], 1)
-    with pytest.raises(ValueError, match=r"H: expected shape \(N, 3\), got \(24, 2\)"):
-        noise_spectrum(stack, H[:, :2], 4)
-    with pytest.raises(ValueError, match="method: expected one of"):
-        noise_spectrum(stack, H, 4, method="svd")
-    with pytest.raises(
-        ValueError, match="demo_updates: expected one of 'shared', 'frozen'"
-    ):
-        noisy_trajectory(stack, H, 4, key=jax.random.key(0), demo_updates="causal")
-    with pytest.raises(ValueError, match="noise: expected one of"):
-        noisy_trajectory(stack, H, 4, key=jax.random.key(0), noise="laplace")
+        with raises(message):
+            run()
 
 
 def test_wide_weights_are_counted_up_to_the_number_of_examples(monkeypatch):
@@ -215,14 +191,24 @@ def test_the_floor_of_singular_values_is_set_by_the_longer_side(size, kept):
     assert found.rank.tolist() == [kept]
 
 
-def test_derivatives_of_singular_values_are_those_of_each_matrix():
-    A, E = np.random.default_rng(0).normal(size=(2, 3, 4, 2))
-    slopes = jax.jvp(singular_values, (jnp.asarray(A),), (jnp.asarray(E),))[1]
-    for matrix, change, slope in zip(A, E, slopes, strict=True):
-        ahead, behind = (
-            np.linalg.svd(matrix + h * change, compute_uv=False) for h in (1e-6, -1e-6)
-        )
-        np.testing.assert_allclose(slope, (ahead - behind) / 2e-6, rtol=1e-6)
+@pytest.mark.parametrize(
+    "shape",
+    [(3, 4, 2)]
+    + [
+        pytest.param(s, marks=pytest.mark.slow)
+        for s in ((3, 40, 21), (2, 16, 36), (40, 41), (5, 6))
+    ],
+)
+def test_singular_values_by_way_of_qr_are_those_of_the_svd_with_its_derivative(shape):
+    rng = np.random.default_rng(0)
+    rows, change = rng.standard_normal((2, *shape))
+    rows -= rows.mean(axis=-2, keepdims=True)  # a triangle of it is singular
+    got, moved = jax.jvp(singular_values, (jnp.asarray(rows),), (jnp.asarray(change),))
+    np.testing.assert_allclose(got, np.linalg.svd(rows)[1], rtol=0, atol=1e-12)
+    ends = [np.linalg.svd(rows + step * change)[1] for step in (1e-6, -1e-6)]
+    kept = np.asarray(got) > 1e-6  # a vanishing value has no derivative
+    slope = (ends[0] - ends[1]) / 2e-6
+    np.testing.assert_allclose(np.asarray(moved)[kept], slope[kept], atol=1e-7)
 
 
 @pytest.mark.statement("Yao: C_t (definition)")

@@ -3,19 +3,10 @@ import functools
 import numpy as np
 import pytest
 
-from icltheory.patterns import (
-    Condition,
-    Conditions,
-    Constants,
-    PatternTask,
-    Setting,
-    circulant_tasks,
-    in_domain_conditions,
-    out_of_domain_conditions,
-    pruning_conditions,
-)
+from icltheory import patterns
+from tests.raising import raises
 
-EIGHTEEN = circulant_tasks(6, [1, 2, 3])
+EIGHTEEN = patterns.circulant_tasks(6, [1, 2, 3])
 
 
 @functools.cache
@@ -23,40 +14,36 @@ def task_of(tasks, num=3):
     """Six relevant patterns and 25 irrelevant ones."""
     rows = np.zeros((25, 31))
     given = {"relevant": rows[:6], "irrelevant": rows, "tasks": tasks}
-    return PatternTask(6, 25, 2.0, num_shifted=num, **given)
+    return patterns.PatternTask(6, 25, 2.0, num_shifted=num, **given)
 
 
 def setting(**changes):
-    return Setting(**({"num_steps": 320, "test_fraction": 0.6} | changes))
+    return patterns.Setting(**({"num_steps": 320, "test_fraction": 0.6} | changes))
 
 
 def one(tasks=EIGHTEEN, accuracy=0.1, constants=None, **changes):
-    constants = Constants(**(constants or {}))
+    constants = patterns.Constants(**(constants or {}))
     task, sizes = task_of(tuple(tasks)), setting(**changes)
-    return in_domain_conditions(task, sizes, accuracy, constants=constants)
+    return patterns.in_domain_conditions(task, sizes, accuracy, constants=constants)
 
 
 def two(S=1.2, num=3, constants=None, **changes):
     task, sizes = task_of(EIGHTEEN, num), setting(**changes)
-    constants = Constants(**(constants or {}))
-    return out_of_domain_conditions(task, sizes, 0.1, S, constants=constants)
+    constants = patterns.Constants(**(constants or {}))
+    return patterns.out_of_domain_conditions(task, sizes, 0.1, S, constants=constants)
 
 
 def three(few, many, accuracy, **constants):
     given = task_of(EIGHTEEN), accuracy, few, many, 0.4
-    return pruning_conditions(*given, constants=Constants(**constants))
+    return patterns.pruning_conditions(
+        *given, constants=patterns.Constants(**constants)
+    )
 
 
 def test_theorem_1_holds_at_the_settings_of_the_package():
     assert one().holds
-    assert [c.name for c in one().each] == [
-        "cover",
-        "tasks",
-        "training length",
-        "test length",
-        "batch",
-        "steps",
-    ]
+    names = ["cover", "tasks", "training length", "test length", "batch", "steps"]
+    assert [c.name for c in one().each] == names
 
 
 @pytest.mark.statement("Li ICL: Theorem 1, B")
@@ -64,7 +51,7 @@ def test_theorem_1_holds_at_the_settings_of_the_package():
     ("name", "changes"),
     [
         ("cover", {"tasks": EIGHTEEN[:-1]}),
-        ("tasks", {"tasks": circulant_tasks(6, [1, 2])}),
+        ("tasks", {"tasks": patterns.circulant_tasks(6, [1, 2])}),
         ("training length", {"num_examples": 1}),
         ("training length", {"constants": {"length": 17.0}}),
         ("test length", {"test_examples": 1}),
@@ -125,12 +112,13 @@ def test_theorem_3_compares_with_both_bounds():
 def test_what_is_printed():
     lines = str(two(S=1.3, num=4)).splitlines()
     assert "feasible: M1' S_1^2 <= M1 (6.76 against 6): fails" in lines
-    assert str(Condition("a", "b >= c", 2, 1, True)) == "a: b >= c (2 against 1): holds"
-    assert Conditions(()).holds
+    assert (
+        str(patterns.Condition("a", "b >= c", 2, 1, True))
+        == "a: b >= c (2 against 1): holds"
+    )
+    assert patterns.Conditions(()).holds
 
 
 def test_bad_input():
-    with pytest.raises(
-        ValueError, match="accuracy: expected a finite value > 0, got 0"
-    ):
+    with raises("accuracy: expected a finite value > 0, got 0"):
         one(accuracy=0.0)

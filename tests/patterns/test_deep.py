@@ -13,11 +13,6 @@ MODEL = DeepPatternTransformer(2, 7)
 
 
 @pytest.fixture(scope="module")
-def task():
-    return drawn.pattern_task(4, 5, 2.0, 3)
-
-
-@pytest.fixture(scope="module")
 def params(task):
     return drawn.pattern_params(MODEL, task, size=0.4)
 
@@ -54,13 +49,8 @@ def test_the_start(task):
 
 def test_the_layered_protocol(params):
     assert isinstance(MODEL, LayeredModel)
-    assert [spec.name for spec in MODEL.matrices(1)] == [
-        "W_Q",
-        "W_K",
-        "W_V",
-        "W_O",
-        "W_U",
-    ]
+    names = ["W_Q", "W_K", "W_V", "W_O", "W_U"]
+    assert [spec.name for spec in MODEL.matrices(1)] == names
     for spec in MODEL.matrices(1):
         np.testing.assert_array_equal(get_matrix(params, spec), params[spec.name][1])
     cut = prune_model(MODEL, params, "1:mlp:0.5")
@@ -79,17 +69,9 @@ def test_it_learns_with_a_rule_of_optax():
     task = drawn.pattern_task(4, 2, 2.0, 2, **sizes)
     model = DeepPatternTransformer(2, 16)
     start = jax.jit(lambda key: model.init(task, key=key))(jax.random.key(0))
-    path = train(
-        model,
-        task,
-        start,
-        300,
-        key=jax.random.key(1),
-        rule=optax.adam(1e-2),
-        batch_size=64,
-        num_examples=12,
-        record_every=300,
-    )
+    given = {"batch_size": 64, "num_examples": 12, "record_every": 300}
+    given |= {"key": jax.random.key(1), "rule": optax.adam(1e-2)}
+    path = train(model, task, start, 300, **given)
     losses = np.asarray(path.losses)
     assert losses[-20:].mean() < 0.1 < 0.9 < losses[0]
     for name, leaf in path.last.items():

@@ -4,24 +4,17 @@ import jax
 import numpy as np
 import pytest
 
-from icltheory import bounds
+from icltheory import bounds, patterns
 from icltheory.layered import forward
-from icltheory.patterns import (
-    PatternLearner,
-    PatternTask,
-    PatternTransformer,
-    error,
-    scores,
-)
 from icltheory.regression import squared_errors
 
-TASK, MODEL = PatternTask(4, 4, 2.0), PatternTransformer(8)
+TASK, MODEL = patterns.PatternTask(4, 4, 2.0), patterns.PatternTransformer(8)
 
 
 def test_tokens_and_points_are_those_of_the_task():
     params = MODEL.init(TASK, key=jax.random.key(0))
     prompt = TASK.sample(jax.random.key(1), 6, 3)
-    learner = PatternLearner(MODEL, params, TASK.label_embedding)
+    learner = patterns.PatternLearner(MODEL, params, TASK.label_embedding)
     for one in (learner, learner.predict):
         found = jax.vmap(one)(prompt.X, prompt.y, prompt.x_query)
         np.testing.assert_allclose(found, forward(MODEL, params, prompt), atol=1e-12)
@@ -40,9 +33,9 @@ def test_tokens_and_points_are_those_of_the_task():
 
 def test_errors_are_those_of_the_scores(key):
     params = MODEL.init(TASK, key=jax.random.key(0), neuron_scale=2.0)
-    learner = PatternLearner(MODEL, params, TASK.label_embedding)
-    found = error(learner, TASK, 6, key=key, num_prompts=50)
-    seen = scores(MODEL, params, TASK.sample(key, 6, 50))
+    learner = patterns.PatternLearner(MODEL, params, TASK.label_embedding)
+    found = patterns.error(learner, TASK, 6, key=key, num_prompts=50)
+    seen = patterns.scores(MODEL, params, TASK.sample(key, 6, 50))
     np.testing.assert_allclose(found.hinge.mean, seen.hinge, rtol=1e-12)
     np.testing.assert_allclose(found.zero_one.mean, seen.error, rtol=1e-12)
     losses = np.maximum(1 - np.asarray(seen.margins), 0)
@@ -55,7 +48,7 @@ def test_any_function_is_a_learner_and_regression_takes_the_task(key):
     def constant(X, y, x_query):
         return 1.0
 
-    found = error(constant, TASK, 0, key=key, num_prompts=400)
+    found = patterns.error(constant, TASK, 0, key=key, num_prompts=400)
     assert found.hinge.mean == pytest.approx(2 * found.zero_one.mean)
     squares = squared_errors(constant, TASK, 0, key=key, num_prompts=400)
     assert np.mean(squares) == pytest.approx(4 * float(found.zero_one.mean))

@@ -5,24 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.patterns import (
-    NeuronParts,
-    PatternTransformer,
-    activation_shares,
-    gain_ratio,
-    neuron_parts,
-    pattern_logits,
-    projections,
-)
+from icltheory import patterns
 from tests.patterns import drawn
-
-probe = jax.jit(neuron_parts, static_argnames=("threshold",))
-gain = jax.jit(gain_ratio)
-
-
-@pytest.fixture(scope="module")
-def task():
-    return drawn.pattern_task(4, 5, 2.0, 3)
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +16,7 @@ def mu(task):
 
 @pytest.fixture(scope="module")
 def params(task):
-    made = drawn.pattern_params(PatternTransformer(6), task)
+    made = drawn.pattern_params(patterns.PatternTransformer(6), task)
     small = np.where(np.arange(6) == 0, 0.1, 1.0)  # one neuron
     return made | {"W_O": jnp.asarray(small[:, None] * np.asarray(made["W_O"]))}
 
@@ -43,7 +27,7 @@ def angle(v, w):
 
 def test_projections_token_by_token(task, mu, params):
     prompt = drawn.pattern_prompt(task, 6, 5)
-    found = jax.jit(projections)(params, task, prompt)
+    found = patterns.projections(params, task, prompt)
     P, P_query, pattern, query_pattern = map(
         np.asarray, (prompt.P, prompt.P_query, prompt.pattern, prompt.query_pattern)
     )
@@ -60,7 +44,7 @@ def test_projections_token_by_token(task, mu, params):
 
 
 def test_logits_are_those_of_tokens_without_label(task, mu, params):
-    found = np.asarray(jax.jit(pattern_logits)(params, task))
+    found = np.asarray(patterns.pattern_logits(params, task))
     W_K, W_Q = np.asarray(params["W_K"]), np.asarray(params["W_Q"])
     for i, j in np.ndindex(4, 4):
         key, query = (np.concatenate([mu[k], np.zeros(3)]) for k in (i, j))
@@ -68,7 +52,7 @@ def test_logits_are_those_of_tokens_without_label(task, mu, params):
 
 
 def test_parts_neuron_by_neuron(task, mu, params):
-    found = probe(params, task, threshold=0.3)
+    found = patterns.neuron_parts(params, task, threshold=0.3)
     W_O, W_V, a = (np.asarray(params[name]) for name in ("W_O", "W_V", "a"))
     sizes = [np.linalg.norm(row) for row in W_O]
     for i, row in enumerate(W_O @ W_V):
@@ -109,43 +93,29 @@ def ideal(task, feature, label, a):
 
 
 def test_gain_and_ratio_of_an_ideal_network(task):
-    found = gain(ideal(task, 0.3, 0.7, [0.5, 0.25, -0.75]), task)
+    found = patterns.gain_ratio(ideal(task, 0.3, 0.7, [0.5, 0.25, -0.75]), task)
     np.testing.assert_allclose(found.gain, 1.5 * 0.7 / 2, rtol=1e-12)
     np.testing.assert_allclose(found.ratio, 0.3 * (4 / 4) / 0.7, rtol=1e-12)
 
 
 def test_a_network_without_lucky_neurons_has_no_gain(task):
-    found = gain(ideal(task, -1.0, 0.7, [0.5, 0.25, 0.1]), task)
+    found = patterns.gain_ratio(ideal(task, -1.0, 0.7, [0.5, 0.25, 0.1]), task)
     assert (float(found.gain), float(found.ratio)) == (0, 0)
-
-
-def test_probes_run_over_snapshots(task, params):
-    @jax.jit
-    @jax.vmap
-    def probes(size):
-        scaled = jax.tree.map(lambda leaf: size * leaf, params)
-        return neuron_parts(scaled, task), gain_ratio(scaled, task)
-
-    parts, ratio = jax.tree.map(np.asarray, probes(np.array([1.0, 2.0])))
-    assert parts.num_small.shape == (2,)
-    np.testing.assert_allclose(parts.label_norm[1], 4 * parts.label_norm[0])
-    np.testing.assert_allclose(parts.label_angle[1], parts.label_angle[0])
-    assert ratio.gain.shape == (2,)
 
 
 def test_a_dead_neuron_has_a_right_angle(task, params):
     alive = (np.arange(6) != 2)[:, None]
     dead = params | {"W_O": jnp.asarray(alive * np.asarray(params["W_O"]))}
-    found = probe(dead, task, threshold=0.3)
+    found = patterns.neuron_parts(dead, task, threshold=0.3)
     np.testing.assert_allclose(np.asarray(found.feature_angle)[2], np.pi / 2)
     assert not np.asarray(found.large)[2]
     with pytest.raises(ValueError, match="threshold: expected a value >= 0, got -1"):
-        neuron_parts(params, task, threshold=-1)
+        patterns.neuron_parts(params, task, threshold=-1)
 
 
 def test_one_prompt_activates_a_neuron_of_its_sign_or_does_not(task, params):
     prompt = drawn.pattern_prompt(task, 1, 5)
-    shares = np.asarray(jax.jit(activation_shares)(params, prompt))
+    shares = np.asarray(patterns.activation_shares(params, prompt))
     own = np.sign(params["a"]) == np.asarray(prompt.z)
     assert set(shares[own].tolist()) == {0.0, 1.0}
     assert np.all(np.isnan(shares[~own]))
@@ -157,13 +127,18 @@ def test_axes_in_front_of_prompts_and_neurons_are_kept(task, params):
     np.testing.assert_array_equal(nested.missed, flat.missed.reshape(2, 3))
     assert nested.num_examples == 5
     got, want = (
-        jax.tree.leaves((activation_shares(params, p), projections(params, task, p)))
+        jax.tree.leaves(
+            (
+                patterns.activation_shares(params, p),
+                patterns.projections(params, task, p),
+            )
+        )
         for p in (nested, flat)
     )
     jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-12), got, want)
     values = jnp.asarray(np.random.default_rng(0).normal(size=(2, 3, 6)))
     which = values > 0
-    parts = NeuronParts(values, which, which, *[values] * 4)
+    parts = patterns.NeuronParts(values, which, which, *[values] * 4)
     np.testing.assert_array_equal(parts.num_small, (~which).sum(axis=-1))
     expected = np.mean(values, axis=-1, where=np.asarray(which))
     np.testing.assert_allclose(parts.mean(parts.size, which), expected, rtol=1e-12)

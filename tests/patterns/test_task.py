@@ -152,23 +152,6 @@ def test_sweeps_are_one_program(key):
     assert np.isfinite(many.P).all()
 
 
-@pytest.mark.slow
-def test_stacks_over_seeds(key):
-    keys = jax.random.split(key, 3)
-    ring = circulant_tasks(6, [1])
-
-    def make(k):
-        return PatternTask(6, 4, 2.0, tasks=ring, key=k)
-
-    tasks = jax.jit(jax.vmap(make))(keys)
-    assert tasks.relevant.shape == (3, 6, 10)
-    unseen = tasks.held_out()
-    assert len(unseen.tasks) == 24
-    many = jax.jit(jax.vmap(lambda task: task.sample(key, 5, 2)))(unseen)
-    alone = jax.jit(lambda k: make(k).held_out().sample(key, 5, 2))(keys[1])
-    np.testing.assert_allclose(np.asarray(many.P)[1], alone.P, atol=1e-12)
-
-
 def test_given_patterns_and_dtype(key):
     known = task().relevant
     mu = jax.jit(lambda: out_of_domain_patterns(known, 2, 0.4, key=key))()

@@ -1,5 +1,4 @@
 import functools
-import re
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +9,7 @@ import pytest
 from icltheory.layered import forward
 from icltheory.patterns import PatternTransformer, Scores, Training, scores, train
 from tests.patterns import drawn, oracles
+from tests.raising import raises
 
 MODEL = PatternTransformer(8)
 SIZES = dict(batch_size=16, num_examples=6)
@@ -72,26 +72,6 @@ def test_it_is_the_plain_loop_and_a_is_fixed():
 
 
 @pytest.mark.slow
-def test_the_path_does_not_depend_on_how_often_it_is_recorded():
-    often, seldom = run(4, 1), run(4, 4)
-    np.testing.assert_allclose(often.losses, seldom.losses, rtol=1e-12)
-    np.testing.assert_allclose(often.last["W_O"], seldom.last["W_O"], rtol=1e-10)
-
-
-@pytest.mark.slow
-def test_an_ensemble_is_a_vmap():
-    sizes, seeds = jnp.array([0.2, 0.5]), jnp.array([3, 1])
-
-    def one(eta, seed):
-        return run(step_size=eta, seed=seed)
-
-    many = jax.vmap(one)(sizes, seeds)
-    np.testing.assert_allclose(many.losses[1], path().losses, rtol=1e-11)
-    assert many.last["W_O"].shape == (2, *path().last["W_O"].shape)
-    np.testing.assert_allclose(many.last["W_O"][1], path().last["W_O"], rtol=1e-9)
-
-
-@pytest.mark.slow
 def test_a_rule_of_optax_fits():
     other = run(step_size=None, rule=optax.sgd(0.5))
     np.testing.assert_allclose(other.losses, path().losses, rtol=1e-11)
@@ -138,28 +118,19 @@ def test_a_model_that_diverged_is_wrong_and_not_right():
     assert float(found.error) == pytest.approx(2 / 3)
 
 
-@pytest.mark.slow
-def test_means_of_stacked_scores():
-    prompt = drawn.pattern_prompt(start()[0], 40, 5)
-    many = jax.jit(jax.vmap(lambda p: scores(MODEL, p, prompt)))(path().params)
-    last = score(path().last, prompt)
-    assert many.attention_mass.shape == (3, 1)
-    for name in ("hinge", "error", "margin", "miss_rate"):
-        np.testing.assert_allclose(getattr(many, name)[-1], getattr(last, name))
-
-
-def test_bad_input():
-    def refused(message, **changes):
-        with pytest.raises(ValueError, match="^" + re.escape(message)):
-            run(**changes)
-
-    refused("num_steps: expected a multiple of record_every = 3, got 4", every=3)
-    refused(
-        "step_size, rule: expected exactly one of them, got neither", step_size=None
-    )
-    refused("step_size, rule: expected exactly one", rule=optax.sgd(0.1))
-    refused("step_size: expected a finite value > 0, got -1.0", step_size=-1.0)
-    refused("batch_size: expected a positive integer, got 0", batch_size=0)
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"every": 3}, "num_steps: expected a multiple of record_every = 3, got 4"),
+        ({"step_size": None}, "step_size, rule: expected exactly one of them, got nei"),
+        ({"rule": optax.sgd(0.1)}, "step_size, rule: expected exactly one"),
+        ({"step_size": -1.0}, "step_size: expected a finite value > 0, got -1.0"),
+        ({"batch_size": 0}, "batch_size: expected a positive integer, got 0"),
+    ],
+)
+def test_bad_input(changes, message):
+    with raises(message):
+        run(**changes)
 
 
 def test_means_are_over_the_prompts_of_each_layer():

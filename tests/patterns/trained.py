@@ -42,27 +42,27 @@ class Ensemble(NamedTuple):
 
 def member(seed, beta, tasks, num_steps, every, alpha=0.8):
     keys = jax.random.split(jax.random.key(seed), 3)
-    task = PatternTask(
-        6,
-        24,
-        beta,
-        relevant_fraction=alpha,
-        tasks=tasks,
-        num_shifted=3,
-        key=keys[0],
-        dtype=jnp.float32,
-    )
+    made = {"tasks": tasks, "num_shifted": 3, "dtype": jnp.float32}
+    task = PatternTask(6, 24, beta, relevant_fraction=alpha, key=keys[0], **made)
     start = MODEL.init(task, key=keys[1])
-    path = train(
-        MODEL,
-        task,
-        start,
-        num_steps,
-        key=keys[2],
-        step_size=4 - beta,
-        record_every=every,
-    )
-    return task, path
+    given = {"key": keys[2], "step_size": 4 - beta, "record_every": every}
+    return task, train(MODEL, task, start, num_steps, **given)
+
+
+SMALL = PatternTransformer(16)
+
+
+def small_task(key, num_irrelevant, **more):
+    """Four relevant patterns of norm 3, and 8 of 12 tasks."""
+    more = {"tasks": circulant_tasks(4, [1, 2]), "dtype": jnp.float32} | more
+    return PatternTask(4, num_irrelevant, 3.0, key=key, **more)
+
+
+def small_path(task, keys, batch_size=64):
+    """160 steps of 16 neurons."""
+    given = {"step_size": 1.0, "num_examples": 12, "record_every": 160}
+    start = SMALL.init(task, key=keys[1])
+    return train(SMALL, task, start, 160, key=keys[2], batch_size=batch_size, **given)
 
 
 @functools.cache

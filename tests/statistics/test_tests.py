@@ -34,31 +34,12 @@ def test_the_exact_test_is_scipys_and_the_sum_over_all_outcomes(total):
         assert mid == pytest.approx(beyond + as_far / 2, rel=1e-10)
 
 
-def test_the_exact_test_keeps_its_level():
-    for total in range(60):
-        chances = np.array([math.comb(total, x) for x in range(total + 1)]) / 2.0**total
-        p = np.array([exact_mcnemar(x, total - x) for x in range(total + 1)])
-        for level in (0.01, 0.05, 0.2):
-            assert chances[p <= level].sum() <= level
-
-
-def test_what_so_many_discordant_examples_allow():
-    assert exact_mcnemar(0, 0) == exact_mcnemar(0, 0, mid_p=True) == 1.0
-    for count in range(1, 20):
-        every = [exact_mcnemar(g, count - g) for g in range(count + 1)]
-        assert exact_mcnemar(count, 0) == min(every) == 2.0 ** (1 - count)
-        assert exact_mcnemar(count, 0, mid_p=True) == 2.0**-count
-
-
 def test_published_gains_cannot_be_told_from_chance():
     """Net gains of Tables 4 to 8 at best: nothing flipped from right to wrong."""
-    assert [exact_mcnemar(net, 0) for net in (1, 2, 3, 4, 5)] == [
-        1.0,
-        0.5,
-        0.25,
-        0.125,
-        0.0625,
-    ]
+    assert exact_mcnemar(0, 0) == exact_mcnemar(0, 0, mid_p=True) == 1.0
+    for net in range(1, 20):
+        assert exact_mcnemar(net, 0) == 2.0 ** (1 - net)
+        assert exact_mcnemar(net, 0, mid_p=True) == 2.0**-net
     for net in range(1, 12):
         by_lost = [exact_mcnemar(net + lost, lost) for lost in range(30)]
         assert by_lost[0] == pytest.approx(min(by_lost), rel=1e-12)
@@ -140,12 +121,6 @@ def test_holm_is_its_steps():
         assert set(np.flatnonzero(adjusted <= 0.05)) == rejected
     assert adjust_holm(np.array(0.04)).shape == ()
     assert adjust_holm([]).shape == (0,)
-
-
-def test_holm_guards_the_family_wise_level():
-    p = np.random.default_rng(0).uniform(size=(4000, 20))
-    wrong = np.mean([(adjust_holm(row) <= 0.05).any() for row in p])
-    assert abs(wrong - (1 - 0.9975**20)) < 5 * (0.05 * 0.95 / 4000) ** 0.5
 
 
 def test_bad_input_is_named():
