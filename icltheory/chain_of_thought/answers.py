@@ -34,14 +34,6 @@ from icltheory.chain_of_thought.votes import (
 )
 from icltheory.statistics import Estimate
 
-__all__ = [
-    "ChainOfThought",
-    "DirectAnswer",
-    "ReasoningError",
-    "error",
-    "wrong_answers",
-]
-
 
 class _Reasoner(Record):
     """A predictor: a model with a way to answer."""

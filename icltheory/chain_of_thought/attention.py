@@ -15,8 +15,6 @@ from icltheory.chain_of_thought._memory import Memory, chain_columns, query_colu
 from icltheory.chain_of_thought.alphabet import Alphabet
 from icltheory.chain_of_thought.tasks import ReasoningPrompt
 
-__all__ = ["AttentionMasses", "ReasoningAttention", "attention_masses"]
-
 
 class ReasoningAttention(Record):
     r"""One layer of softmax attention over the columns of a prompt, equation (11).

@@ -27,8 +27,6 @@ from icltheory.chain_of_thought.tasks import (
 )
 from icltheory.trajectory._descent import PlainRule, check_steps, descend
 
-__all__ = ["ReasoningTraining", "prompt_loss", "train_attention"]
-
 
 class ReasoningTraining(Record):
     """Models along training, from the start on, and the loss before each step."""

@@ -23,8 +23,6 @@ from icltheory.microscope.records import Analysis, Candidate, Identification
 from icltheory.regression.predictors.base import predictor_of
 from icltheory.statistics import Interval
 
-__all__ = ["identify"]
-
 # A distance below this many roundings of the variance of the answers is one of 0.
 _ROUNDINGS = 100
 # Of candidates that are as close as the closest, the distances differ by no more than

@@ -17,8 +17,6 @@ from icltheory.microscope.analysis import identify
 from icltheory.microscope.intervals import SkewedEstimate, stacked
 from icltheory.microscope.records import Analysis, Identification
 
-__all__ = ["Along", "Probe", "along_layers", "along_models", "along_shifts", "probe"]
-
 
 class Along(Record):
     """Identifications along an axis.

@@ -8,8 +8,6 @@ import scipy.special
 from icltheory._checks import as_numbers
 from icltheory.statistics import Estimate, Interval
 
-__all__ = ["SkewedEstimate", "explained_share"]
-
 
 class SkewedEstimate(Estimate):
     r"""A mean of skewed values, such as squared distances of answers.

@@ -16,8 +16,6 @@ from icltheory.bridge.tasks import LanguageTask
 from icltheory.microscope.intervals import SkewedEstimate
 from icltheory.microscope.mixtures import mixture_weights
 
-__all__ = ["LabelCandidate", "LabelIdentification", "identify_labels", "label_rules"]
-
 Scorer = Callable[[LanguageTask], Any]
 
 

@@ -12,14 +12,6 @@ from icltheory.microscope.intervals import SkewedEstimate, ratio
 from icltheory.regression import Bayes, DiscreteMMSE, LinearPopulation, TaskPool
 from icltheory.statistics import Estimate
 
-__all__ = [
-    "RiskGivenInputs",
-    "bayes_gap",
-    "linearity_in_labels",
-    "linearity_in_query",
-    "risk_given_inputs",
-]
-
 
 def linearity_in_labels(response: models.Responses, y: Any) -> Estimate:
     r"""How linear the answers are in the labels: 1 for attention on x alone.
@@ -129,12 +121,7 @@ def risk_given_inputs(
 
 
 def bayes_gap(
-    model: Any,
-    source: Any,
-    *,
-    num_examples: int,
-    key: PRNGKey,
-    num_prompts: int = 2000,
+    model: Any, source: Any, *, num_examples: int, key: PRNGKey, num_prompts: int = 2000
 ) -> Estimate:
     r"""What a model loses to the Bayes predictor, by the distance of their answers.
 

@@ -8,8 +8,6 @@ import scipy.special
 from icltheory._checks import as_numbers, check_open_unit
 from icltheory.statistics import Interval
 
-__all__ = ["mixture_weights", "weight_intervals"]
-
 
 def mixture_weights(errors: Any) -> np.ndarray:
     r"""Weights on the simplex whose mixture of answers is closest to the model.

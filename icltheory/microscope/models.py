@@ -16,8 +16,6 @@ from icltheory.batching import in_batches
 from icltheory.regression import Predictor, PrefixPrompt, Prompt
 from icltheory.regression.predictors.base import predictor_of
 
-__all__ = ["NumpyModel", "Responses", "TorchModel", "WithParams", "responses"]
-
 # Of central differences, relative to the size of the labels or of the query: the error
 # of the formula, h^2, and that of rounding, eps / h, are then equal in size.
 _STEP = float(np.finfo(float).eps) ** (1 / 3)

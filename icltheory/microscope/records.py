@@ -9,8 +9,6 @@ from icltheory.microscope.intervals import SkewedEstimate, stacked
 from icltheory.regression.predictors import LinearPredictor
 from icltheory.statistics import Estimate, Interval
 
-__all__ = ["Analysis", "Candidate", "Identification"]
-
 # A linear candidate that leaves more than this share explains a model badly.
 _BADLY = 0.1
 

@@ -30,12 +30,7 @@ from icltheory.patterns.prompts import PatternPrompt
 from icltheory.patterns.reduced import ReducedTraining, reduced_training
 from icltheory.patterns.shift import is_feasible, out_of_domain_patterns
 from icltheory.patterns.task import PatternTask
-from icltheory.patterns.task_sets import (
-    all_tasks,
-    circulant_tasks,
-    covers,
-    task_ratio,
-)
+from icltheory.patterns.task_sets import all_tasks, circulant_tasks, covers, task_ratio
 from icltheory.patterns.theorems import (
     Constants,
     Setting,

@@ -16,8 +16,6 @@ from icltheory.patterns.theorems import hinge
 from icltheory.regression.predictors.base import predictor_of
 from icltheory.statistics import Estimate
 
-__all__ = ["Errors", "Scores", "error", "scores"]
-
 
 class Errors(Record):
     """Mean hinge loss, that of the theorems, and share of prompts without z F > 0."""

@@ -22,8 +22,6 @@ from icltheory.patterns.prompts import PatternPrompt
 from icltheory.patterns.task import PatternTask
 from icltheory.regression.predictors.base import Predictor
 
-__all__ = ["DeepPatternTransformer", "PatternLearner", "PatternTransformer"]
-
 Params = dict[str, Any]
 Number = float | int | Real[ArrayLike, ""]
 ATTENTION = {"W_Q": "attn", "W_K": "attn", "W_V": "attn"}

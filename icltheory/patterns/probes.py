@@ -15,18 +15,6 @@ from icltheory.patterns.prompts import PatternPrompt
 from icltheory.patterns.task import PatternTask
 from icltheory.pruning import prune_rows
 
-__all__ = [
-    "GainRatio",
-    "NeuronParts",
-    "Projections",
-    "activation_shares",
-    "gain_ratio",
-    "neuron_parts",
-    "pattern_logits",
-    "projections",
-    "prune_neurons",
-]
-
 Number = float | int | Real[ArrayLike, ""]
 
 

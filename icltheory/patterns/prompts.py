@@ -9,8 +9,6 @@ import jax.numpy as jnp
 from icltheory._core import Record
 from icltheory._typing import Array, Bool, Float, Int, PRNGKey
 
-__all__ = ["PatternPrompt"]
-
 
 class PatternPrompt(Record):
     r"""A batch of prompts of equation (6), tokens as rows.

@@ -34,8 +34,6 @@ from icltheory.patterns.shift import (
 )
 from icltheory.patterns.task_sets import all_tasks, held_out_tasks, read_tasks
 
-__all__ = ["PatternTask"]
-
 Number = float | int | Real[ArrayLike, ""]
 _one = Check(lambda share: share == 1, "1 where there are two patterns")
 

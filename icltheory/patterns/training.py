@@ -29,8 +29,6 @@ from icltheory.patterns.task import PatternTask
 from icltheory.patterns.theorems import hinge
 from icltheory.trajectory._descent import PlainRule, check_steps, descend
 
-__all__ = ["Training", "loss_gradients", "train"]
-
 Number = float | int | Real[ArrayLike, ""]
 _finite = Check(lambda x: x - x == 0, "finite losses (a smaller step_size)")
 

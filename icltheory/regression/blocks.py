@@ -27,8 +27,6 @@ from icltheory.regression._linalg import Number, dot, einsum, finite_floats
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.predictors.base import LinearPredictor, Predictor
 
-__all__ = ["LSA", "LTB", "EffectiveParameters"]
-
 
 class Block(Predictor):
     """A predictor whose fields are finite arrays of one dtype, with effective ones."""

@@ -18,8 +18,6 @@ from icltheory.regression.population import (
     TaskPerExample,
 )
 
-__all__ = ["DriftingTasks"]
-
 
 class DriftingTasks(TaskPerExample):
     r"""Linear regression whose task drifts from one example to the next.

@@ -28,8 +28,6 @@ from icltheory.regression.blocks import LTB, Block, EffectiveParameters, label_r
 from icltheory.regression.population import LinearPopulation, step_risk
 from icltheory.regression.predictors import LinearInLabels
 
-__all__ = ["AttentionWeights", "GDBeta"]
-
 
 class GDBeta(LinearInLabels, Block):
     r"""One step of preconditioned gradient descent from a learned start beta.

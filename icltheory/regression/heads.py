@@ -39,15 +39,6 @@ from icltheory.regression.blocks import Block, EffectiveParameters
 from icltheory.regression.population import LinearPopulation, label_moment, step_risk
 from icltheory.regression.predictors.base import LinearInLabels
 
-__all__ = [
-    "HeadRemovals",
-    "HeadTimes",
-    "Heads",
-    "head_plateaus",
-    "head_removals",
-    "head_times",
-]
-
 
 class Heads(LinearInLabels, Block):
     r"""One layer of linear attention with H heads.

@@ -24,8 +24,6 @@ from icltheory.regression.predictors.base import NoClosedForm, predictor_of
 from icltheory.regression.prompts import PrefixPrompt, Prompt
 from icltheory.statistics import Estimate
 
-__all__ = ["NoClosedForm", "Optimum", "estimate_risk", "risk", "squared_errors"]
-
 
 class Optimum(Record):
     """The best member of a family, its risk, and why it is the best."""

@@ -49,8 +49,6 @@ from icltheory.regression.recurrent_optima import RECURRENT, best_recurrent
 from icltheory.regression.softmax import DebiasedStep, SoftmaxHeads, best_softmax
 from icltheory.statistics import Estimate
 
-__all__ = ["optimum"]
-
 
 def optimum(
     family: Any,

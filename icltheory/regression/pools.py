@@ -12,8 +12,6 @@ from icltheory._typing import Array, Float, Int, PRNGKey
 from icltheory.regression.prompts import Prompt
 from icltheory.regression.sources import Source
 
-__all__ = ["PromptPool", "TaskPool"]
-
 
 class _Wrapped(Source):
     """Base class that wraps another task family."""

@@ -36,9 +36,6 @@ from icltheory.regression._linalg import (
 )
 from icltheory.regression.sources import NoisyLinear
 
-__all__ = ["CorrelatedTasks", "LinearPopulation"]
-
-
 _MOMENTS = "input_cov", "task_mean", "task_cov", "noise_var"
 _KURTOSIS = finite & Check(lambda x: x >= 1, "a kurtosis >= 1")
 _DIAGONAL = Check(

@@ -7,8 +7,6 @@ import jax.numpy as jnp
 from icltheory._core import Record
 from icltheory._typing import Array, Float
 
-__all__ = ["PrefixPrompt", "Prompt"]
-
 
 class PrefixPrompt(Record):
     r"""A batch of prompts with one query per prefix (Garg et al. 2022, Section 2).

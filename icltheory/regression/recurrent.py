@@ -38,8 +38,6 @@ from icltheory.regression.predictors.base import (
     check_gaussian,
 )
 
-__all__ = ["DeltaRule", "GatedLinearAttention", "Mesa", "chunked_predictions"]
-
 
 class _Recurrent(LinearInLabels):
     """A state w that is read by the query: W <- g W + x u, u linear in W and y."""

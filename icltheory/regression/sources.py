@@ -23,15 +23,6 @@ from icltheory._typing import Array, Float, PRNGKey
 from icltheory.regression._linalg import Number, default_dtype, einsum
 from icltheory.regression.prompts import Prompt
 
-__all__ = [
-    "DecisionTree",
-    "Functions",
-    "LinearClassification",
-    "ReluNetwork",
-    "Source",
-    "SparseLinearRegression",
-]
-
 
 class Source(Record):
     r"""A distribution over functions: draws inputs, parameters and labels.

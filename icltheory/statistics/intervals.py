@@ -91,11 +91,7 @@ def _clopper_pearson(correct, total, tail):
 
 
 def paired_interval(
-    gained: Any,
-    lost: Any,
-    total: int | np.integer,
-    *,
-    level: float | int = 0.95,
+    gained: Any, lost: Any, total: int | np.integer, *, level: float | int = 0.95
 ) -> Interval:
     r"""Score interval of the difference of two accuracies on the same examples.
 

@@ -33,10 +33,7 @@ def test_the_best_linear_step_of_the_four_papers_is_asked_in_one_way():
     np.testing.assert_allclose(best.risk, 1.8758771555, rtol=1e-9)
     np.testing.assert_allclose(risk(best.model, SKEWED, 6), best.risk, rtol=1e-12)
     # The prior's mean is 0.
-    others = (
-        optimum(reg.GDBeta, SKEWED, 6).risk,
-        optimum(reg.LTB, SKEWED, 6).risk,
-    )
+    others = (optimum(reg.GDBeta, SKEWED, 6).risk, optimum(reg.LTB, SKEWED, 6).risk)
     np.testing.assert_allclose(others, best.risk, rtol=1e-12)
 
 

@@ -147,14 +147,8 @@ def test_overtaken_is_for_good_and_half_and_learned_the_first_time():
             ),
             "num_steps: expected a multiple of record_every = 2",
         ),
-        (
-            lambda: balanced_time(jnp.array(0.1), 5, 0.5),
-            "attention: expected values",
-        ),
-        (
-            lambda: balanced_time(jnp.array(1.5), 5, 0.5),
-            "attention: expected values",
-        ),
+        (lambda: balanced_time(jnp.array(0.1), 5, 0.5), "attention: expected values"),
+        (lambda: balanced_time(jnp.array(1.5), 5, 0.5), "attention: expected values"),
         (
             lambda: balanced_time(jnp.array(0.9), 1, 0.5),
             "num_features: expected an integer",

@@ -33,10 +33,7 @@ CASES = {
         functools.partial(oracles.bayes, mean=MEAN, cov=PSI, noise_var=0.3),
     ),
     "averaging": (P.Averaging(), oracles.averaging),
-    "3-NN": (
-        P.NearestNeighbors(3),
-        functools.partial(oracles.nearest_neighbors, k=3),
-    ),
+    "3-NN": (P.NearestNeighbors(3), functools.partial(oracles.nearest_neighbors, k=3)),
     "gradient descent": (
         P.Steps(STEPS, A),
         functools.partial(oracles.gradient_descent, step_sizes=STEPS, preconditioner=A),
@@ -169,10 +166,9 @@ def test_no_examples_predict_the_prior_mean():
     empty = X[:, :0], y[:, :0], Q[:, 0]
     for name in CASES:
         got = direct(name)(*empty)
-        expected = {
-            "bayes": Q[:, 0] @ MEAN,
-            "dMMSE": Q[:, 0] @ POOL.mean(axis=0),
-        }.get(name, np.zeros(B))
+        expected = {"bayes": Q[:, 0] @ MEAN, "dMMSE": Q[:, 0] @ POOL.mean(axis=0)}.get(
+            name, np.zeros(B)
+        )
         np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-12)
 
 

@@ -8,12 +8,7 @@ import pytest
 
 from icltheory.regression import PrefixPrompt
 from icltheory.regression.predictors import LeastSquares
-from icltheory.regression.shifts import (
-    EXTRA_SHIFTS,
-    GARG_SHIFTS,
-    Shift,
-    garg_shifts,
-)
+from icltheory.regression.shifts import EXTRA_SHIFTS, GARG_SHIFTS, Shift, garg_shifts
 from tests.regression import oracles
 from tests.regression.calls import answers
 

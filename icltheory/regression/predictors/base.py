@@ -15,14 +15,6 @@ from icltheory._core import OF_USER, Record, calculator, exact_products
 from icltheory._typing import Array, Float
 from icltheory.regression._linalg import as_floats, dot
 
-__all__ = [
-    "LinearInLabels",
-    "LinearPredictor",
-    "NoClosedForm",
-    "Predictor",
-    "predictor_of",
-]
-
 
 class NoClosedForm(ValueError):
     """A predictor has no exact risk on this population; ``estimate_risk`` has one."""

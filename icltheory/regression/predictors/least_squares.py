@@ -7,13 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._checks import (
-    checked,
-    is_tracer,
-    nonnegative,
-    real,
-    scalar,
-)
+from icltheory._checks import checked, is_tracer, nonnegative, real, scalar
 from icltheory._core import exact_products, where_valid
 from icltheory._typing import Array
 from icltheory.regression._linalg import (
@@ -34,8 +28,6 @@ from icltheory.regression._linalg import (
 from icltheory.regression.drift import DriftingTasks, filter_path
 from icltheory.regression.population import LinearPopulation, check_linear
 from icltheory.regression.predictors.base import LinearInLabels, NoClosedForm
-
-__all__ = ["Bayes", "LeastSquares", "Ridge"]
 
 
 class LeastSquares(LinearInLabels):

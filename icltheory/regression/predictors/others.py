@@ -27,9 +27,6 @@ from icltheory.regression.predictors.base import (
 )
 from icltheory.regression.predictors.least_squares import LeastSquares
 
-__all__ = ["DiscreteMMSE", "Lasso", "LassoFit", "NearestNeighbors"]
-
-
 _POSITIVE = Check(
     lambda variance: variance > 0,
     "a value > 0 (the noiseless posterior is decided by rounding; use a small positive "

@@ -27,8 +27,6 @@ from icltheory.regression.predictors.base import (
     shift_down,
 )
 
-__all__ = ["Averaging", "LinearStep", "Newton", "Steps", "Zero", "tune_step_size"]
-
 
 class Zero(LinearInLabels):
     """Predicts 0 for any examples.
