@@ -14,13 +14,13 @@ from jaxtyping import Real
 from icltheory._checks import count
 from icltheory._core import Record, calculator, where_valid
 from icltheory._typing import Array, Bool, Int, PRNGKey
-from icltheory.chain_of_thought._memory import (
+from icltheory.chain_of_thought.attention import (
+    ReasoningAttention,
     chain_columns,
     compact,
     direct_columns,
     query_column,
 )
-from icltheory.chain_of_thought.attention import ReasoningAttention
 from icltheory.chain_of_thought.tasks import (
     PermutationTasks,
     ReasoningPrompt,

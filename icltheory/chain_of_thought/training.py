@@ -18,8 +18,11 @@ from icltheory._checks import (
 )
 from icltheory._core import Record, where_valid
 from icltheory._typing import Array, Float, Int, PRNGKey, Scalar
-from icltheory.chain_of_thought._memory import chain_columns, query_column
-from icltheory.chain_of_thought.attention import ReasoningAttention
+from icltheory.chain_of_thought.attention import (
+    ReasoningAttention,
+    chain_columns,
+    query_column,
+)
 from icltheory.chain_of_thought.tasks import (
     PermutationTasks,
     ReasoningPrompt,

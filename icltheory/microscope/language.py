@@ -13,8 +13,7 @@ from icltheory._checks import check_shape
 from icltheory._core import Record
 from icltheory.bridge import Evaluator, LanguageModel
 from icltheory.bridge.tasks import LanguageTask
-from icltheory.microscope.intervals import SkewedEstimate
-from icltheory.microscope.mixtures import mixture_weights
+from icltheory.microscope.intervals import SkewedEstimate, mixture_weights
 
 Scorer = Callable[[LanguageTask], Any]
 

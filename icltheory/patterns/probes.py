@@ -11,8 +11,7 @@ from icltheory._checks import check_key, nonnegative
 from icltheory._core import Record, calculator
 from icltheory._typing import Array, Bool, Float, Order, Scalar
 from icltheory.patterns.model import check_width, query_weights
-from icltheory.patterns.prompts import PatternPrompt
-from icltheory.patterns.task import PatternTask
+from icltheory.patterns.task import PatternPrompt, PatternTask
 from icltheory.pruning import prune_rows
 
 Number = float | int | Real[ArrayLike, ""]

@@ -1,4 +1,5 @@
 """Linear attention, the same with a linear MLP, and their effective parameters."""
+# ruff: noqa: D102  (a method that overrides one inherits its documentation)
 
 import abc
 import dataclasses
@@ -112,7 +113,6 @@ class EffectiveParameters(LinearPredictor, Block):
             check_shape(name, getattr(self, name), shape)
 
     def effective(self) -> "EffectiveParameters":
-        """The parameters themselves."""
         return self
 
     def rescaled(self, factor: Number) -> "EffectiveParameters":
@@ -123,13 +123,11 @@ class EffectiveParameters(LinearPredictor, Block):
         return EffectiveParameters(self.c, *values, *scores)
 
     def weights(self, X: Array, y: Array) -> Array:
-        """The implied weight, given the prompt's examples."""
         values = (einsum("nd,d->n", X, self.p) + self.v * y) / max(len(X), 1)
         moment = einsum("nd,n->d", X, values)
         return self.c + einsum("ji,j->i", self.U, moment) + dot(y, values) * self.u
 
     def on_tokens(self, E: Array, masked: bool) -> Array:
-        """The answer to the last token."""
         X, y, x = E[:-1, :-1], E[:-1, -1], E[-1, :-1]
         answer = self.answer(X, y, x)
         if masked:
@@ -190,7 +188,6 @@ class _Weights(Block):
 
     @property
     def dim(self) -> int:
-        """Input dimension d."""
         return jnp.shape(self.W_K)[-1] - 1
 
     def read_out(self) -> Array:
@@ -198,7 +195,6 @@ class _Weights(Block):
         return jnp.eye(self.dim + 1, dtype=self.dtype)[-1]
 
     def effective(self) -> EffectiveParameters:
-        """The parameters through which the weights enter the output."""
         d, last = self.dim, self.read_out()
         values = einsum("j,ij,ik->k", last, self.W_P, self.W_V)
         scores = einsum("ij,ik->jk", self.W_K, self.W_Q)[:, :d]
@@ -215,7 +211,6 @@ class _Weights(Block):
         return dot(E[-1] + moved, self.read_out())
 
     def answer(self, X: Array, y: Array, x_query: Array) -> Array:
-        """The last entry of the query's token."""
         E = jnp.column_stack([jnp.vstack([X, x_query]), jnp.append(y, 0)])
         return self.on_tokens(E, masked=True)
 

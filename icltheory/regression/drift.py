@@ -61,10 +61,6 @@ class DriftingTasks(TaskPerExample):
         R = correlation(self.persistence, num_examples)
         return CorrelatedTasks(self.population, R)
 
-    def sample_inputs(self, key, num_points, num_prompts) -> Float[Array, "B P d"]:
-        """Draws inputs from N(0, H)."""
-        return self.population.sample_inputs(key, num_points, num_prompts)
-
     def sample_parameters(
         self, key, num_prompts, *, active_dims=None
     ) -> Float[Array, "B d"]:

@@ -42,6 +42,11 @@ class PrefixPrompt(Record):
         """Input dimension d."""
         return self.X.shape[-1]
 
+    def after(self, k: int) -> "Prompt":
+        """The prompts of the first k examples and the query after them."""
+        query = self.X_query[..., k, :], self.y_query[..., k]
+        return Prompt(self.X[..., :k, :], self.y[..., :k], *query, self.w)
+
 
 class Prompt(Record):
     r"""A batch of prompts with one query after all N examples.

@@ -1,8 +1,9 @@
 """Sources of prompts: families of functions, and what draws their prompts."""
+# ruff: noqa: D102  (a method that overrides one inherits its documentation)
 
 import abc
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -33,23 +34,14 @@ class Source(Record):
     whole-array calls, so that a sharded batch has the values of an unsharded one.
     """
 
-    if TYPE_CHECKING:  # a dataclass would use an inherited property as a default
-
-        @property
-        def dim(self) -> int:
-            """Input dimension d."""
-            ...
-
-        @property
-        def dtype(self) -> Any:
-            """Dtype of the samples."""
-            ...
+    dim: eqx.AbstractVar[int]  # of the inputs, d
+    dtype: eqx.AbstractVar[Any]  # of the samples
 
     def _read(self, *counts: str) -> None:
         """Checks the named counts and reads the dtype, ``None`` being JAX's default."""
         for name in counts:
             check_positive_int(name, getattr(self, name))
-        self.dtype = default_dtype(self.dtype)  # pyrefly: ignore[read-only]
+        self.dtype = default_dtype(self.dtype)
 
     @property
     def targets(self) -> str:
@@ -106,15 +98,11 @@ class Source(Record):
 
 
 class NoisyLinear(Source):
-    """Linear functions with Gaussian noise; a subclass has the field ``noise_var``."""
+    """Linear functions with Gaussian noise."""
 
-    if TYPE_CHECKING:
-
-        @property
-        def noise_var(self) -> Number: ...
+    noise_var: eqx.AbstractVar[Any]
 
     def evaluate(self, w, X) -> Float[Array, "B P"]:
-        """<w, x>, without noise."""
         return inner_products(w, X)
 
     def label(self, key, w, X) -> tuple[Float[Array, "B P"], Any]:
@@ -157,7 +145,6 @@ class SparseLinearRegression(NoisyLinear):
     def sample_parameters(
         self, key, num_prompts, *, active_dims=None
     ) -> Float[Array, "B d"]:
-        """Draws sparse weights, supported on the first ``active_dims`` coordinates."""
         key_z, key_m = jax.random.split(key)
         z = jax.random.normal(key_z, (num_prompts, self.dim), self.dtype)
         score = jax.random.uniform(key_m, (num_prompts, self.dim), self.dtype)
@@ -192,15 +179,12 @@ class LinearClassification(Source):
 
     @property
     def targets(self) -> str:
-        """Kind of labels, here signs."""
         return "sign"
 
     def sample_parameters(self, key, num_prompts, *, active_dims=None) -> Array:
-        """Draws weights from N(0, I); ``active_dims`` is ignored."""
         return jax.random.normal(key, (num_prompts, self.dim), self.dtype)
 
     def evaluate(self, w, X) -> Float[Array, "B P"]:
-        """Sign of <w, x>."""
         return jnp.sign(inner_products(w, X))
 
 
@@ -229,14 +213,12 @@ class ReluNetwork(Source):
         self._read("dim", "hidden")
 
     def sample_parameters(self, key, num_prompts, *, active_dims=None) -> dict:
-        """Draws standard normal weights; ``active_dims`` is ignored."""
         key_1, key_2 = jax.random.split(key)
         shape = (num_prompts, self.dim, self.hidden)
         W1 = jax.random.normal(key_1, shape, self.dtype)
         return {"W1": W1, "W2": jax.random.normal(key_2, shape[::2], self.dtype)}
 
     def evaluate(self, w, X) -> Float[Array, "B P"]:
-        """Output of the network."""
         features = jax.nn.relu(einsum("bpd,bdh->bph", X, w["W1"]))
         return math.sqrt(2 / self.hidden) * einsum("bph,bh->bp", features, w["W2"])
 
@@ -268,7 +250,6 @@ class DecisionTree(Source):
         self._read("dim", "depth")
 
     def sample_parameters(self, key, num_prompts, *, active_dims=None) -> dict:
-        """Draws the coordinates of the inner nodes, and leaf values."""
         key_c, key_v = jax.random.split(key)
         leaves = 2**self.depth
         inner = (num_prompts, leaves - 1)
@@ -278,7 +259,6 @@ class DecisionTree(Source):
         }
 
     def evaluate(self, w, X) -> Float[Array, "B P"]:
-        """Value of the leaf that each input reaches."""
         right = (X > 0).astype(jnp.int32)
 
         def descend(_, node):
@@ -321,7 +301,6 @@ class Functions(Source):
         return jax.random.split(key, num_prompts)
 
     def evaluate(self, w: Any, X: Float[Array, "B P d"]) -> Float[Array, "B P"]:
-        """What the functions return."""
         y = jax.vmap(self.draw)(w, X)
         check_shape("what draw returns", y, X.shape[:2])
         return jnp.asarray(y, X.dtype)

@@ -7,7 +7,7 @@ import pytest
 
 from icltheory import chain_of_thought as cot
 from icltheory.attention import softmax_weights
-from icltheory.chain_of_thought import _memory
+from icltheory.chain_of_thought import attention
 from tests.chain_of_thought import drawn, oracles
 
 DIM = 7
@@ -42,9 +42,9 @@ def test_the_output_is_that_of_explicit_columns_in_both_forms(prompt, shown):
 
     @jax.jit
     def answers(model, prompt, shown, query):
-        columns = _memory.chain_columns(prompt, shown)
+        columns = attention.chain_columns(prompt, shown)
         found = columns.weights(letters, model.direction(query))
-        memories = (columns, _memory.count(columns, letters))
+        memories = (columns, attention.count(columns, letters))
         return found, [model.output(one, letters, query) for one in memories]
 
     found, both = jax.tree.map(np.asarray, answers(model, prompt, shown, query))
@@ -68,7 +68,7 @@ def test_it_is_the_softmax_attention_of_the_first_room(prompt):
     @jax.jit
     def both(model, tokens, query):
         weights = softmax_weights(model.W_K, model.W_Q, tokens, query, d_scale=1.0)
-        columns = _memory.chain_columns(prompt)
+        columns = attention.chain_columns(prompt)
         return weights, columns.weights(letters, model.direction(query))
 
     weights, found = map(np.asarray, both(model, tokens, query))
@@ -80,11 +80,11 @@ def test_it_is_the_softmax_attention_of_the_first_room(prompt):
 def test_counts_are_used_where_they_are_less_work(prompt):
     letters = prompt.alphabet
     short = cot.ReasoningPrompt(prompt.states[:4], prompt.query_states, letters)
-    columns = _memory.chain_columns(short)
-    assert _memory.compact(columns, letters) is columns
-    columns = _memory.chain_columns(drawn.prompt(letters, 30), 20)
-    counts = _memory.compact(columns, letters)
-    assert isinstance(counts, _memory.Counts)
+    columns = attention.chain_columns(short)
+    assert attention.compact(columns, letters) is columns
+    columns = attention.chain_columns(drawn.prompt(letters, 30), 20)
+    counts = attention.compact(columns, letters)
+    assert isinstance(counts, attention.Counts)
     assert float(counts.counts.sum()) == 40
 
 
@@ -105,8 +105,8 @@ def test_start_and_matching_attention_are_their_formulas():
 def test_scores_of_columns_are_those_of_their_parts(prompt):
     letters = prompt.alphabet
     direction = jnp.asarray(np.random.default_rng(3).normal(size=2 * DIM))
-    upper, lower, codes = _memory._tables(letters, direction)
-    for x, y, step in ((0, 1, 1), (2, _memory.NOTHING, 0), (_memory.NOTHING, 3, 1)):
+    upper, lower, codes = attention._tables(letters, direction)
+    for x, y, step in ((0, 1, 1), (2, attention.NOTHING, 0), (attention.NOTHING, 3, 1)):
         column = letters.embed(*map(jnp.asarray, (x, y, step)))
         got = upper[x] + lower[y] + codes[step]
         np.testing.assert_allclose(got, column @ direction, rtol=1e-12)
