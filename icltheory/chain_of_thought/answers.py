@@ -35,16 +35,21 @@ from icltheory.chain_of_thought.votes import (
 from icltheory.statistics import Estimate
 
 
+def _visible(name, value, given):
+    return count(1, given["prompt"].num_examples)(name, value)
+
+
 class _Reasoner(Record):
     """A predictor: a model with a way to answer."""
 
     model: ReasoningAttention | None = None
 
+    @calculator(integers=("num_examples",), num_examples=_visible)
     def answers(
         self, prompt: ReasoningPrompt, num_examples: Real[ArrayLike, ""] | None = None
     ) -> Int[Array, " S"]:
         """States that answer one prompt, from its first ``num_examples`` only."""
-        return _answers(self, prompt, num_examples)
+        return self.read(prompt, num_examples)
 
     def attention(self, prompt: ReasoningPrompt) -> ReasoningAttention:
         """The model, or attention that counts votes."""
@@ -130,15 +135,6 @@ class DirectAnswer(_Reasoner):
     def bound(self, task: ReasoningTask, num_examples: Any) -> Array:
         """That of a wrong last state."""
         return icl_error_bound(task, num_examples)
-
-
-def _visible(name, value, given):
-    return count(1, given["prompt"].num_examples)(name, value)
-
-
-@calculator(integers=("num_examples",), num_examples=_visible)
-def _answers(reasoner, prompt, num_examples=None):
-    return reasoner.read(prompt, num_examples)
 
 
 def _is_reasoner(name, value, given):

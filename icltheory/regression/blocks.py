@@ -56,12 +56,17 @@ class Block(Predictor):
     def effective(self) -> "EffectiveParameters":
         """The same function as effective parameters."""
 
+    @calculator(static=("mask",))
     def predict_tokens(self, E: Any, mask: str = "demos") -> Float[Array, ""]:
         """Answers from tokens as rows, [x_i, y_i] and last [x_query, 0].
 
         The mask ``"demos"`` keeps the query from attending to itself.
         """
-        return _predict_tokens(self, E, mask)
+        check_choice("mask", mask, ("demos", "none"))
+        check_shape("E", E, ("N + 1", self.dim + 1))
+        if not len(E):
+            raise ValueError("E: expected the query's token at least, got none")
+        return self.on_tokens(E, mask == "demos")
 
     def on_tokens(self, E: Array, masked: bool) -> Array:
         """The answer to the last token."""
@@ -288,15 +293,6 @@ class LTB(_Weights):
     def read_out(self) -> Array:
         """Read-out vector, the last row of W_2'W_1."""
         return einsum("i,ij->j", self.W_2[:, -1], self.W_1)
-
-
-@calculator(static=("mask",))
-def _predict_tokens(model, E, mask):
-    check_choice("mask", mask, ("demos", "none"))
-    check_shape("E", E, ("N + 1", model.dim + 1))
-    if not len(E):
-        raise ValueError("E: expected the query's token at least, got none")
-    return model.on_tokens(E, mask == "demos")
 
 
 def label_row(dim: int, dtype: jnp.dtype) -> Array:

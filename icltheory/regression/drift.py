@@ -61,9 +61,7 @@ class DriftingTasks(TaskPerExample):
         R = correlation(self.persistence, num_examples)
         return CorrelatedTasks(self.population, R)
 
-    def sample_parameters(
-        self, key, num_prompts, *, active_dims=None
-    ) -> Float[Array, "B d"]:
+    def sample_parameters(self, key, num_prompts, *, active_dims=None) -> Array:
         """Draws the tasks of the first examples; ``active_dims`` is ignored."""
         return self.population.sample_parameters(key, num_prompts)
 

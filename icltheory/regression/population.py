@@ -168,9 +168,7 @@ class LinearPopulation(NoisyLinear):
         z = jax.random.normal(key, (num_prompts, num_points, self.dim), self.dtype)
         return apply_root(self.input_root, z)
 
-    def sample_parameters(
-        self, key, num_prompts, *, active_dims=None
-    ) -> Float[Array, "B d"]:
+    def sample_parameters(self, key, num_prompts, *, active_dims=None) -> Array:
         z = jax.random.normal(key, (num_prompts, self.dim), self.dtype)
         return jnp.asarray(self.task_mean)[None] + apply_root(self.task_root, z)
 
@@ -241,9 +239,7 @@ class CorrelatedTasks(TaskPerExample):
             raise ValueError(f"num_examples: expected {wanted}, got {got}")
         return super().sample_inputs(key, num_points, num_prompts)
 
-    def sample_parameters(
-        self, key, num_prompts, *, active_dims=None
-    ) -> Float[Array, "B P d"]:
+    def sample_parameters(self, key, num_prompts, *, active_dims=None) -> Array:
         shape = (num_prompts, len(self.correlation), self.dim)
         z = jax.random.normal(key, shape, self.dtype)
         z = einsum("ij,bjd->bid", symmetric_root(self.correlation), z)

@@ -142,9 +142,7 @@ class SparseLinearRegression(NoisyLinear):
             )
         self.noise_var = checked("noise_var", self.noise_var, scalar & nonnegative)
 
-    def sample_parameters(
-        self, key, num_prompts, *, active_dims=None
-    ) -> Float[Array, "B d"]:
+    def sample_parameters(self, key, num_prompts, *, active_dims=None) -> Array:
         key_z, key_m = jax.random.split(key)
         z = jax.random.normal(key_z, (num_prompts, self.dim), self.dtype)
         score = jax.random.uniform(key_m, (num_prompts, self.dim), self.dtype)
