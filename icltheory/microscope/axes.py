@@ -14,8 +14,8 @@ from icltheory.layered import LayeredModel, all_hidden
 from icltheory.layered.protocol import check_layered
 from icltheory.microscope import models
 from icltheory.microscope.analysis import identify
-from icltheory.microscope.intervals import SkewedEstimate, stacked
-from icltheory.microscope.records import Analysis, Identification
+from icltheory.microscope.intervals import SkewedEstimate
+from icltheory.microscope.records import Analysis, Identification, shares_of
 
 
 class Along(Record):
@@ -63,11 +63,7 @@ class Along(Record):
 
     def shares(self) -> dict[str, SkewedEstimate]:
         """Share by candidate, as estimates along the axis."""
-        found = {}
-        for name in (c.name for c in self.found[-1].last.candidates):
-            each = [analysis[name].share for _, analysis in self.analyses()]
-            found[name] = stacked(each)
-        return found
+        return shares_of([analysis for _, analysis in self.analyses()])
 
     def figure(self, names: Any = None, ax: Any = None) -> Any:
         """Draws the shares of some candidates, all unless given, along the axis."""

@@ -1,5 +1,6 @@
 """Records of an identification: candidates, analyses, summary, table and figure."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -188,11 +189,7 @@ class Identification(Record):
 
     def shares(self) -> dict[str, SkewedEstimate]:
         """Share by candidate, as estimates over the numbers of examples."""
-        found = {}
-        for name in (candidate.name for candidate in self.last.candidates):
-            each = [analysis[name].share for analysis in self.analyses]
-            found[name] = stacked(each)
-        return found
+        return shares_of(self.analyses)
 
     def figure(self, ax: Any = None) -> Any:
         """Draws the shares over the numbers of examples, or as one line each."""
@@ -214,6 +211,12 @@ class Identification(Record):
         axes.set_xlabel("distance / variance of answers")
         axes.set_xscale("log")
         return axes
+
+
+def shares_of(analyses: Sequence[Analysis]) -> dict[str, SkewedEstimate]:
+    """Share by candidate, as estimates over the analyses."""
+    names = [candidate.name for candidate in analyses[-1].candidates]
+    return {name: stacked([one[name].share for one in analyses]) for name in names}
 
 
 def _percent(share: float) -> str:
