@@ -77,18 +77,6 @@ def test_drawn_contexts_agree_with_all_of_them(key):
     assert np.abs(z).max() < 4
 
 
-@pytest.mark.slow
-def test_long_contexts_tend_to_the_infinite_one():
-    limit = np.asarray(losses_of(LOGITS, FeaturePopulation.infinite(P)))
-    gaps = [
-        np.abs(np.asarray(losses_of(LOGITS, finite(P, N))) - limit).max()
-        for N in (20, 40, 80)
-    ]
-    # Variances fall like 1 / N.
-    assert gaps[0] / gaps[1] == pytest.approx(2, rel=0.15)
-    assert gaps[1] / gaps[2] == pytest.approx(2, rel=0.1)
-
-
 def test_an_absent_feature_has_no_attention_and_no_nan_gradient():
     parts = P, np.array([[0.0, 2.0, 1.0]]), np.ones(1)
     population = FeaturePopulation(*map(jnp.asarray, parts))

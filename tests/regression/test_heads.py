@@ -4,8 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from icltheory import regression as reg
 from icltheory.regression import Heads, LinearPopulation
@@ -89,31 +87,6 @@ def test_a_layer_without_a_part_has_the_risk_that_the_change_says(rank):
             np.testing.assert_allclose(
                 found.directions[h, i], change, rtol=1e-9, atol=1e-12
             )
-
-
-plateaus = jax.jit(reg.head_plateaus)
-optimal = jax.jit(lambda tasks, N: reg.optimum(reg.LinearStep, tasks, N).risk)
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.integers(0, 2**31), st.integers(1, 50), st.floats(0.0, 3.0))
-def test_plateaus_fall_by_less_each_time_and_end_at_the_best_step(seed, N, noise):
-    rng = np.random.default_rng(seed)
-    H, Psi = (a @ a.T for a in rng.normal(size=(2, 3, 3)))
-    tasks = LinearPopulation(H, rng.normal(size=3), Psi, noise)
-    levels = np.asarray(plateaus(tasks, N))
-    falls = levels[:-1] - levels[1:]
-    size = levels[0]
-    assert np.all(falls >= -1e-12 * size)
-    assert np.all(falls[1:] <= falls[:-1] + 1e-12 * size)
-    np.testing.assert_allclose(levels[0], tasks.signal + noise, rtol=1e-12)
-    np.testing.assert_allclose(levels[-1], optimal(tasks, N), rtol=1e-9)
-    # Turned inputs and tasks have the same plateaus.
-    turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
-    turned = LinearPopulation(
-        turn @ H @ turn.T, turn @ tasks.task_mean, turn @ Psi @ turn.T, noise
-    )
-    np.testing.assert_allclose(plateaus(turned, N), levels, rtol=1e-9)
 
 
 def test_a_direction_that_does_not_grow_is_never_learned():

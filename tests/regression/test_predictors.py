@@ -46,7 +46,6 @@ CASES = {
     "lasso": (P.Lasso(0.1), None),
 }
 SLOW = pytest.mark.slow
-names = pytest.mark.parametrize("name", CASES)
 
 
 def data(seed=0):
@@ -94,16 +93,6 @@ def test_prefixes_of_the_lasso_equal_a_direct_call():
     expected = direct("lasso")(X[:, :D], y[:, :D], Q[:, D])
     got = prefixes("lasso")(X, y, Q)[:, D]
     np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-9)
-
-
-@names
-def test_the_order_of_the_examples_does_not_matter(name):
-    X, y, Q = data()
-    order = np.random.default_rng(1).permutation(N - 1)
-    order = np.append(order, N - 1)
-    last = np.asarray(prefixes(name)(X, y, Q))[:, -1]
-    shuffled = np.asarray(prefixes(name)(X[:, order], y[:, order], Q))[:, -1]
-    np.testing.assert_allclose(last, shuffled, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize(
