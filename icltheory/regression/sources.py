@@ -3,7 +3,7 @@
 
 import abc
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -34,14 +34,23 @@ class Source(Record):
     whole-array calls, so that a sharded batch has the values of an unsharded one.
     """
 
-    dim: eqx.AbstractVar[int]  # of the inputs, d
-    dtype: eqx.AbstractVar[Any]  # of the samples
+    if TYPE_CHECKING:  # a dataclass would use an inherited property as a default
+
+        @property
+        def dim(self) -> int:
+            """Input dimension d."""
+            ...
+
+        @property
+        def dtype(self) -> Any:
+            """Dtype of the samples."""
+            ...
 
     def _read(self, *counts: str) -> None:
         """Checks the named counts and reads the dtype, ``None`` being JAX's default."""
         for name in counts:
             check_positive_int(name, getattr(self, name))
-        self.dtype = default_dtype(self.dtype)
+        self.dtype = default_dtype(self.dtype)  # pyrefly: ignore[read-only]
 
     @property
     def targets(self) -> str:
@@ -98,9 +107,12 @@ class Source(Record):
 
 
 class NoisyLinear(Source):
-    """Linear functions with Gaussian noise."""
+    """Linear functions with Gaussian noise; a subclass has the field ``noise_var``."""
 
-    noise_var: eqx.AbstractVar[Any]
+    if TYPE_CHECKING:
+
+        @property
+        def noise_var(self) -> Number: ...
 
     def evaluate(self, w, X) -> Float[Array, "B P"]:
         return inner_products(w, X)
