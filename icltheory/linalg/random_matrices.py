@@ -142,10 +142,6 @@ class Recurrence(NamedTuple):
     r"""Recurrence coefficients of the monic orthogonal polynomials of a measure.
 
     .. math:: P_{k+1}(s) = (s - a_k) P_k(s) - b_k P_{k-1}(s) , \qquad b_0 = \mu(1) .
-
-    Args:
-        a: :math:`a_0, \dots, a_{K-1}`.
-        b: :math:`b_0, \dots, b_{K-1}`.
     """
 
     a: np.ndarray

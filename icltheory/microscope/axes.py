@@ -19,13 +19,7 @@ from icltheory.microscope.records import Analysis, Identification, shares_of
 
 
 class Along(Record):
-    """Identifications along an axis.
-
-    Args:
-        axis: What varies.
-        places: The places on it.
-        found: One identification per place.
-    """
+    """Identifications along an axis, one per place."""
 
     axis: str = eqx.field(static=True)
     places: tuple[Any, ...] = eqx.field(static=True)

@@ -22,7 +22,6 @@ class LabelCandidate(Record):
     """A simple predictor of labels, compared with the model on the same prompts.
 
     Args:
-        name: Its name.
         distance: E |p - q|^2 of the two distributions over labels.
         agreement: Share of questions with the same likeliest label.
         weight: Weight in the best mixture.
@@ -42,7 +41,6 @@ class LabelIdentification(Record):
         responses: How much the label of each demonstration raises the probability of
             that label, ``(n, D)``; empty where no demonstration was relabelled.
         candidates: From the closest to the farthest.
-        num_questions: Questions n.
     """
 
     probabilities: Any

@@ -207,14 +207,7 @@ def adjust_holm(p: Any) -> np.ndarray:
 
 
 class MajorityBaseline(NamedTuple):
-    """The most frequent class and its share of the examples.
-
-    Args:
-        label: Number of that class; the smallest of several.
-        name: Its name.
-        share: Its share of the examples.
-        count: How many examples it has.
-    """
+    """The most frequent class, the first of several, and its share of the examples."""
 
     label: int
     name: str

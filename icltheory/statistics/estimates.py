@@ -44,12 +44,8 @@ class Estimate(Record):
     averaged by NumPy in float64. Values that are equal up to rounding have the standard
     error 0, a single value has NaN. It unpacks as ``mean, standard_error``.
 
-    Args:
-        mean: The mean, a number or an array.
-        standard_error: Its standard error.
-        dof: Degrees of freedom of the standard error.
-        how: How the number arose, where that is not plain: ``"exact"``, ``"exact given
-            the inputs"``, ``"simulated"``.
+    ``how`` says how the number arose, where that is not plain: ``"exact"``, ``"exact
+    given the inputs"``, ``"simulated"``.
 
     Example:
         >>> found = Estimate.of([0.5, 0.7, 0.6])
