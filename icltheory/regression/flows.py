@@ -39,6 +39,8 @@ from icltheory.regression.population import LinearPopulation
 from icltheory.trajectory._descent import PlainRule, check_steps
 from icltheory.trajectory._descent import descend as run
 
+__all__ = ["Trajectory", "descend", "flow"]
+
 MODELS = (GDBeta, LSA, LTB, EffectiveParameters, AttentionWeights, Heads)
 SOLVERS = ("auto", "exponential", "explicit", "implicit")
 
