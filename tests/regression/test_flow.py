@@ -149,16 +149,6 @@ def test_a_far_mean_costs_nothing_where_all_is_isotropic():
 
 
 @pytest.mark.slow
-def test_nothing_moves_where_there_are_no_inputs():
-    problem = LinearPopulation(np.zeros((2, 2)), np.ones(2), EYE, 0.25)
-    path = flow(a_step(), problem, 4, TIMES)
-    np.testing.assert_allclose(path.model.Gamma[-1], a_step().Gamma, atol=1e-15)
-    bounds = jax.jit(flow_bounds)(a_step(), problem, 4, TIMES)
-    np.testing.assert_array_equal(bounds.Gamma, 0)
-    np.testing.assert_array_equal(bounds.excess, 0)
-
-
-@pytest.mark.slow
 def test_a_stiff_problem_of_25_dimensions_takes_few_steps():
     rng = np.random.default_rng(0)
     axes = np.linalg.qr(rng.normal(size=(25, 25)))[0]

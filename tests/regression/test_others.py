@@ -31,16 +31,6 @@ def nearest(X, y, x, k):
     return answer(NearestNeighbors(k), X, y, x)
 
 
-def test_fewer_examples_than_neighbours_give_the_mean_of_all():
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(4, 2)), rng.normal(size=4)
-    got = np.asarray(answers(NearestNeighbors(3), X, y))
-    np.testing.assert_allclose(
-        got[:4], [0, y[0], y[:2].mean(), y[:3].mean()], rtol=1e-12
-    )
-    np.testing.assert_allclose(nearest(X[:2], y[:2], X[3], k=3), y[:2].mean())
-
-
 def test_one_neighbour_of_a_repeated_input_is_its_label_and_ties_take_the_first():
     X = np.array([[0.0, 1.0], [2.0, 0.0], [0.0, 1.0]])
     y = np.array([5.0, 7.0, 9.0])
@@ -119,22 +109,6 @@ def test_extreme_likelihoods_neither_overflow_nor_vanish():
             np.testing.assert_allclose(
                 got[b, k], 1e3 * X[b, k] @ pool[best], rtol=1e-12
             )
-
-
-def test_a_pool_of_one_task_is_an_oracle_and_a_doubled_pool_changes_nothing():
-    X, y, pool = pooled()
-    one = prefixes(X, y, pool=pool[:1], noise_var=0.3)
-    np.testing.assert_allclose(one, X @ pool[0], rtol=1e-12)
-    twice = np.concatenate([pool, pool])
-    both = (answer(DiscreteMMSE(them, 0.3), X, y, X[:, 0]) for them in (twice, pool))
-    np.testing.assert_allclose(*both, rtol=1e-12)
-
-
-def test_the_weights_are_a_posterior_mean():
-    # at a noise that drowns the pooled it is the mean of the pool
-    X, y, pool = pooled()
-    got = prefixes(X, y, pool=pool, noise_var=1e12, chunk_size=64)
-    np.testing.assert_allclose(got, X @ pool.mean(axis=0), rtol=1e-8, atol=1e-9)
 
 
 @pytest.mark.slow
