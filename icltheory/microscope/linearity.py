@@ -65,10 +65,8 @@ def bayes_gap(
 
     .. math:: R(f) - R_{Bayes} = E\, (f - f_{Bayes})^2 ,
 
-    exact for any function of the prompt, and without the noise of the labels.
-
-    Args:
-        source: A linear population, or a pool of tasks of one.
+    exact for any function of the prompt, and without the noise of the labels. The
+    source is a linear population, or a pool of tasks of one.
 
     Example:
         >>> import jax

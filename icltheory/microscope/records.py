@@ -18,15 +18,11 @@ class Candidate(Record):
     """The best member of a family, compared with the model.
 
     Args:
-        name: Name of the family.
-        parameters: Its tuned parameters by name.
-        predictor: The member itself.
         distance: E (f - g)^2, with its standard error over prompts.
         share: The distance over the variance of the model's answers.
         farther: Distance minus that of the closest candidate, paired over prompts.
         query_weights: E |df/dx - dg/dx|^2 / E |df/dx|^2.
         weight: Weight in the best mixture.
-        weight_interval: Its interval.
     """
 
     name: str = eqx.field(static=True)
@@ -48,16 +44,13 @@ class Analysis(Record):
     """A model at one number of examples.
 
     Args:
-        num_examples: Examples N.
         candidates: From the closest to the farthest.
         closest: Names of those that are as close as the closest, the simplest first.
         unexplained: Share of the variance of the answers that the best mixture leaves.
         linearity_in_labels: Share of E (f - f_0)^2 that the labels' weights explain.
         linearity_in_query: The same of the response to the query.
-        variance: Variance of the answers.
         rounding: A distance below it is one of rounding errors.
         num_prompts: Prompts on which distances were judged.
-        level: Confidence level of intervals.
     """
 
     num_examples: int = eqx.field(static=True)

@@ -182,7 +182,6 @@ class HeadRemovals(Record):
     """Exact changes of the risk when parts of the heads are removed.
 
     Args:
-        risk: Risk of the whole layer, with the query's noise.
         heads: Change when head h is removed.
         directions: Change when singular direction i of head h's key-query matrix is.
         singular_values: Of the key-query matrices, times abs(v_h).

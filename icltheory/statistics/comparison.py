@@ -29,15 +29,11 @@ class Comparison:
 
     Args:
         before: Accuracy of the first.
-        after: Accuracy of the second.
-        difference: ``after - before``.
-        interval: Interval of the difference.
+        interval: Interval of the difference of the accuracies.
         p_value: Exact two-sided p-value of no difference; the verdict rests on it.
         score_p_value: That of the score test, which fits the score interval.
         discordant: How many examples were gained and how many lost.
-        num_examples: How many examples there are.
         level: Confidence level of the interval and of the verdict.
-        could_be_chance: Whether ``p_value > 1 - level``.
         smallest_p_value: The smallest p-value that so many discordant examples allow.
     """
 
@@ -94,7 +90,6 @@ def compare(before: Any, after: Any, *, level: float | int = 0.95) -> Comparison
     Args:
         before: Whether the first model is right, one boolean per example.
         after: The same for the second, in the same order.
-        level: Confidence level :math:`1 - \alpha`.
 
     Example:
         >>> print(compare([False] * 5 + [True] * 5, [True] * 10))
