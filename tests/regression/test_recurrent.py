@@ -30,7 +30,11 @@ def both_forms(rule, X, y, Q):
 
 
 def test_the_stored_vectors_are_those_of_the_loops():
-    assert json.loads(json.dumps(vectors.vectors())) == VECTORS
+    found, stored = map(jax.tree.flatten, (vectors.vectors(), VECTORS))
+    assert found[1] == stored[1]
+    for one, other in zip(found[0], stored[0], strict=True):
+        # Processors differ in the last bit of a sum.
+        assert one == (other if isinstance(other, str) else pytest.approx(other, 1e-13))
 
 
 @pytest.mark.parametrize("name", VECTORS["learners"])
