@@ -64,22 +64,41 @@ def test_models_of_wrong_shapes_or_values_are_refused():
         reg.GDBeta(ZERO, THREE)
     with raises("p: expected shape (2,), got (3,)"):
         reg.EffectiveParameters(ZERO, np.zeros(3), 1.0, EYE, ZERO)
+    with raises("U: expected shape (2, 2), got (2, 3)"):
+        reg.EffectiveParameters(ZERO, ZERO, 1.0, WIDE, ZERO)
     with raises("W_Q: expected shape (rows, d + 1) with the d of W_K, got (2, 4)"):
         reg.LSA(WIDE, np.ones((2, 4)), WIDE, WIDE)
+    with raises("W_Q: expected the shape (2, 3) of W_K, got (1, 3)"):
+        reg.LSA(WIDE, WIDE[:1], WIDE, WIDE)
+    with raises("W_V: expected the shape (2, 3) of W_P, got (1, 3)"):
+        reg.LTB(WIDE, WIDE, WIDE, WIDE[:1], WIDE, WIDE)
     with raises("W_2: expected the shape (2, 3) of W_1, got (1, 3)"):
         reg.LTB(*[WIDE] * 5, WIDE[:1])
     with raises("W_K: expected shape (rows, d + 1) with the d of W_K, got (2, 1)"):
         reg.LSA(*[np.ones((2, 1))] * 4)
     with raises("beta: expected finite entries, got nan"):
         reg.GDBeta(np.array([0, np.nan]), EYE)
+    with raises("Gamma: expected finite entries, got nan"):
+        reg.GDBeta(ZERO, np.nan * EYE)
+    with raises("v: expected finite entries, got inf"):
+        reg.EffectiveParameters(ZERO, ZERO, np.inf, EYE, ZERO)
     with raises("W_V: expected finite entries, got inf"):
         reg.LTB(WIDE, WIDE, WIDE, np.inf * WIDE, WIDE, WIDE)
     with raises("start: expected finite entries, got nan"):
         reg.LSA.gradient_step(np.array([0, np.nan]), 0.5)
     with raises("key_dim: expected an integer >= 2, got 1"):
         step().to_ltb(key_dim=1)
+    with raises("value_dim: expected a positive integer, got 0"):
+        step().to_ltb(value_dim=0)
     with raises("hidden_dim: expected a positive integer, got 0"):
         step().to_ltb(hidden_dim=0)
+
+
+def test_prompts_that_do_not_fit_are_refused(model):
+    with raises("y: expected shape (4,), got (3,)"):
+        model.predict(X, np.ones(3), QUERY)
+    with raises("x_query: expected shape (2,), got (3,)"):
+        model.predict(X, X[:, 0], np.ones(3))
 
 
 @pytest.mark.parametrize("name", ["LTB", "parts"])
@@ -148,6 +167,8 @@ def test_the_landscape_refuses_what_does_not_fit(key):
         curvature(EYE, problem(), 0)
     with raises("shift: expected shape (2,), got (3,)"):
         minimizers(problem(), 4).member(np.ones(3), EYE)
+    with raises("change: expected shape (2, 2), got (3, 3)"):
+        minimizers(problem(), 4).member(ZERO, THREE)
     with raises("population: expected dimension 2, got 3"):
         optimality_conditions(block(), problem(3), 4)
     with raises("tolerance: expected a value >= 0, got -1"):
@@ -162,6 +183,8 @@ def test_the_number_of_tasks_refuses_other_priors_shapes_and_counts():
     bound, task = transfer.task_complexity_bound, problem(3)
     with raises("num_tasks: expected an integer >= 2, got 1"):
         bound(task, 4, 1, 0.1)
+    with raises("initial_step: expected a value >= 0, got -0.1"):
+        transfer.halving_steps(8, -0.1)
     with raises("population: expected task_mean = 0, got "):
         bound(task.with_(task_mean=np.ones(3)), 4, 8, 0.1)
     with raises("population: expected task_cov = psi^2 I, got "):
@@ -180,10 +203,15 @@ def test_other_labels_lengths_and_covariances_refuse_what_does_not_fit():
         transfer.risk_for_labels(step, EYE, 4, **labels)
     with raises("weight: expected shape (3,), got (2,)"):
         transfer.risk_for_labels(step, THREE, 4, weight=ZERO, moment_cov=THREE)
+    with raises("moment_cov: expected a positive semi-definite matrix"):
+        transfer.risk_for_labels(step, THREE, 4, weight=np.ones(3), moment_cov=-THREE)
     with raises("input_cov: expected a positive definite matrix, got 0.0"):
         transfer.risk_at_length_bound(np.diag([1.0, 0.0, 2.0]), 4, 4)
-    with raises("test_length: expected a whole number >= 1, got 0"):
-        transfer.length_transfer_rate(problem(3), 4, 0)
+    for name, lengths in (("train_length", (0, 4)), ("test_length", (4, 0))):
+        with raises(f"{name}: expected a whole number >= 1, got 0"):
+            transfer.length_transfer_rate(problem(3), *lengths)
+    with raises("variances: expected a value >= 0, got -1.0"):
+        transfer.random_covariance_optimum(-WIDE, 4)
     with raises("probabilities: expected shape (2,), got (3,)"):
         transfer.random_covariance_optimum(WIDE, 4, np.ones(3))
     with raises("probabilities: expected a positive entry"):
