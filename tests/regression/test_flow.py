@@ -149,6 +149,16 @@ def test_a_far_mean_costs_nothing_where_all_is_isotropic():
 
 
 @pytest.mark.slow
+def test_nothing_moves_where_there_are_no_inputs():
+    problem = LinearPopulation(np.zeros((2, 2)), np.ones(2), EYE, 0.25)
+    path = flow(a_step(), problem, 4, TIMES)
+    np.testing.assert_allclose(path.model.Gamma[-1], a_step().Gamma, atol=1e-15)
+    bounds = jax.jit(flow_bounds)(a_step(), problem, 4, TIMES)
+    np.testing.assert_array_equal(bounds.Gamma, 0)
+    np.testing.assert_array_equal(bounds.excess, 0)
+
+
+@pytest.mark.slow
 def test_a_stiff_problem_of_25_dimensions_takes_few_steps():
     rng = np.random.default_rng(0)
     axes = np.linalg.qr(rng.normal(size=(25, 25)))[0]
@@ -206,6 +216,7 @@ def test_flows_refuse_settings_that_mean_nothing():
     for model, change, message in (
         (at, {"solver": "euler"}, "solver: expected one of 'auto', 'exponential'"),
         (at, {"rtol": 0.0}, "rtol: expected a finite value > 0, got 0.0"),
+        (at, {"atol": -1.0}, "atol: expected a finite value > 0, got -1.0"),
         (at, {"max_steps": 0}, "max_steps: expected a positive integer, got 0"),
         (layer, {"solver": "exponential"}, "solver: expected 'explicit' or 'implicit'"),
     ):
@@ -261,6 +272,14 @@ def test_flows_of_attention_refuse_what_cannot_be():
         for run in (flow, flow_bounds):
             with raises(message):
                 run(weights, population, 4, TIMES)
+    for rest, message in (
+        ((two, 0, TIMES), "num_examples: expected"),
+        ((three(), 4, TIMES), "population: expected dimension 2, got 3"),
+        ((two, 4, TIMES[::-1]), "times: expected increasing times from 0"),
+    ):
+        for run in (flow, flow_bounds):
+            with raises(message):
+                run(start, *rest)
     for population, root, scale, message in (
         (two, Theta, 3.0, "scale: expected scale^2 |G| sqrt(d) < 2, got 3.0"),
         (two, Theta, -0.1, "scale: expected a finite value > 0, got -0.1"),
@@ -271,6 +290,8 @@ def test_flows_of_attention_refuse_what_cannot_be():
             AttentionWeights.balanced(population, 4, root, scale)
     with raises("u: expected shape (), got (1,)"):
         AttentionWeights(jnp.ones(1), EYE)
+    with raises("U: expected shape (d, d), got (2, 3)"):
+        AttentionWeights(1.0, jnp.ones((2, 3)))
 
 
 @pytest.mark.parametrize(
