@@ -10,8 +10,6 @@ from icltheory._checks import check_key, check_positive_int, check_shape, real
 from icltheory._core import Record, calculator, exact_products, widened
 from icltheory._typing import Array, Float, Int, PRNGKey
 
-__all__ = ["Alphabet", "span_residual"]
-
 
 class Alphabet(Record):
     r"""Patterns of the states and codes of the steps.

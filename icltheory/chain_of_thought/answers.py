@@ -14,13 +14,13 @@ from jaxtyping import Real
 from icltheory._checks import count
 from icltheory._core import Record, calculator, where_valid
 from icltheory._typing import Array, Bool, Int, PRNGKey
-from icltheory.chain_of_thought._memory import (
+from icltheory.chain_of_thought.attention import (
+    ReasoningAttention,
     chain_columns,
     compact,
     direct_columns,
     query_column,
 )
-from icltheory.chain_of_thought.attention import ReasoningAttention
 from icltheory.chain_of_thought.tasks import (
     PermutationTasks,
     ReasoningPrompt,
@@ -34,13 +34,9 @@ from icltheory.chain_of_thought.votes import (
 )
 from icltheory.statistics import Estimate
 
-__all__ = [
-    "ChainOfThought",
-    "DirectAnswer",
-    "ReasoningError",
-    "error",
-    "wrong_answers",
-]
+
+def _visible(name, value, given):
+    return count(1, given["prompt"].num_examples)(name, value)
 
 
 class _Reasoner(Record):
@@ -48,11 +44,12 @@ class _Reasoner(Record):
 
     model: ReasoningAttention | None = None
 
+    @calculator(integers=("num_examples",), num_examples=_visible)
     def answers(
         self, prompt: ReasoningPrompt, num_examples: Real[ArrayLike, ""] | None = None
     ) -> Int[Array, " S"]:
         """States that answer one prompt, from its first ``num_examples`` only."""
-        return _answers(self, prompt, num_examples)
+        return self.read(prompt, num_examples)
 
     def attention(self, prompt: ReasoningPrompt) -> ReasoningAttention:
         """The model, or attention that counts votes."""
@@ -138,15 +135,6 @@ class DirectAnswer(_Reasoner):
     def bound(self, task: ReasoningTask, num_examples: Any) -> Array:
         """That of a wrong last state."""
         return icl_error_bound(task, num_examples)
-
-
-def _visible(name, value, given):
-    return count(1, given["prompt"].num_examples)(name, value)
-
-
-@calculator(integers=("num_examples",), num_examples=_visible)
-def _answers(reasoner, prompt, num_examples=None):
-    return reasoner.read(prompt, num_examples)
 
 
 def _is_reasoner(name, value, given):

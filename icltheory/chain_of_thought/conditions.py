@@ -10,8 +10,6 @@ from icltheory._typing import ConditionForm
 from icltheory.chain_of_thought.alphabet import Alphabet, span_residual
 from icltheory.chain_of_thought.tasks import PermutationTasks, ReasoningTask
 
-__all__ = ["cot_conditions", "icl_conditions", "training_conditions"]
-
 FORMS = ("slides", "published")
 Number = Real[ArrayLike, ""]
 

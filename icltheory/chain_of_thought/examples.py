@@ -7,13 +7,6 @@ from icltheory._checks import check_positive_int
 from icltheory._core import calculator
 from icltheory._typing import Array, Float
 
-__all__ = [
-    "contested_transitions",
-    "faithful_transitions",
-    "popular_answer_transitions",
-    "slide_transitions",
-]
-
 
 @calculator(compiled=False)
 def slide_transitions() -> Float[Array, "2 2 2"]:

@@ -27,8 +27,6 @@ from icltheory._core import Record, where_valid, widened
 from icltheory._typing import Array, Bool, Float, Int, PRNGKey, Scalar
 from icltheory.chain_of_thought.alphabet import Alphabet
 
-__all__ = ["PermutationTasks", "ReasoningPrompt", "ReasoningTask"]
-
 _probabilities = finite & Check(lambda p: p >= 0, "probabilities >= 0")
 # The tolerance accepts rows rounded to float32, but no missing probability.
 _whole = Check(lambda total: abs(total - 1) <= 1e-5, "rows that sum to 1")

@@ -18,16 +18,17 @@ from icltheory._checks import (
 )
 from icltheory._core import Record, where_valid
 from icltheory._typing import Array, Float, Int, PRNGKey, Scalar
-from icltheory.chain_of_thought._memory import chain_columns, query_column
-from icltheory.chain_of_thought.attention import ReasoningAttention
+from icltheory.chain_of_thought.attention import (
+    ReasoningAttention,
+    chain_columns,
+    query_column,
+)
 from icltheory.chain_of_thought.tasks import (
     PermutationTasks,
     ReasoningPrompt,
     ReasoningTask,
 )
 from icltheory.trajectory._descent import PlainRule, check_steps, descend
-
-__all__ = ["ReasoningTraining", "prompt_loss", "train_attention"]
 
 
 class ReasoningTraining(Record):

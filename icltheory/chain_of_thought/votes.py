@@ -20,15 +20,6 @@ from icltheory._core import calculator
 from icltheory._typing import Array, Float, Scalar
 from icltheory.chain_of_thought.tasks import ReasoningTask
 
-__all__ = [
-    "VoteError",
-    "cot_error_bound",
-    "decay_bound",
-    "icl_error_bound",
-    "sufficient_examples",
-    "vote_error",
-]
-
 _share = scalar & unit
 _probabilities = nonnegative & Check(lambda p: p.sum() <= 1 + 1e-5, "a sum <= 1")
 _length = scalar & nonnegative

@@ -275,7 +275,7 @@ def find_heads(
     embed: Callable[[Any], Any] | None = None,
     key: PRNGKey | None = None,
 ) -> list[Head]:
-    """Finds the induction heads of a model: those that continue a repetition.
+    """Finds the induction heads of a model, the largest score first.
 
     Random tokens are shown twice. In the second half an induction head attends to the
     token that followed the current one the first time; a head is named if the mean of
@@ -287,14 +287,8 @@ def find_heads(
         params: Its parameters, unless they are an attribute of the model.
         vocab_size: Number of tokens, unless it is an attribute of the model.
         length: Different tokens T of a sequence, which is shown twice.
-        sequences: Number of sequences.
-        threshold: Smallest score of a head that is named.
         embed: From the token numbers ``(2 T,)`` of a sequence to inputs of the model;
             a batch of them, ``(1, 2 T)``, unless given.
-        key: Typed key of the tokens; a fixed one unless given.
-
-    Returns:
-        The heads, the largest score first.
 
     Example:
         >>> from icltheory.induction import induction_circuit

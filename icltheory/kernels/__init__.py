@@ -3,10 +3,6 @@
 Stability: provisional.
 """
 
-from icltheory.kernels.attention import (
-    attention_weights,
-    causal_attention,
-    split_heads,
-)
+from icltheory.kernels.attention import attention_weights, causal_attention, split_heads
 
 __all__ = ["attention_weights", "causal_attention", "split_heads"]

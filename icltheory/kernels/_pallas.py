@@ -28,8 +28,6 @@ triton: Any = _Later("jax.experimental.pallas.triton")
 # that compiles in 4 s took 18 s. LLVM reads this variable when it compiles.
 os.environ.setdefault("LLVM_DISABLE_SYMBOLIZATION", "1")
 
-__all__ = ["Rows", "available", "dot", "launch", "pl", "power_of_two", "triton"]
-
 
 def available() -> bool:
     """Whether the default backend can compile the kernels."""

@@ -79,7 +79,6 @@ class LayeredStack:
 
     Args:
         groups: Name and group of each weight matrix.
-        mask: ``"demos"``, ``"causal"`` or ``"none"``.
         scale: Factor on the attention sum of every layer, the papers' 1/N.
 
     Example:

@@ -9,7 +9,7 @@ Stability: stable.
 
 from icltheory.linalg.decomposition import SVD, low_rank_approximation, svd
 from icltheory.linalg.products import safe_sqrt, thin_frobenius_inner
-from icltheory.linalg.random_matrices import marchenko_pastur_density
+from icltheory.linalg.random_matrices import marchenko_pastur_density, wishart_moments
 from icltheory.linalg.spectra import (
     condition_number,
     effective_rank,
@@ -17,7 +17,6 @@ from icltheory.linalg.spectra import (
     stable_rank,
     trace_bound,
 )
-from icltheory.linalg.wishart import wishart_moments
 
 __all__ = [
     "SVD",

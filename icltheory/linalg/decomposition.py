@@ -37,11 +37,8 @@ class SVD(Record):
     One decomposition serves every rank: ``truncate`` only masks ``s``, so that a sweep
     over ranks is one program and ``jax.vmap`` over the rank costs no second SVD.
     Differentiating through ``U`` and ``Vt`` gives NaN where singular values repeat;
-    :func:`low_rank_approximation` has the safe derivative.
-
-    Args:
-        s: Singular values, descending, ``(..., k)`` with ``k = min(m, n)``.
-        Vt: Right singular vectors :math:`v_i^\top` in rows, ``(..., k, n)``.
+    :func:`low_rank_approximation` has the safe derivative. The values s descend, and
+    the rows of ``Vt`` are :math:`v_i^\top`, k = min(m, n) of them.
 
     Source: Eckart and Young (1936).
     """

@@ -23,14 +23,21 @@ from icltheory.microscope.axes import (
 from icltheory.microscope.families import (
     FAMILIES,
     Family,
+    Filtered,
     Filters,
     KernelRidge,
     KernelSmoother,
+    Neighbors,
     Parameter,
     Rule,
     families_for,
 )
-from icltheory.microscope.intervals import SkewedEstimate, explained_share
+from icltheory.microscope.intervals import (
+    SkewedEstimate,
+    explained_share,
+    mixture_weights,
+    weight_intervals,
+)
 from icltheory.microscope.language import (
     LabelCandidate,
     LabelIdentification,
@@ -38,13 +45,10 @@ from icltheory.microscope.language import (
     label_rules,
 )
 from icltheory.microscope.linearity import (
-    RiskGivenInputs,
     bayes_gap,
     linearity_in_labels,
     linearity_in_query,
-    risk_given_inputs,
 )
-from icltheory.microscope.mixtures import mixture_weights, weight_intervals
 from icltheory.microscope.models import (
     NumpyModel,
     Responses,
@@ -60,17 +64,18 @@ __all__ = [
     "Analysis",
     "Candidate",
     "Family",
+    "Filtered",
     "Filters",
     "Identification",
     "KernelRidge",
     "KernelSmoother",
     "LabelCandidate",
     "LabelIdentification",
+    "Neighbors",
     "NumpyModel",
     "Parameter",
     "Probe",
     "Responses",
-    "RiskGivenInputs",
     "Rule",
     "SkewedEstimate",
     "TorchModel",
@@ -89,6 +94,5 @@ __all__ = [
     "mixture_weights",
     "probe",
     "responses",
-    "risk_given_inputs",
     "weight_intervals",
 ]

@@ -10,8 +10,6 @@ from icltheory._core import Record, exact_products
 from icltheory._typing import Array, Float, Int
 from icltheory.microscope.families import Family, Scale
 
-__all__ = ["Tuned", "tune"]
-
 _REFINEMENTS = 30
 _LARGEST_MOVE = 1.0  # of the logarithm of a parameter in one refinement
 # Members whose largest answer is more than so many times the model's are left out:

@@ -14,16 +14,20 @@ from icltheory._checks import (
     check_open_unit,
 )
 from icltheory._typing import PRNGKey
-from icltheory.microscope import mixtures, models
+from icltheory.microscope import models
 from icltheory.microscope._tuning import tune
 from icltheory.microscope.families import Family, families_for, fixed
-from icltheory.microscope.intervals import SkewedEstimate, explained_share, ratio
+from icltheory.microscope.intervals import (
+    SkewedEstimate,
+    explained_share,
+    mixture_weights,
+    ratio,
+    weight_intervals,
+)
 from icltheory.microscope.linearity import linearity_in_labels, linearity_in_query
 from icltheory.microscope.records import Analysis, Candidate, Identification
 from icltheory.regression.predictors.base import predictor_of
 from icltheory.statistics import Interval
-
-__all__ = ["identify"]
 
 # A distance below this many roundings of the variance of the answers is one of 0.
 _ROUNDINGS = 100
@@ -85,7 +89,7 @@ def identify(
     drawn = models.draw(source, max(lengths), num_prompts, key)
     found = []
     for length in lengths:
-        prompt = models.after(drawn, length)
+        prompt = drawn.after(length)
         response = models.responses(model, prompt, batch_size=batch_size)
         found.append(analyse(response, prompt, families, level))
     return Identification(tuple(found))
@@ -106,7 +110,7 @@ def analyse(
     rounding = _ROUNDINGS * float(jnp.finfo(X.dtype).eps) * float(np.var(own))
     kept = _distinct(errors, rounding)
     weights, intervals = _mixed(judged, kept, level)
-    first = mixtures.mixture_weights(errors[:half][:, kept])
+    first = mixture_weights(errors[:half][:, kept])
     unexplained = explained_share(judged[:, kept] @ first, own)
     nearest = judged[:, np.argmin(np.mean(judged**2, axis=0))] ** 2
     size = np.sum(np.asarray(response.query_weights, float)[half:] ** 2, axis=1)
@@ -183,8 +187,8 @@ def _distinct(errors: np.ndarray, rounding: float) -> list[int]:
 def _mixed(errors: np.ndarray, kept: list[int], level: float):
     """Weights and intervals of all candidates; those not kept have none."""
     weights, intervals = np.zeros(errors.shape[1]), []
-    weights[kept] = mixtures.mixture_weights(errors[:, kept])
-    found = iter(mixtures.weight_intervals(errors[:, kept], weights[kept], level))
+    weights[kept] = mixture_weights(errors[:, kept])
+    found = iter(weight_intervals(errors[:, kept], weights[kept], level))
     nothing = Interval(0.0, 0.0)
     for j in range(errors.shape[1]):
         intervals.append(next(found) if j in kept else nothing)

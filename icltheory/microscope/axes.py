@@ -14,20 +14,12 @@ from icltheory.layered import LayeredModel, all_hidden
 from icltheory.layered.protocol import check_layered
 from icltheory.microscope import models
 from icltheory.microscope.analysis import identify
-from icltheory.microscope.intervals import SkewedEstimate, stacked
-from icltheory.microscope.records import Analysis, Identification
-
-__all__ = ["Along", "Probe", "along_layers", "along_models", "along_shifts", "probe"]
+from icltheory.microscope.intervals import SkewedEstimate
+from icltheory.microscope.records import Analysis, Identification, shares_of
 
 
 class Along(Record):
-    """Identifications along an axis.
-
-    Args:
-        axis: What varies.
-        places: The places on it.
-        found: One identification per place.
-    """
+    """Identifications along an axis, one per place."""
 
     axis: str = eqx.field(static=True)
     places: tuple[Any, ...] = eqx.field(static=True)
@@ -65,11 +57,7 @@ class Along(Record):
 
     def shares(self) -> dict[str, SkewedEstimate]:
         """Share by candidate, as estimates along the axis."""
-        found = {}
-        for name in (c.name for c in self.found[-1].last.candidates):
-            each = [analysis[name].share for _, analysis in self.analyses()]
-            found[name] = stacked(each)
-        return found
+        return shares_of([analysis for _, analysis in self.analyses()])
 
     def figure(self, names: Any = None, ax: Any = None) -> Any:
         """Draws the shares of some candidates, all unless given, along the axis."""

@@ -31,19 +31,6 @@ from icltheory.regression import (
 from icltheory.regression._linalg import einsum
 from icltheory.regression.predictors import LinearInLabels
 
-__all__ = [
-    "FAMILIES",
-    "Family",
-    "Filtered",
-    "Filters",
-    "KernelRidge",
-    "KernelSmoother",
-    "Neighbors",
-    "Parameter",
-    "Rule",
-    "families_for",
-]
-
 _MOST_STEPS = 64
 _STEPS = (*range(1, 13), 16, 24, 32, 48, _MOST_STEPS)
 
@@ -352,10 +339,7 @@ FAMILIES = (
         count_name="steps",
     ),
     Filters(
-        "ridge",
-        _ridge,
-        lambda values, count: Ridge(values[0]),
-        parameters=(_PENALTY,),
+        "ridge", _ridge, lambda values, count: Ridge(values[0]), parameters=(_PENALTY,)
     ),
     Rule("Lasso", Lasso, parameters=(_LASSO,)),
     Neighbors("nearest neighbours", counts=tuple(range(1, 9)), count_name="k"),

@@ -1,14 +1,12 @@
-"""Intervals of mean squared distances, whose values are far from normal."""
+"""Intervals of skewed distances, and the best mixture of candidates with its own."""
 
 from typing import Any
 
 import numpy as np
 import scipy.special
 
-from icltheory._checks import as_numbers
+from icltheory._checks import as_numbers, check_open_unit
 from icltheory.statistics import Estimate, Interval
-
-__all__ = ["SkewedEstimate", "explained_share"]
 
 
 class SkewedEstimate(Estimate):
@@ -88,3 +86,92 @@ def stacked(estimates: Any) -> SkewedEstimate:
     leaves = [[e.mean, e.standard_error, e.skewness] for e in estimates]
     mean, error, skewness = np.array(leaves, float).T
     return SkewedEstimate(mean, error, estimates[0].dof, "", skewness)
+
+
+def mixture_weights(errors: Any) -> np.ndarray:
+    r"""Weights on the simplex whose mixture of answers is closest to the model.
+
+    .. math:: \min_{w \ge 0,\ \sum_j w_j = 1}\ \frac1S \sum_s
+        \Bigl(\sum_j w_j (g_{sj} - f_s)\Bigr)^2 .
+
+    With u = s w the problem is :math:`\min_{u \ge 0} |E u|^2 + (1 - \sum_j u_j)^2`,
+    whose minimum over s grows with that over w: non-negative least squares.
+
+    Args:
+        errors: The differences g - f of J candidates, ``(S, J)``.
+
+    Example:
+        >>> mixture_weights([[1.0, -1.0], [1.0, -1.0], [-3.0, 3.0]]).round(6).tolist()
+        [0.5, 0.5]
+
+    Source: Lawson and Hanson (1974).
+    """
+    from scipy.optimize import nnls  # SciPy is slow to import
+
+    E = _table(errors)
+    size = np.sqrt(np.mean(E**2, axis=0)).max(initial=0)
+    # The triangle has the same Gram matrix as the errors, in J rows.
+    R = np.linalg.qr(E / (size * np.sqrt(len(E)) if size > 0 else 1), mode="r")
+    target = np.append(np.zeros(len(R)), 1)
+    found, _ = nnls(np.vstack([R, np.ones(E.shape[1])]), target)
+    return found / found.sum()
+
+
+def weight_intervals(
+    errors: Any, weights: Any, level: float | int = 0.95
+) -> list[Interval]:
+    r"""Intervals of the weights of the best mixture, for prompts drawn at random.
+
+    With the candidates of positive weight, and one more, the weights that sum to 1 are
+    a linear regression; the interval is Student's with the sandwich covariance
+
+    .. math:: Z (D^\top D)^{-1} \Bigl(\sum_s r_s^2 d_s d_s^\top\Bigr)
+        (D^\top D)^{-1} Z^\top ,
+
+    D = E Z, the columns of Z a basis of the vectors of sum 0, and r the residuals. It
+    is cut to [0, 1]. The positive weights are taken as known.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> errors = rng.normal(size=(500, 2)) @ np.array([[1.0, 0.2], [0.0, 1.0]])
+        >>> low, high = weight_intervals(errors, mixture_weights(errors))[0]
+        >>> bool(0.4 < low < 0.512 < high < 0.6)
+        True
+
+    Source: White (1980), for the sandwich.
+    """
+    check_open_unit("level", level)
+    E, w = _table(errors), as_numbers("weights", weights)
+    support = w > 0
+    found = []
+    for j in range(len(w)):
+        chosen = np.flatnonzero(support | (np.arange(len(w)) == j))
+        value, error = _fitted(E[:, chosen], int(np.searchsorted(chosen, j)))
+        dof = max(len(E) - len(chosen), 1)
+        half = float(scipy.special.stdtrit(dof, (1 + level) / 2)) * error
+        ends = np.clip([value - half, value + half], 0, 1)
+        found.append(Interval(*ends.tolist()))
+    return found
+
+
+def _table(errors: Any) -> np.ndarray:
+    E = as_numbers("errors", errors)
+    if E.ndim != 2 or not E.size:
+        raise ValueError(f"errors: expected (prompts, candidates), got {E.shape}")
+    return E
+
+
+def _fitted(E: np.ndarray, j: int) -> tuple[float, float]:
+    """Weight j of the best combination that sums to 1, with its standard error."""
+    size = E.shape[1]
+    if size == 1:
+        return 1.0, 0.0
+    Z = np.eye(size)[:, np.arange(size) != j] - np.eye(size)[:, [j]]
+    D = E @ Z
+    inverse = np.linalg.pinv(D)
+    u = -inverse @ E[:, j]
+    w = np.eye(size)[:, j] + Z @ u
+    moved = inverse * (E @ w)[None]
+    factor = len(E) / max(len(E) - size + 1, 1)
+    covariance = factor * Z @ moved @ moved.T @ Z.T
+    return float(w[j]), float(np.sqrt(max(covariance[j, j], 0)))

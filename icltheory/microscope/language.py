@@ -13,10 +13,7 @@ from icltheory._checks import check_shape
 from icltheory._core import Record
 from icltheory.bridge import Evaluator, LanguageModel
 from icltheory.bridge.tasks import LanguageTask
-from icltheory.microscope.intervals import SkewedEstimate
-from icltheory.microscope.mixtures import mixture_weights
-
-__all__ = ["LabelCandidate", "LabelIdentification", "identify_labels", "label_rules"]
+from icltheory.microscope.intervals import SkewedEstimate, mixture_weights
 
 Scorer = Callable[[LanguageTask], Any]
 
@@ -25,7 +22,6 @@ class LabelCandidate(Record):
     """A simple predictor of labels, compared with the model on the same prompts.
 
     Args:
-        name: Its name.
         distance: E |p - q|^2 of the two distributions over labels.
         agreement: Share of questions with the same likeliest label.
         weight: Weight in the best mixture.
@@ -45,7 +41,6 @@ class LabelIdentification(Record):
         responses: How much the label of each demonstration raises the probability of
             that label, ``(n, D)``; empty where no demonstration was relabelled.
         candidates: From the closest to the farthest.
-        num_questions: Questions n.
     """
 
     probabilities: Any

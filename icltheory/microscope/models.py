@@ -14,9 +14,8 @@ from icltheory._core import Record
 from icltheory._typing import Array
 from icltheory.batching import in_batches
 from icltheory.regression import Predictor, PrefixPrompt, Prompt
+from icltheory.regression.measures import draw_prompts
 from icltheory.regression.predictors.base import predictor_of
-
-__all__ = ["NumpyModel", "Responses", "TorchModel", "WithParams", "responses"]
 
 # Of central differences, relative to the size of the labels or of the query: the error
 # of the formula, h^2, and that of rounding, eps / h, are then equal in size.
@@ -205,26 +204,14 @@ def draw(source: Any, num_examples: int, num_prompts: int, key: Any) -> PrefixPr
     """Draws prompts with a query after each of 0, ..., ``num_examples`` examples."""
     if isinstance(source, Prompt):
         source = source.prefixes()
-    if isinstance(source, PrefixPrompt):
-        if source.num_points <= num_examples:
-            raise ValueError(
-                f"num_examples: expected fewer than the prompts' {source.num_points} "
-                f"points, got {num_examples}"
-            )
-        return source
-    if hasattr(source, "sample"):
-        return source.sample(key, num_examples, num_prompts).prefixes()
-    if not callable(source):
-        got = type(source).__name__
-        raise ValueError(f"source: expected a source, a sampler or prompts, got {got}")
-    return source(key, num_examples + 1, num_prompts)
-
-
-def after(prompt: PrefixPrompt, num_examples: int) -> Prompt:
-    """The prompts with the query that follows the first examples."""
-    k = num_examples
-    query = prompt.X_query[:, k], prompt.y_query[:, k]
-    return Prompt(prompt.X[:, :k], prompt.y[:, :k], *query, prompt.w)
+    if not isinstance(source, PrefixPrompt):
+        return draw_prompts(source, key, num_examples, num_prompts, prefixes=True)
+    if source.num_points <= num_examples:
+        raise ValueError(
+            f"num_examples: expected fewer than the prompts' {source.num_points} "
+            f"points, got {num_examples}"
+        )
+    return source
 
 
 def _checked(found: np.ndarray, X: np.ndarray) -> np.ndarray:

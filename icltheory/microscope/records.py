@@ -1,5 +1,6 @@
 """Records of an identification: candidates, analyses, summary, table and figure."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -9,8 +10,6 @@ from icltheory.microscope.intervals import SkewedEstimate, stacked
 from icltheory.regression.predictors import LinearPredictor
 from icltheory.statistics import Estimate, Interval
 
-__all__ = ["Analysis", "Candidate", "Identification"]
-
 # A linear candidate that leaves more than this share explains a model badly.
 _BADLY = 0.1
 
@@ -19,15 +18,11 @@ class Candidate(Record):
     """The best member of a family, compared with the model.
 
     Args:
-        name: Name of the family.
-        parameters: Its tuned parameters by name.
-        predictor: The member itself.
         distance: E (f - g)^2, with its standard error over prompts.
         share: The distance over the variance of the model's answers.
         farther: Distance minus that of the closest candidate, paired over prompts.
         query_weights: E |df/dx - dg/dx|^2 / E |df/dx|^2.
         weight: Weight in the best mixture.
-        weight_interval: Its interval.
     """
 
     name: str = eqx.field(static=True)
@@ -49,16 +44,13 @@ class Analysis(Record):
     """A model at one number of examples.
 
     Args:
-        num_examples: Examples N.
         candidates: From the closest to the farthest.
         closest: Names of those that are as close as the closest, the simplest first.
         unexplained: Share of the variance of the answers that the best mixture leaves.
         linearity_in_labels: Share of E (f - f_0)^2 that the labels' weights explain.
         linearity_in_query: The same of the response to the query.
-        variance: Variance of the answers.
         rounding: A distance below it is one of rounding errors.
         num_prompts: Prompts on which distances were judged.
-        level: Confidence level of intervals.
     """
 
     num_examples: int = eqx.field(static=True)
@@ -190,11 +182,7 @@ class Identification(Record):
 
     def shares(self) -> dict[str, SkewedEstimate]:
         """Share by candidate, as estimates over the numbers of examples."""
-        found = {}
-        for name in (candidate.name for candidate in self.last.candidates):
-            each = [analysis[name].share for analysis in self.analyses]
-            found[name] = stacked(each)
-        return found
+        return shares_of(self.analyses)
 
     def figure(self, ax: Any = None) -> Any:
         """Draws the shares over the numbers of examples, or as one line each."""
@@ -216,6 +204,12 @@ class Identification(Record):
         axes.set_xlabel("distance / variance of answers")
         axes.set_xscale("log")
         return axes
+
+
+def shares_of(analyses: Sequence[Analysis]) -> dict[str, SkewedEstimate]:
+    """Share by candidate, as estimates over the analyses."""
+    names = [candidate.name for candidate in analyses[-1].candidates]
+    return {name: stacked([one[name].share for one in analyses]) for name in names}
 
 
 def _percent(share: float) -> str:

@@ -17,6 +17,7 @@ from icltheory.patterns.model import (
     PatternTransformer,
 )
 from icltheory.patterns.probes import (
+    GainRatio,
     NeuronParts,
     Projections,
     activation_shares,
@@ -26,16 +27,10 @@ from icltheory.patterns.probes import (
     projections,
     prune_neurons,
 )
-from icltheory.patterns.prompts import PatternPrompt
 from icltheory.patterns.reduced import ReducedTraining, reduced_training
 from icltheory.patterns.shift import is_feasible, out_of_domain_patterns
-from icltheory.patterns.task import PatternTask
-from icltheory.patterns.task_sets import (
-    all_tasks,
-    circulant_tasks,
-    covers,
-    task_ratio,
-)
+from icltheory.patterns.task import PatternPrompt, PatternTask
+from icltheory.patterns.task_sets import all_tasks, circulant_tasks, covers, task_ratio
 from icltheory.patterns.theorems import (
     Constants,
     Setting,
@@ -55,6 +50,7 @@ __all__ = [
     "Constants",
     "DeepPatternTransformer",
     "Errors",
+    "GainRatio",
     "NeuronParts",
     "PatternLearner",
     "PatternPrompt",

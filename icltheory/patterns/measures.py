@@ -10,13 +10,10 @@ from icltheory._core import Record, calculator
 from icltheory._typing import Array, Bool, Float, PRNGKey, PyTree
 from icltheory.layered import forward
 from icltheory.patterns.model import check_width
-from icltheory.patterns.prompts import PatternPrompt
-from icltheory.patterns.task import PatternTask
+from icltheory.patterns.task import PatternPrompt, PatternTask
 from icltheory.patterns.theorems import hinge
 from icltheory.regression.predictors.base import predictor_of
 from icltheory.statistics import Estimate
-
-__all__ = ["Errors", "Scores", "error", "scores"]
 
 
 class Errors(Record):

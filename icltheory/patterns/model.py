@@ -18,11 +18,8 @@ from jaxtyping import Real
 from icltheory._checks import check_key, check_positive_int, check_shape
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.layered import MatrixSpec, all_hidden, forward
-from icltheory.patterns.prompts import PatternPrompt
-from icltheory.patterns.task import PatternTask
+from icltheory.patterns.task import PatternPrompt, PatternTask
 from icltheory.regression.predictors.base import Predictor
-
-__all__ = ["DeepPatternTransformer", "PatternLearner", "PatternTransformer"]
 
 Params = dict[str, Any]
 Number = float | int | Real[ArrayLike, ""]

@@ -11,21 +11,8 @@ from icltheory._checks import check_key, nonnegative
 from icltheory._core import Record, calculator
 from icltheory._typing import Array, Bool, Float, Order, Scalar
 from icltheory.patterns.model import check_width, query_weights
-from icltheory.patterns.prompts import PatternPrompt
-from icltheory.patterns.task import PatternTask
+from icltheory.patterns.task import PatternPrompt, PatternTask
 from icltheory.pruning import prune_rows
-
-__all__ = [
-    "GainRatio",
-    "NeuronParts",
-    "Projections",
-    "activation_shares",
-    "gain_ratio",
-    "neuron_parts",
-    "pattern_logits",
-    "projections",
-    "prune_neurons",
-]
 
 Number = float | int | Real[ArrayLike, ""]
 

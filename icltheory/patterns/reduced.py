@@ -19,8 +19,6 @@ from icltheory.patterns.probes import pattern_logits
 from icltheory.patterns.task import PatternTask
 from icltheory.trajectory._descent import PlainRule, descend
 
-__all__ = ["ReducedTraining", "reduced_training"]
-
 Number = float | int | Real[ArrayLike, ""]
 # Largest number of kinds of prompts to sum over; 60 contexts have 39,711.
 MOST_KINDS = 50_000

@@ -20,12 +20,9 @@ from icltheory._checks import (
 from icltheory._core import calculator
 from icltheory._typing import Array, Bool, Float, PRNGKey
 
-__all__ = ["is_feasible", "out_of_domain_patterns"]
-
 GUARD = 1e-6  # relative tolerance for M1' S_1^2 <= M1
 _close = Check(
-    lambda off: off <= 1e-4,
-    "orthogonal rows of one norm up to a deviation of 1e-4",
+    lambda off: off <= 1e-4, "orthogonal rows of one norm up to a deviation of 1e-4"
 )
 
 

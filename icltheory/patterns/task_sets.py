@@ -8,8 +8,6 @@ import numpy as np
 
 from icltheory._checks import check_integer
 
-__all__ = ["all_tasks", "circulant_tasks", "covers", "held_out_tasks", "task_ratio"]
-
 Tasks = tuple[tuple[int, int], ...]
 
 

@@ -13,18 +13,6 @@ from icltheory.patterns.shift import is_feasible
 from icltheory.patterns.task import PatternTask
 from icltheory.patterns.task_sets import covers, task_ratio
 
-__all__ = [
-    "Constants",
-    "Setting",
-    "hinge",
-    "in_domain_conditions",
-    "margin",
-    "miss_probability",
-    "out_of_domain_conditions",
-    "pruned_hinge",
-    "pruning_conditions",
-]
-
 Numbers = Real[ArrayLike, "*_B"]
 
 

@@ -24,12 +24,9 @@ from icltheory._typing import Array, Float, GradientForm, Int, PRNGKey, PyTree
 from icltheory.layered import forward
 from icltheory.patterns.measures import check_pattern_model
 from icltheory.patterns.model import check_width
-from icltheory.patterns.prompts import PatternPrompt
-from icltheory.patterns.task import PatternTask
+from icltheory.patterns.task import PatternPrompt, PatternTask
 from icltheory.patterns.theorems import hinge
 from icltheory.trajectory._descent import PlainRule, check_steps, descend
-
-__all__ = ["Training", "loss_gradients", "train"]
 
 Number = float | int | Real[ArrayLike, ""]
 _finite = Check(lambda x: x - x == 0, "finite losses (a smaller step_size)")

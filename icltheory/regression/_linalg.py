@@ -327,15 +327,8 @@ def least_squares_path(X: Array, y: Array, emit: Emit = lambda w, basis: w) -> A
         return (moved, S, grown, rank + new, units, largest, tilt), emit(w, basis)
 
     zeros = jnp.zeros((dim, dim), X.dtype)
-    start = (
-        zeros[0],
-        zeros,
-        zeros,
-        jnp.zeros((), int),
-        zeros[0],
-        zeros[0, 0],
-        zeros[0],
-    )
+    none = zeros[0]
+    start = none, zeros, zeros, jnp.zeros((), int), none, zeros[0, 0], none
     return jax.lax.scan(step, start, (X, y))[1]
 
 

@@ -1,4 +1,5 @@
 """Linear attention, the same with a linear MLP, and their effective parameters."""
+# ruff: noqa: D102  (a method that overrides one inherits its documentation)
 
 import abc
 import dataclasses
@@ -26,8 +27,6 @@ from icltheory.regression._block_moments import (
 from icltheory.regression._linalg import Number, dot, einsum, finite_floats
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.predictors.base import LinearPredictor, Predictor
-
-__all__ = ["LSA", "LTB", "EffectiveParameters"]
 
 
 class Block(Predictor):
@@ -57,12 +56,17 @@ class Block(Predictor):
     def effective(self) -> "EffectiveParameters":
         """The same function as effective parameters."""
 
+    @calculator(static=("mask",))
     def predict_tokens(self, E: Any, mask: str = "demos") -> Float[Array, ""]:
         """Answers from tokens as rows, [x_i, y_i] and last [x_query, 0].
 
         The mask ``"demos"`` keeps the query from attending to itself.
         """
-        return _predict_tokens(self, E, mask)
+        check_choice("mask", mask, ("demos", "none"))
+        check_shape("E", E, ("N + 1", self.dim + 1))
+        if not len(E):
+            raise ValueError("E: expected the query's token at least, got none")
+        return self.on_tokens(E, mask == "demos")
 
     def on_tokens(self, E: Array, masked: bool) -> Array:
         """The answer to the last token."""
@@ -114,7 +118,6 @@ class EffectiveParameters(LinearPredictor, Block):
             check_shape(name, getattr(self, name), shape)
 
     def effective(self) -> "EffectiveParameters":
-        """The parameters themselves."""
         return self
 
     def rescaled(self, factor: Number) -> "EffectiveParameters":
@@ -125,13 +128,11 @@ class EffectiveParameters(LinearPredictor, Block):
         return EffectiveParameters(self.c, *values, *scores)
 
     def weights(self, X: Array, y: Array) -> Array:
-        """The implied weight, given the prompt's examples."""
         values = (einsum("nd,d->n", X, self.p) + self.v * y) / max(len(X), 1)
         moment = einsum("nd,n->d", X, values)
         return self.c + einsum("ji,j->i", self.U, moment) + dot(y, values) * self.u
 
     def on_tokens(self, E: Array, masked: bool) -> Array:
-        """The answer to the last token."""
         X, y, x = E[:-1, :-1], E[:-1, -1], E[-1, :-1]
         answer = self.answer(X, y, x)
         if masked:
@@ -192,7 +193,6 @@ class _Weights(Block):
 
     @property
     def dim(self) -> int:
-        """Input dimension d."""
         return jnp.shape(self.W_K)[-1] - 1
 
     def read_out(self) -> Array:
@@ -200,7 +200,6 @@ class _Weights(Block):
         return jnp.eye(self.dim + 1, dtype=self.dtype)[-1]
 
     def effective(self) -> EffectiveParameters:
-        """The parameters through which the weights enter the output."""
         d, last = self.dim, self.read_out()
         values = einsum("j,ij,ik->k", last, self.W_P, self.W_V)
         scores = einsum("ij,ik->jk", self.W_K, self.W_Q)[:, :d]
@@ -217,7 +216,6 @@ class _Weights(Block):
         return dot(E[-1] + moved, self.read_out())
 
     def answer(self, X: Array, y: Array, x_query: Array) -> Array:
-        """The last entry of the query's token."""
         E = jnp.column_stack([jnp.vstack([X, x_query]), jnp.append(y, 0)])
         return self.on_tokens(E, masked=True)
 
@@ -295,15 +293,6 @@ class LTB(_Weights):
     def read_out(self) -> Array:
         """Read-out vector, the last row of W_2'W_1."""
         return einsum("i,ij->j", self.W_2[:, -1], self.W_1)
-
-
-@calculator(static=("mask",))
-def _predict_tokens(model, E, mask):
-    check_choice("mask", mask, ("demos", "none"))
-    check_shape("E", E, ("N + 1", model.dim + 1))
-    if not len(E):
-        raise ValueError("E: expected the query's token at least, got none")
-    return model.on_tokens(E, mask == "demos")
 
 
 def label_row(dim: int, dtype: jnp.dtype) -> Array:

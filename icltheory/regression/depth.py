@@ -17,8 +17,11 @@ import numpy as np
 from icltheory._checks import check_positive_int, count, positive, scalar
 from icltheory._core import Record, calculator, exact_products, where_valid
 from icltheory._typing import Array, PRNGKey, Scalar
-from icltheory.linalg._orthogonal import Recurrence, recurrence_of_moments
-from icltheory.linalg.wishart import exact_moments
+from icltheory.linalg.random_matrices import (
+    Recurrence,
+    exact_moments,
+    recurrence_of_moments,
+)
 from icltheory.regression._linalg import is_isotropic, seen_inverse
 from icltheory.regression.measures import Optimum
 from icltheory.regression.population import LinearPopulation, label_moment

@@ -18,8 +18,6 @@ from icltheory.regression.population import (
     TaskPerExample,
 )
 
-__all__ = ["DriftingTasks"]
-
 
 class DriftingTasks(TaskPerExample):
     r"""Linear regression whose task drifts from one example to the next.
@@ -63,13 +61,7 @@ class DriftingTasks(TaskPerExample):
         R = correlation(self.persistence, num_examples)
         return CorrelatedTasks(self.population, R)
 
-    def sample_inputs(self, key, num_points, num_prompts) -> Float[Array, "B P d"]:
-        """Draws inputs from N(0, H)."""
-        return self.population.sample_inputs(key, num_points, num_prompts)
-
-    def sample_parameters(
-        self, key, num_prompts, *, active_dims=None
-    ) -> Float[Array, "B d"]:
+    def sample_parameters(self, key, num_prompts, *, active_dims=None) -> Array:
         """Draws the tasks of the first examples; ``active_dims`` is ignored."""
         return self.population.sample_parameters(key, num_prompts)
 

@@ -5,6 +5,7 @@ prompts with x ~ N(0, Lambda) and w ~ N(0, I), for which the best gradient step 
 inverse of G = (1 + 1/N) Lambda + (tr(Lambda) + sigma^2) / N I. The paper takes half of
 the risk, so that its times are twice those here, and no noise.
 """
+# ruff: noqa: D102  (a method that overrides one inherits its documentation)
 
 from typing import Any, NamedTuple
 
@@ -27,8 +28,6 @@ from icltheory.regression._linalg import as_floats, einsum, seen_eigenvalues
 from icltheory.regression.blocks import LTB, Block, EffectiveParameters, label_row
 from icltheory.regression.population import LinearPopulation, step_risk
 from icltheory.regression.predictors import LinearInLabels
-
-__all__ = ["AttentionWeights", "GDBeta"]
 
 
 class GDBeta(LinearInLabels, Block):
@@ -57,7 +56,6 @@ class GDBeta(LinearInLabels, Block):
         check_shape("Gamma", self.Gamma, (len(self.beta),) * 2)
 
     def weights(self, X: Array, y: Array) -> Array:
-        """The step from beta."""
         residual = einsum("nd,d->n", X, self.beta) - y
         gradient = einsum("nd,n->d", X, residual) / max(X.shape[0], 1)
         return self.beta - einsum("ij,j->i", self.Gamma, gradient)
@@ -186,7 +184,6 @@ class AttentionWeights(Block):
         return jnp.zeros_like(W_KQ).at[-1, -1].set(self.u), W_KQ
 
     def answer(self, X: Array, y: Array, x_query: Array) -> Array:
-        """The gradient step with Gamma = u U'."""
         return self.effective().answer(X, y, x_query)
 
 

@@ -39,15 +39,6 @@ from icltheory.regression.blocks import Block, EffectiveParameters
 from icltheory.regression.population import LinearPopulation, label_moment, step_risk
 from icltheory.regression.predictors.base import LinearInLabels
 
-__all__ = [
-    "HeadRemovals",
-    "HeadTimes",
-    "Heads",
-    "head_plateaus",
-    "head_removals",
-    "head_times",
-]
-
 
 class Heads(LinearInLabels, Block):
     r"""One layer of linear attention with H heads.
@@ -191,7 +182,6 @@ class HeadRemovals(Record):
     """Exact changes of the risk when parts of the heads are removed.
 
     Args:
-        risk: Risk of the whole layer, with the query's noise.
         heads: Change when head h is removed.
         directions: Change when singular direction i of head h's key-query matrix is.
         singular_values: Of the key-query matrices, times abs(v_h).

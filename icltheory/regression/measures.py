@@ -24,8 +24,6 @@ from icltheory.regression.predictors.base import NoClosedForm, predictor_of
 from icltheory.regression.prompts import PrefixPrompt, Prompt
 from icltheory.statistics import Estimate
 
-__all__ = ["NoClosedForm", "Optimum", "estimate_risk", "risk", "squared_errors"]
-
 
 class Optimum(Record):
     """The best member of a family, its risk, and why it is the best."""
@@ -189,7 +187,7 @@ def squared_errors(
         run = _batches if compiled else _in_batches
         sizes = num_examples, num_prompts, size, prefixes
         return run(learner, source, key, *sizes)
-    draw = _drawn if compiled else _draw
+    draw = _drawn if compiled else draw_prompts
     return _squared(learner, draw(source, key, num_examples, size, prefixes), prefixes)
 
 
@@ -274,14 +272,14 @@ def _over(given, population, X):
 
 def _in_batches(learner, source, key, num_examples, num_prompts, size, prefixes):
     def one_batch(key):
-        prompt = _draw(source, key, num_examples, size, prefixes)
+        prompt = draw_prompts(source, key, num_examples, size, prefixes)
         return _errors(learner, prompt, prefixes)
 
     errors = jax.lax.map(one_batch, jax.random.split(key, num_prompts // size))
     return errors.reshape(num_prompts, *errors.shape[2:])
 
 
-def _draw(source, key, num_examples, size, prefixes):
+def draw_prompts(source, key, num_examples, size, prefixes):
     """Fresh prompts of a source, a shift, or any sampler of prefix prompts."""
     if hasattr(source, "sample"):
         prompt = source.sample(key, num_examples, size)
@@ -307,14 +305,12 @@ def _errors(learner, prompt, prefixes):
         answers = jax.vmap(learner.answers)(asked.X, asked.y, asked.X_query)
         return (answers - asked.y_query) ** 2
     if isinstance(prompt, PrefixPrompt):
-        X, y, X_query, y_query = prompt.X, prompt.y, prompt.X_query, prompt.y_query
-        answers = jax.vmap(learner.answer)(X[:, :-1], y[:, :-1], X_query[:, -1])
-        return (answers - y_query[:, -1]) ** 2
+        prompt = prompt.after(prompt.num_points - 1)
     answers = jax.vmap(learner.answer)(prompt.X, prompt.y, prompt.x_query)
     return (answers - prompt.y_query) ** 2
 
 
 _SIZES = ("num_examples", "size", "prefixes")
-_drawn = calculator(static=_SIZES)(_draw)
+_drawn = calculator(static=_SIZES)(draw_prompts)
 _batches = calculator(static=(*_SIZES, "num_prompts"))(_in_batches)
 _squared = calculator(static=("prefixes",))(_errors)

@@ -32,8 +32,6 @@ from icltheory.regression.predictors.base import (
     noted,
 )
 
-__all__ = ["FeatureMoments", "OneLayer"]
-
 
 class FeatureMoments(Record):
     r"""Moments of a layer's features, from which its theory follows.

@@ -1,18 +1,11 @@
 """The best member of a family on a population, with what certifies it.
 
-The best LSA has no closed form. In the whitened coordinates of
-``EffectiveParameters.exact_risk``, with m = H^{1/2} beta*, the excess over the best
-LTB,
-
-    J(q, v, A, g) = |Omega^{1/2} (vA + qg' - Omega^{-1} Phi)|^2 + |A'q + v tau g - m|^2
-        + |A'q|^2 / M + |A_ij q_k + 2 v Phi_ik g_j|^2 / M
-        + v^2 |g|^2 (2 tau^2 / M + 2 tr(Phi^2)),
-
-is a quadratic form in (A, g) jointly, whose minimum is one rank-one update and one
-division. What is left depends on the direction of (q, v) only and has several local
-minima. BFGS starts at eight points that theory names and at random ones, and the best
-end is taken. On 150 random problems with d <= 5 the eight alone always found the
-minimum of 192 starts.
+The best LSA has no closed form. Its excess J(q, v, A, g) over the best LTB, the sum of
+the parts of ``Excess``, is a quadratic form in (A, g) jointly, whose minimum is one
+rank-one update and one division. What is left depends on the direction of (q, v) only
+and has several local minima. BFGS starts at eight points that theory names and at
+random ones, and the best end is taken. On 150 random problems with d <= 5 the eight
+alone always found the minimum of 192 starts.
 """
 
 import dataclasses
@@ -48,8 +41,6 @@ from icltheory.regression.predictors.base import check_gaussian
 from icltheory.regression.recurrent_optima import RECURRENT, best_recurrent
 from icltheory.regression.softmax import DebiasedStep, SoftmaxHeads, best_softmax
 from icltheory.statistics import Estimate
-
-__all__ = ["optimum"]
 
 
 def optimum(

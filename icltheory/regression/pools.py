@@ -1,4 +1,5 @@
 """Finite training pools: a fixed set of tasks, or a fixed set of prompts."""
+# ruff: noqa: D102  (a method that overrides one inherits its documentation)
 
 from typing import Any
 
@@ -12,8 +13,6 @@ from icltheory._typing import Array, Float, Int, PRNGKey
 from icltheory.regression.prompts import Prompt
 from icltheory.regression.sources import Source
 
-__all__ = ["PromptPool", "TaskPool"]
-
 
 class _Wrapped(Source):
     """Base class that wraps another task family."""
@@ -22,29 +21,23 @@ class _Wrapped(Source):
 
     @property
     def dim(self) -> int:
-        """Input dimension d."""
         return self.task.dim
 
     @property
     def dtype(self) -> Any:
-        """Dtype of the samples, that of the family."""
         return self.task.dtype
 
     @property
     def targets(self) -> str:
-        """Kind of labels, that of the family."""
         return self.task.targets
 
     def sample_inputs(self, key, num_points, num_prompts) -> Float[Array, "B P d"]:
-        """Draws inputs of the family."""
         return self.task.sample_inputs(key, num_points, num_prompts)
 
     def evaluate(self, w: Any, X: Float[Array, "B P d"]) -> Float[Array, "B P"]:
-        """Labels of the family without noise."""
         return self.task.evaluate(w, X)
 
     def label(self, key, w, X) -> tuple[Float[Array, "B P"], Any]:
-        """Labels of the family with noise."""
         return self.task.label(key, w, X)
 
 
@@ -118,7 +111,6 @@ class TaskPool(_Wrapped):
             raise ValueError(f"pool_size: expected {expected}, got {pool_size}")
 
     def sample_parameters(self, key, num_prompts, *, active_dims=None) -> Any:
-        """Draws the parameters of members of the pool."""
         size = jax.tree.leaves(self.pool)[0].shape[0]
         index = draw_indices(key, size, num_prompts, self.replace)
         return jax.tree.map(lambda leaf: leaf[index], self.pool)
@@ -152,11 +144,9 @@ class PromptPool(_Wrapped):
         check_positive_int("pool_size", self.pool_size)
 
     def sample_parameters(self, key, num_prompts, *, active_dims=None) -> Any:
-        """Returns the parameters of ``num_prompts`` prompts of the set."""
         return self.sample(key, 0, num_prompts, active_dims=active_dims).w
 
     def sample(self, key, num_examples, num_prompts, *, active_dims=None) -> Prompt:
-        """Draws prompts of the set; arguments are the same as for every family."""
         check_key("key", key)
         check_positive_int("num_prompts", num_prompts)
         index = draw_indices(key, self.pool_size, num_prompts, self.replace)

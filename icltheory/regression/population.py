@@ -1,4 +1,5 @@
 """The population of linear regression tasks, with exact theory."""
+# ruff: noqa: D102  (a method that overrides one inherits its documentation)
 
 from typing import Any
 
@@ -35,9 +36,6 @@ from icltheory.regression._linalg import (
     symmetric_root,
 )
 from icltheory.regression.sources import NoisyLinear
-
-__all__ = ["CorrelatedTasks", "LinearPopulation"]
-
 
 _MOMENTS = "input_cov", "task_mean", "task_cov", "noise_var"
 _KURTOSIS = finite & Check(lambda x: x >= 1, "a kurtosis >= 1")
@@ -141,12 +139,10 @@ class LinearPopulation(NoisyLinear):
 
     @property
     def dim(self) -> int:
-        """Input dimension d."""
         return np.shape(self.task_mean)[-1]
 
     @property
     def dtype(self) -> np.dtype:
-        """Dtype of the samples, that of the arrays."""
         return jnp.result_type(self.task_mean)
 
     @property
@@ -168,15 +164,11 @@ class LinearPopulation(NoisyLinear):
             )
 
     def sample_inputs(self, key, num_points, num_prompts) -> Float[Array, "B P d"]:
-        """Draws inputs from N(0, H)."""
         self.check_drawn()
         z = jax.random.normal(key, (num_prompts, num_points, self.dim), self.dtype)
         return apply_root(self.input_root, z)
 
-    def sample_parameters(
-        self, key, num_prompts, *, active_dims=None
-    ) -> Float[Array, "B d"]:
-        """Draws weights from N(beta*, Psi); ``active_dims`` is ignored."""
+    def sample_parameters(self, key, num_prompts, *, active_dims=None) -> Array:
         z = jax.random.normal(key, (num_prompts, self.dim), self.dtype)
         return jnp.asarray(self.task_mean)[None] + apply_root(self.task_root, z)
 
@@ -197,21 +189,20 @@ class TaskPerExample(NoisyLinear):
 
     @property
     def dim(self) -> int:
-        """Input dimension d."""
         return self.population.dim
 
     @property
     def dtype(self) -> np.dtype:
-        """Dtype of the samples."""
         return self.population.dtype
 
     @property
     def noise_var(self) -> Scalar:
-        """Noise variance sigma^2."""
         return self.population.noise_var
 
+    def sample_inputs(self, key, num_points, num_prompts) -> Float[Array, "B P d"]:
+        return self.population.sample_inputs(key, num_points, num_prompts)
+
     def evaluate(self, w, X) -> Float[Array, "B P"]:
-        """<w_i, x_i>, without noise."""
         return jnp.sum(w * X, axis=-1)
 
 
@@ -243,16 +234,12 @@ class CorrelatedTasks(TaskPerExample):
         self.correlation = R.astype(self.population.dtype)
 
     def sample_inputs(self, key, num_points, num_prompts) -> Float[Array, "B P d"]:
-        """Draws inputs from N(0, H); a prompt has N + 1 of them."""
         if num_points != len(self.correlation):
             got, wanted = num_points - 1, len(self.correlation) - 1
             raise ValueError(f"num_examples: expected {wanted}, got {got}")
-        return self.population.sample_inputs(key, num_points, num_prompts)
+        return super().sample_inputs(key, num_points, num_prompts)
 
-    def sample_parameters(
-        self, key, num_prompts, *, active_dims=None
-    ) -> Float[Array, "B P d"]:
-        """Draws the weights of all points; ``active_dims`` is ignored."""
+    def sample_parameters(self, key, num_prompts, *, active_dims=None) -> Array:
         shape = (num_prompts, len(self.correlation), self.dim)
         z = jax.random.normal(key, shape, self.dtype)
         z = einsum("ij,bjd->bid", symmetric_root(self.correlation), z)

@@ -7,8 +7,6 @@ import jax.numpy as jnp
 from icltheory._core import Record
 from icltheory._typing import Array, Float
 
-__all__ = ["PrefixPrompt", "Prompt"]
-
 
 class PrefixPrompt(Record):
     r"""A batch of prompts with one query per prefix (Garg et al. 2022, Section 2).
@@ -43,6 +41,11 @@ class PrefixPrompt(Record):
     def dim(self) -> int:
         """Input dimension d."""
         return self.X.shape[-1]
+
+    def after(self, k: int) -> "Prompt":
+        """The prompts of the first k examples and the query after them."""
+        query = self.X_query[..., k, :], self.y_query[..., k]
+        return Prompt(self.X[..., :k, :], self.y[..., :k], *query, self.w)
 
 
 class Prompt(Record):

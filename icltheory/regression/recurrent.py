@@ -3,6 +3,7 @@
 Their exact risks are affine recursions on second moments of state and task, of which
 the diagonals suffice in the eigenbasis of the Gaussian inputs' covariance.
 """
+# ruff: noqa: D102  (a method that overrides one inherits its documentation)
 
 from typing import Any
 
@@ -37,8 +38,6 @@ from icltheory.regression.predictors.base import (
     NoClosedForm,
     check_gaussian,
 )
-
-__all__ = ["DeltaRule", "GatedLinearAttention", "Mesa", "chunked_predictions"]
 
 
 class _Recurrent(LinearInLabels):
@@ -80,11 +79,9 @@ class _Recurrent(LinearInLabels):
         return jnp.pad(self.sizes(max(len(y) - 1, 0), y.dtype), (0, 1))[: len(y)]
 
     def weights(self, X: Array, y: Array) -> Array:
-        """The state after all examples."""
         return self._states(X, y, self.sizes(len(y), X.dtype))[0]
 
     def prefix_weights(self, X: Array, y: Array) -> Array:
-        """The states before each example."""
         return self._states(X, y, self.prefix_sizes(y))[1]
 
     def _states(self, X, y, sizes):
@@ -149,7 +146,6 @@ class DeltaRule(_Recurrent):
     """
 
     def update(self, w: Array, x: Array, y: Array, size: Array) -> Array:
-        """The state after one example."""
         w = self.known()[1].astype(w.dtype) * w
         return w + size * x * (y - dot(w, x))
 
@@ -218,11 +214,9 @@ class GatedLinearAttention(_Recurrent):
     """
 
     def update(self, w: Array, x: Array, y: Array, size: Array) -> Array:
-        """The state after one example."""
         return self.known()[1].astype(w.dtype) * w + size * x * y
 
     def added(self, w: Array, X: Array, y: Array, size: Array, gate: Array) -> Array:
-        """Multiples of the inputs that a chunk adds."""
         return size * y
 
     def exact_risk(self, population: Any, k: Array) -> Array:
@@ -282,14 +276,12 @@ class Mesa(LinearInLabels):
             setattr(self, name, checked(name, value, scalar & rule))
 
     def weights(self, X: Array, y: Array) -> Array:
-        """The solution for all examples."""
         gamma = jnp.asarray(self.forgetting, X.dtype)
         half = gamma ** (jnp.arange(len(y), dtype=X.dtype)[::-1] / 2)
         penalty = jnp.asarray(self.penalty, X.dtype)
         return ridge_weights(half[:, None] * X, half * y, penalty)
 
     def prefix_weights(self, X: Array, y: Array) -> Array:
-        """The solutions before each example."""
         gamma = jnp.asarray(self.forgetting, X.dtype)
 
         def step(state, row):

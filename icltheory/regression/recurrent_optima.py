@@ -9,16 +9,10 @@ import numpy as np
 from icltheory._checks import check_nonnegative_int
 from icltheory._core import calculator
 from icltheory.regression._linalg import is_isotropic, seen_inverse
-from icltheory.regression.drift import (
-    correlation,
-    demonstration_moments,
-    population_of,
-)
+from icltheory.regression.drift import correlation, demonstration_moments, population_of
 from icltheory.regression.measures import Optimum
 from icltheory.regression.predictors.base import NoClosedForm
 from icltheory.regression.recurrent import DeltaRule, GatedLinearAttention
-
-__all__ = ["best_recurrent"]
 
 RECURRENT = DeltaRule, GatedLinearAttention
 _GRID, _ROUNDS = 17, 16  # a round divides the sides of the box by 4

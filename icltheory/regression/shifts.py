@@ -12,12 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._checks import (
-    check_choice,
-    check_integer,
-    check_key,
-    check_positive_int,
-)
+from icltheory._checks import check_choice, check_integer, check_key, check_positive_int
 from icltheory._core import Record
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.regression._linalg import default_dtype, einsum

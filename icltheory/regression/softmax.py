@@ -23,12 +23,7 @@ from icltheory._checks import (
 from icltheory._core import Record, calculator, where_valid
 from icltheory._typing import Array, Float, Scalar
 from icltheory.regression._block_moments import weighted
-from icltheory.regression._linalg import (
-    as_floats,
-    einsum,
-    finite_floats,
-    is_isotropic,
-)
+from icltheory.regression._linalg import as_floats, einsum, finite_floats, is_isotropic
 from icltheory.regression._softmax import (
     concentration,
     one_head,
@@ -44,17 +39,6 @@ from icltheory.regression.predictors.base import (
     Predictor,
     check_gaussian,
 )
-
-__all__ = [
-    "AnswerExpansion",
-    "DebiasedStep",
-    "RiskExpansion",
-    "SoftmaxHead",
-    "SoftmaxHeads",
-    "answer_expansion",
-    "effective_examples",
-    "risk_expansion",
-]
 
 
 class SoftmaxHeads(Predictor):

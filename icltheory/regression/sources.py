@@ -1,4 +1,5 @@
 """Sources of prompts: families of functions, and what draws their prompts."""
+# ruff: noqa: D102  (a method that overrides one inherits its documentation)
 
 import abc
 import math
@@ -22,15 +23,6 @@ from icltheory._core import Record, where_valid
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.regression._linalg import Number, default_dtype, einsum
 from icltheory.regression.prompts import Prompt
-
-__all__ = [
-    "DecisionTree",
-    "Functions",
-    "LinearClassification",
-    "ReluNetwork",
-    "Source",
-    "SparseLinearRegression",
-]
 
 
 class Source(Record):
@@ -123,7 +115,6 @@ class NoisyLinear(Source):
         def noise_var(self) -> Number: ...
 
     def evaluate(self, w, X) -> Float[Array, "B P"]:
-        """<w, x>, without noise."""
         return inner_products(w, X)
 
     def label(self, key, w, X) -> tuple[Float[Array, "B P"], Any]:
@@ -163,10 +154,7 @@ class SparseLinearRegression(NoisyLinear):
             )
         self.noise_var = checked("noise_var", self.noise_var, scalar & nonnegative)
 
-    def sample_parameters(
-        self, key, num_prompts, *, active_dims=None
-    ) -> Float[Array, "B d"]:
-        """Draws sparse weights, supported on the first ``active_dims`` coordinates."""
+    def sample_parameters(self, key, num_prompts, *, active_dims=None) -> Array:
         key_z, key_m = jax.random.split(key)
         z = jax.random.normal(key_z, (num_prompts, self.dim), self.dtype)
         score = jax.random.uniform(key_m, (num_prompts, self.dim), self.dtype)
@@ -201,15 +189,12 @@ class LinearClassification(Source):
 
     @property
     def targets(self) -> str:
-        """Kind of labels, here signs."""
         return "sign"
 
     def sample_parameters(self, key, num_prompts, *, active_dims=None) -> Array:
-        """Draws weights from N(0, I); ``active_dims`` is ignored."""
         return jax.random.normal(key, (num_prompts, self.dim), self.dtype)
 
     def evaluate(self, w, X) -> Float[Array, "B P"]:
-        """Sign of <w, x>."""
         return jnp.sign(inner_products(w, X))
 
 
@@ -238,14 +223,12 @@ class ReluNetwork(Source):
         self._read("dim", "hidden")
 
     def sample_parameters(self, key, num_prompts, *, active_dims=None) -> dict:
-        """Draws standard normal weights; ``active_dims`` is ignored."""
         key_1, key_2 = jax.random.split(key)
         shape = (num_prompts, self.dim, self.hidden)
         W1 = jax.random.normal(key_1, shape, self.dtype)
         return {"W1": W1, "W2": jax.random.normal(key_2, shape[::2], self.dtype)}
 
     def evaluate(self, w, X) -> Float[Array, "B P"]:
-        """Output of the network."""
         features = jax.nn.relu(einsum("bpd,bdh->bph", X, w["W1"]))
         return math.sqrt(2 / self.hidden) * einsum("bph,bh->bp", features, w["W2"])
 
@@ -277,7 +260,6 @@ class DecisionTree(Source):
         self._read("dim", "depth")
 
     def sample_parameters(self, key, num_prompts, *, active_dims=None) -> dict:
-        """Draws the coordinates of the inner nodes, and leaf values."""
         key_c, key_v = jax.random.split(key)
         leaves = 2**self.depth
         inner = (num_prompts, leaves - 1)
@@ -287,7 +269,6 @@ class DecisionTree(Source):
         }
 
     def evaluate(self, w, X) -> Float[Array, "B P"]:
-        """Value of the leaf that each input reaches."""
         right = (X > 0).astype(jnp.int32)
 
         def descend(_, node):
@@ -330,7 +311,6 @@ class Functions(Source):
         return jax.random.split(key, num_prompts)
 
     def evaluate(self, w: Any, X: Float[Array, "B P d"]) -> Float[Array, "B P"]:
-        """What the functions return."""
         y = jax.vmap(self.draw)(w, X)
         check_shape("what draw returns", y, X.shape[:2])
         return jnp.asarray(y, X.dtype)

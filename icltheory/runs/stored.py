@@ -16,7 +16,6 @@ class Run:
     """A stored run.
 
     Args:
-        folder: Where it is.
         about: What ``config.json`` says: ``experiment``, ``preset``, ``config``, ...
         result: What ``result.json`` says; empty while there is none.
 

@@ -18,7 +18,6 @@ from icltheory.statistics.comparison import (
 )
 from icltheory.statistics.estimates import Estimate, Interval, crossed_estimate
 from icltheory.statistics.intervals import (
-    bootstrap_interval,
     curve_interval,
     paired_interval,
     proportion_interval,
@@ -30,7 +29,6 @@ __all__ = [
     "Interval",
     "MajorityBaseline",
     "adjust_holm",
-    "bootstrap_interval",
     "compare",
     "crossed_estimate",
     "curve_interval",

@@ -10,16 +10,13 @@ import scipy.special
 from icltheory._checks import (
     as_decimals,
     check_booleans,
-    check_choice,
     check_nonnegative_int,
     check_open_unit,
     check_shape,
 )
 from icltheory.statistics.estimates import Interval
 from icltheory.statistics.intervals import (
-    bootstrap_interval,
     paired_interval,
-    proportion_interval,
 )
 
 # Largest count that a float represents exactly.
@@ -32,17 +29,11 @@ class Comparison:
 
     Args:
         before: Accuracy of the first.
-        after: Accuracy of the second.
-        difference: ``after - before``.
-        interval: Interval of the difference.
+        interval: Interval of the difference of the accuracies.
         p_value: Exact two-sided p-value of no difference; the verdict rests on it.
         score_p_value: That of the score test, which fits the score interval.
         discordant: How many examples were gained and how many lost.
-        num_examples: How many examples there are.
         level: Confidence level of the interval and of the verdict.
-        method: How the interval was made.
-        draws: Number of bootstrap samples; 0 if it was made without.
-        could_be_chance: Whether ``p_value > 1 - level``.
         smallest_p_value: The smallest p-value that so many discordant examples allow.
     """
 
@@ -55,8 +46,6 @@ class Comparison:
     discordant: tuple[int, int]
     num_examples: int
     level: float
-    method: str
-    draws: int
     could_be_chance: bool
     smallest_p_value: float
 
@@ -76,32 +65,23 @@ class Comparison:
 
     def __str__(self) -> str:
         gained, lost = self.discordant
-        score = [self.score_p_value] if self.method == "score" else []
-        values = (*score, self.p_value)
-        p = [f"= {p:.3g}" if p >= 1e-16 else "< 1e-16" for p in values]
-        told = f"score p {p[0]}, exact p {p[1]}" if score else f"p {p[0]}"
+        values = self.score_p_value, self.p_value
+        score, exact = (f"= {p:.3g}" if p >= 1e-16 else "< 1e-16" for p in values)
         return (
             f"{self.before:.4f} -> {self.after:.4f}, difference {self.difference:+.4f} "
             f"({100 * self.level:g} % interval {self.interval.low:+.4f} to "
             f"{self.interval.high:+.4f}; {gained} gained, {lost} lost of "
-            f"{self.num_examples}; {told}: {self.verdict})"
+            f"{self.num_examples}; score p {score}, exact p {exact}: {self.verdict})"
         )
 
 
-def compare(
-    before: Any,
-    after: Any,
-    *,
-    level: float | int = 0.95,
-    method: str = "score",
-    draws: int = 10_000,
-    seed: int = 0,
-) -> Comparison:
+def compare(before: Any, after: Any, *, level: float | int = 0.95) -> Comparison:
     r"""Compares two models by which examples each answers correctly.
 
     The difference of the accuracies is :math:`(g - l) / n` for g examples gained and l
     lost of n. :func:`exact_mcnemar` decides the verdict, as it keeps its level whatever
-    the number of discordant examples; :func:`score_mcnemar` fits the score interval.
+    the number of discordant examples; the interval is that of :func:`paired_interval`,
+    which :func:`score_mcnemar` fits.
 
     Neither knows how the second model was chosen: compare on examples that took no part
     in the choice. A prediction that is NaN counts as wrong. Errors that are numbers are
@@ -110,88 +90,51 @@ def compare(
     Args:
         before: Whether the first model is right, one boolean per example.
         after: The same for the second, in the same order.
-        level: Confidence level :math:`1 - \alpha`.
-        method: ``"score"`` for :func:`paired_interval`; ``"bca"`` or ``"percentile"``
-            for :func:`bootstrap_interval`, too narrow where few examples changed and
-            not used where none did; ``"conditional"`` on the number that changed:
-            :math:`(g + l) (2 \theta - 1) / n`, too narrow where many did, with
-            :math:`\theta` in the Clopper-Pearson interval of g of g + l, and
-            :math:`\pm (1 - (\alpha / 2)^{1 / n})` where none did.
-        draws: How many bootstrap samples.
-        seed: Fixes the samples.
 
     Example:
         >>> print(compare([False] * 5 + [True] * 5, [True] * 10))
         0.5000 -> 1.0000, difference +0.5000 (95 % interval +0.0837 to +0.7634;
         5 gained, 0 lost of 10; score p = 0.0253, exact p = 0.0625: cannot tell)
 
-    Source: McNemar (1947); Tango (1998); Efron (1987).
+    Source: McNemar (1947); Tango (1998).
     """
-    check_choice("method", method, ("score", "bca", "percentile", "conditional"))
     check_open_unit("level", level)
     first, second = check_booleans("before", before), check_booleans("after", after)
     check_shape("after", second, first.shape)
     gained, lost = int(np.sum(second & ~first)), int(np.sum(first & ~second))
     total = first.size
-    if method in ("bca", "percentile") and gained + lost == 0:
-        method = "conditional"
-    if method == "score":
-        interval = paired_interval(gained, lost, total, level=level)
-    elif method == "conditional":
-        interval = _conditional_interval(gained, lost, total, level)
-    else:
-        change = second.astype(np.int8) - first.astype(np.int8)
-        options = {"level": level, "draws": draws, "method": method, "seed": seed}
-        interval = bootstrap_interval(change, **options)
     p_value = exact_mcnemar(gained, lost)
     return Comparison(
         before=float(first.mean()),
         after=float(second.mean()),
         difference=(gained - lost) / total,
-        interval=interval,
+        interval=paired_interval(gained, lost, total, level=level),
         p_value=p_value,
         score_p_value=score_mcnemar(gained, lost),
         discordant=(gained, lost),
         num_examples=total,
         level=level,
-        method=method,
-        draws=draws if method in ("bca", "percentile") else 0,
         could_be_chance=p_value > 1 - level,
         smallest_p_value=exact_mcnemar(gained + lost, 0),
     )
 
 
-def _conditional_interval(gained: int, lost: int, total: int, level: float) -> Interval:
-    exact, changed = "clopper_pearson", gained + lost
-    if changed == 0:
-        most = proportion_interval(0, total, level=level, method=exact).high
-        return Interval(-most, most)
-    ends = proportion_interval(gained, changed, level=level, method=exact)
-    return Interval(*(changed * (2 * end - 1) / total for end in ends))
-
-
-def exact_mcnemar(
-    gained: int | np.integer, lost: int | np.integer, *, mid_p: bool = False
-) -> float:
+def exact_mcnemar(gained: int | np.integer, lost: int | np.integer) -> float:
     r"""Exact two-sided p-value of McNemar's test, a sign test on what changed.
 
     .. math:: p = \min\{1,\; 2 P(X \ge \max(g, l))\}, \qquad
         X \sim \mathrm{Binomial}(g + l, 1/2)
 
     for g examples that became right and l that became wrong; 1 where nothing changed.
-    The mid-p value counts the outcome seen by half, :math:`p - P(X = \max(g, l))`, or
-    :math:`1 - P(X = g) / 2` where g = l. It has more power, and is not guaranteed to
-    keep its level. The smallest p-value of m changed examples is ``exact_mcnemar(m,
-    0)``, :math:`\min\{1, 2^{1 - m}\}`; a net change :math:`g - l` alone allows none
-    below ``exact_mcnemar(g - l, 0)``.
+    The smallest p-value of m changed examples is ``exact_mcnemar(m, 0)``,
+    :math:`\min\{1, 2^{1 - m}\}`; a net change :math:`g - l` alone allows none below
+    ``exact_mcnemar(g - l, 0)``.
 
     Example:
         >>> exact_mcnemar(5, 0), exact_mcnemar(3, 0), exact_mcnemar(7, 7)
         (0.0625, 0.25, 1.0)
-        >>> exact_mcnemar(5, 0, mid_p=True)
-        0.03125
 
-    Source: McNemar (1947); Fagerland, Lydersen and Laake (2013) for mid-p.
+    Source: McNemar (1947).
     """
     check_nonnegative_int("gained", gained)
     check_nonnegative_int("lost", lost)
@@ -205,11 +148,7 @@ def exact_mcnemar(
         return 1.0
     from scipy.stats import binom  # SciPy is slow to import
 
-    exact = min(1.0, 2.0 * float(binom.sf(more - 1, total, 0.5)))
-    if not mid_p:
-        return exact
-    same = float(binom.pmf(more, total, 0.5))
-    return exact - (same / 2 if gained == lost else same)
+    return min(1.0, 2.0 * float(binom.sf(more - 1, total, 0.5)))
 
 
 def score_mcnemar(gained: int | np.integer, lost: int | np.integer) -> float:
@@ -263,14 +202,7 @@ def adjust_holm(p: Any) -> np.ndarray:
 
 
 class MajorityBaseline(NamedTuple):
-    """The most frequent class and its share of the examples.
-
-    Args:
-        label: Number of that class; the smallest of several.
-        name: Its name.
-        share: Its share of the examples.
-        count: How many examples it has.
-    """
+    """The most frequent class, the first of several, and its share of the examples."""
 
     label: int
     name: str

@@ -44,12 +44,8 @@ class Estimate(Record):
     averaged by NumPy in float64. Values that are equal up to rounding have the standard
     error 0, a single value has NaN. It unpacks as ``mean, standard_error``.
 
-    Args:
-        mean: The mean, a number or an array.
-        standard_error: Its standard error.
-        dof: Degrees of freedom of the standard error.
-        how: How the number arose, where that is not plain: ``"exact"``, ``"exact given
-            the inputs"``, ``"simulated"``.
+    ``how`` says how the number arose, where that is not plain: ``"exact"``, ``"exact
+    given the inputs"``, ``"simulated"``.
 
     Example:
         >>> found = Estimate.of([0.5, 0.7, 0.6])
@@ -129,7 +125,7 @@ class Estimate(Record):
         return np.where((error == 0) & (mean == 0), 1.0, p)[()]
 
 
-def crossed_estimate(values: Any, *, same_columns: bool = True) -> Estimate:
+def crossed_estimate(values: Any) -> Estimate:
     r"""Mean over two crossed factors, such as demonstrations and questions.
 
     .. math:: \mathrm{se}^2 = \frac{\operatorname{var}_s (\bar a_{s \cdot})}{S}
@@ -138,9 +134,8 @@ def crossed_estimate(values: Any, *, same_columns: bool = True) -> Estimate:
 
     for values ``(draws, questions)`` of S draws of demonstrations with n questions. The
     part that belongs to both is counted twice, so that the interval is wide rather than
-    narrow; its degrees of freedom are Satterthwaite's. Where each draw has questions of
-    its own (``same_columns=False``) the second term is left out. Of one draw only the
-    questions count.
+    narrow; its degrees of freedom are Satterthwaite's. Of one draw only the questions
+    count.
 
     Example:
         >>> found = crossed_estimate([[1, 0, 1, 1], [1, 0, 0, 1]])
@@ -152,9 +147,7 @@ def crossed_estimate(values: Any, *, same_columns: bool = True) -> Estimate:
     table = as_numbers("values", values)
     if table.ndim != 2 or not table.size:
         raise ValueError(f"values: expected (draws, questions), got {table.shape}")
-    parts = [table.mean(axis=1)]
-    if same_columns or len(table) == 1:
-        parts.append(table.mean(axis=0))
+    parts = table.mean(axis=1), table.mean(axis=0)
     found = [Estimate.of(part) for part in parts if len(part) > 1]
     squares = np.array([e.standard_error**2 for e in found])
     square = float(squares.sum())

@@ -1,6 +1,5 @@
-"""Confidence intervals: of proportions, of paired differences, and by the bootstrap."""
+"""Confidence intervals: of proportions, of paired differences, and of curves."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -10,22 +9,17 @@ import scipy.special
 from jax.typing import ArrayLike
 
 from icltheory._checks import (
-    as_numbers,
     check_choice,
     check_key,
-    check_nonnegative_int,
     check_open_unit,
     check_positive_int,
     check_shape,
-    finite,
     real,
 )
 from icltheory._core import widened
 from icltheory._typing import Float, PRNGKey
 from icltheory.statistics.estimates import Interval
 
-# Numbers drawn together; all draws of 8000 examples and 10000 resamples need 640 MB.
-_CHUNK = 2**22
 _RESAMPLES_AT_A_TIME = 64
 # After this many bisections of [-1, 1] the interval is narrower than 2e-12.
 _HALVINGS = 40
@@ -91,11 +85,7 @@ def _clopper_pearson(correct, total, tail):
 
 
 def paired_interval(
-    gained: Any,
-    lost: Any,
-    total: int | np.integer,
-    *,
-    level: float | int = 0.95,
+    gained: Any, lost: Any, total: int | np.integer, *, level: float | int = 0.95
 ) -> Interval:
     r"""Score interval of the difference of two accuracies on the same examples.
 
@@ -155,80 +145,6 @@ def _score(gained, lost, total, delta):
     least_lost = (np.sqrt(inside) - half) / 2
     variance = np.maximum(2 * least_lost + slack, 0)
     return ((gained - lost) / total - delta) / np.sqrt(variance / total)
-
-
-def bootstrap_interval(
-    values: Any,
-    *,
-    level: float | int = 0.95,
-    draws: int = 10_000,
-    method: str = "bca",
-    seed: int = 0,
-) -> Interval:
-    r"""Bootstrap interval of a mean, for example an accuracy or a paired difference.
-
-    .. math:: \bar x^*_{(\alpha_1)}, \bar x^*_{(\alpha_2)} , \qquad
-        \alpha_{1, 2} = \Phi\Big( z_0 + \frac{z_0 \pm z_{\alpha / 2}}
-        {1 - a (z_0 \pm z_{\alpha / 2})} \Big) , \quad
-        a = \frac{\sum_i (x_i - \bar x)^3}{6 (\sum_i (x_i - \bar x)^2)^{3 / 2}}
-
-    for ``"bca"``, with :math:`\Phi(z_0)` the share of draws below the mean and half of
-    those equal to it; ``"percentile"`` takes :math:`\alpha / 2` and :math:`1 - \alpha /
-    2`. Few different values, such as booleans, are drawn as counts, O(1) per draw. Of
-    equal values the interval is a point; for a proportion near 0 or 1 see
-    :func:`proportion_interval`.
-
-    Example:
-        >>> right = [True] * 157 + [False] * 120
-        >>> interval = bootstrap_interval(right, draws=2000)
-        >>> f"{interval.low:.2f} {interval.high:.2f}"
-        '0.51 0.62'
-
-    Source: Efron (1987).
-    """
-    check_choice("method", method, ("bca", "percentile"))
-    check_open_unit("level", level)
-    check_positive_int("draws", draws)
-    check_nonnegative_int("seed", seed)
-    x = as_numbers("values", values)
-    if x.ndim != 1 or x.size < 2:
-        raise ValueError(f"values: expected at least two in a row, got shape {x.shape}")
-    finite("values", x)
-    means = np.concatenate(list(_resampled_means(x, draws, seed)))
-    tails = np.array([(1 - level) / 2, (1 + level) / 2])
-    if method == "bca":
-        tails = _corrected(tails, x, means)
-    low, high = np.quantile(means, tails)
-    return Interval(float(low), float(high))
-
-
-def _resampled_means(x: np.ndarray, draws: int, seed: int) -> Iterator[np.ndarray]:
-    rng = np.random.default_rng(seed)
-    atoms, counts = np.unique(x, return_counts=True)
-    few = 4 * len(atoms) <= x.size
-    step = max(1, _CHUNK // (len(atoms) if few else x.size))
-    for start in range(0, draws, step):
-        size = min(step, draws - start)
-        if few:
-            yield rng.multinomial(x.size, counts / x.size, size) @ atoms / x.size
-        else:
-            yield x[rng.integers(x.size, size=(size, x.size))].mean(axis=1)
-
-
-def _corrected(tails: np.ndarray, x: np.ndarray, means: np.ndarray) -> np.ndarray:
-    """BCa tail probabilities; the given ones if all values or draws are equal."""
-    # In units of the range, as the cubes of very small or large values are out of it.
-    centred = (x - x.mean()) / (np.ptp(x) or 1)
-    spread = np.sum(centred**2)
-    # Sums in another order may differ in their last bits, so equality has a tolerance.
-    near = np.isclose(means, x.mean(), rtol=1e-12, atol=1e-12 * np.abs(x).max())
-    below = np.mean((means < x.mean()) & ~near) + np.mean(near) / 2
-    if np.ptp(x) == 0 or not 0 < below < 1:
-        return tails
-    bias = scipy.special.ndtri(below)
-    skew = np.sum(centred**3) / (6 * spread**1.5)
-    shifted = bias + scipy.special.ndtri(tails)
-    return scipy.special.ndtr(bias + shifted / (1 - skew * shifted))
 
 
 def curve_interval(

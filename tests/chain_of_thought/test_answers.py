@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from icltheory import chain_of_thought as cot
-from icltheory.chain_of_thought import _memory
+from icltheory.chain_of_thought import attention
 from tests.chain_of_thought import drawn, oracles
 from tests.chain_of_thought.test_attention import DIM, random_model
 
@@ -48,14 +48,14 @@ def test_answers_are_those_of_the_loop(K, M, l):
 
 def test_both_memories_read_the_same_after_a_column_joins():
     letters = drawn.alphabet(3, 2, DIM)
-    columns = _memory.chain_columns(drawn.prompt(letters, 6))
+    columns = attention.chain_columns(drawn.prompt(letters, 6))
     direction = jax.random.normal(jax.random.key(0), (2 * DIM,))
 
     @jax.jit
     def both(*column):
         return [
             memory.joined(*column).average(letters, direction)
-            for memory in (columns, _memory.count(columns, letters))
+            for memory in (columns, attention.count(columns, letters))
         ]
 
     for given in ((0, 1, 0), (2, 2, 1)):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from icltheory import chain_of_thought as cot
-from icltheory.chain_of_thought import _memory
+from icltheory.chain_of_thought import attention
 from tests.chain_of_thought import drawn, oracles
 from tests.raising import raises
 
@@ -42,9 +42,9 @@ def test_the_output_is_that_of_explicit_columns_in_both_forms(prompt, shown):
 
     @jax.jit
     def answers(model, prompt, shown, query):
-        columns = _memory.chain_columns(prompt, shown)
+        columns = attention.chain_columns(prompt, shown)
         found = columns.weights(letters, model.direction(query))
-        memories = (columns, _memory.count(columns, letters))
+        memories = (columns, attention.count(columns, letters))
         return found, [model.output(one, letters, query) for one in memories]
 
     found, both = jax.tree.map(np.asarray, answers(model, prompt, shown, query))
@@ -58,11 +58,11 @@ def test_the_output_is_that_of_explicit_columns_in_both_forms(prompt, shown):
 def test_counts_are_used_where_they_are_less_work(prompt):
     letters = prompt.alphabet
     short = cot.ReasoningPrompt(prompt.states[:4], prompt.query_states, letters)
-    columns = _memory.chain_columns(short)
-    assert _memory.compact(columns, letters) is columns
-    columns = _memory.chain_columns(drawn.prompt(letters, 30), 20)
-    counts = _memory.compact(columns, letters)
-    assert isinstance(counts, _memory.Counts)
+    columns = attention.chain_columns(short)
+    assert attention.compact(columns, letters) is columns
+    columns = attention.chain_columns(drawn.prompt(letters, 30), 20)
+    counts = attention.compact(columns, letters)
+    assert isinstance(counts, attention.Counts)
     assert float(counts.counts.sum()) == 40
 
 

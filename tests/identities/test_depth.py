@@ -9,8 +9,7 @@ import pytest
 from scipy.optimize import minimize
 
 from icltheory import constructions
-from icltheory.linalg._orthogonal import recurrence_of_moments
-from icltheory.linalg.wishart import exact_moments
+from icltheory.linalg.random_matrices import exact_moments, recurrence_of_moments
 from icltheory.regression import LinearPopulation, LinearStep, Steps, optimum, risk
 from icltheory.regression.depth import (
     depth_floor,

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from icltheory.linalg import wishart_moments
-from icltheory.linalg._orthogonal import recurrence_of_moments
-from icltheory.linalg.wishart import exact_moments
+from icltheory.linalg.random_matrices import exact_moments, recurrence_of_moments
 
 
 @pytest.mark.parametrize("N", [1, 4, 7])

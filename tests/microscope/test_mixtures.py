@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from icltheory.microscope import intervals, mixtures
+from icltheory.microscope import intervals
 
 rng = np.random.default_rng(0)
 
@@ -36,7 +36,7 @@ def test_weights_are_the_best_over_all_supports(scale):
     for _ in range(20):
         E = scale * (rng.normal(size=(40, 5)) @ rng.normal(size=(5, 5)))
         E += scale * rng.normal(size=5)
-        found = mixtures.mixture_weights(E)
+        found = intervals.mixture_weights(E)
         np.testing.assert_allclose(found, by_supports(E / scale), atol=1e-6)
         assert found.min() >= 0
         assert abs(found.sum() - 1) < 1e-12
@@ -44,15 +44,15 @@ def test_weights_are_the_best_over_all_supports(scale):
 
 def test_an_exact_mixture_is_found_to_rounding():
     G, w = rng.normal(size=(200, 4)), np.array([0.6, 0.0, 0.3, 0.1])
-    found = mixtures.mixture_weights(G - (G @ w)[:, None])
+    found = intervals.mixture_weights(G - (G @ w)[:, None])
     np.testing.assert_allclose(found, w, atol=1e-12)
 
 
 def test_an_exact_member_has_the_whole_weight():
     G = rng.normal(size=(50, 3))
-    found = mixtures.mixture_weights(G - G[:, [1]])
+    found = intervals.mixture_weights(G - G[:, [1]])
     np.testing.assert_allclose(found, [0, 1, 0], atol=1e-12)
-    ends = mixtures.weight_intervals(G - G[:, [1]], found)
+    ends = intervals.weight_intervals(G - G[:, [1]], found)
     np.testing.assert_allclose(ends[1], (1, 1), atol=1e-9)
 
 
@@ -64,8 +64,8 @@ def test_intervals_of_weights_cover():
     for _ in range(samples):
         G = rng.normal(size=(300, 3)) + 0.5 * rng.normal(size=(300, 1))
         E = G - (G @ w + rng.normal(size=300) * (0.3 + 0.3 * abs(G[:, 0])))[:, None]
-        found = mixtures.mixture_weights(E)
-        ends = np.array(mixtures.weight_intervals(E, found))
+        found = intervals.mixture_weights(E)
+        ends = np.array(intervals.weight_intervals(E, found))
         hits += (ends[:, 0] <= w) & (w <= ends[:, 1])
     z = (hits - 0.95 * samples) / np.sqrt(samples * 0.95 * 0.05)
     assert (abs(z) < 3.5).all(), z
@@ -105,4 +105,4 @@ def test_a_constant_model_has_no_share():
 @pytest.mark.parametrize("wrong", [[1.0, 2.0], np.zeros((0, 2))])
 def test_a_table_is_needed(wrong):
     with pytest.raises(ValueError, match=r"errors: expected \(prompts, candidates\)"):
-        mixtures.mixture_weights(wrong)
+        intervals.mixture_weights(wrong)

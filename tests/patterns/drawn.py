@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory.patterns import PatternTask
-from icltheory.patterns.prompts import PatternPrompt
+from icltheory.patterns.task import PatternPrompt
 
 
 def pattern_task(num_relevant, num_irrelevant, scale, label_dim, **more):

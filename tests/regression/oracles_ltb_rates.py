@@ -12,16 +12,8 @@ from scipy.integrate import quad
 from scipy.stats import chi2
 
 from tests.oracles import gaussian_grid
+from tests.oracles_ltb import random_covariance as random_cov  # noqa: F401
 from tests.oracles_ltb import root
-
-
-def random_cov(rng, dim, rank=None):
-    """A covariance with eigenvalues within a decade, the last ones 0."""
-    V = np.linalg.qr(rng.normal(size=(dim, dim)))[0]
-    values = 10 ** rng.uniform(-0.5, 0.5, size=dim)
-    values[dim if rank is None else rank :] = 0
-    return V @ np.diag(values) @ V.T
-
 
 # --- integrals
 

@@ -6,17 +6,20 @@ import numpy as np
 import pytest
 
 from icltheory import regression as reg
-from icltheory.regression import LinearPopulation, predictors, shifts
-from icltheory.regression.measures import (
+from icltheory.regression import (
+    LinearPopulation,
+    LinearStep,
     NoClosedForm,
+    SparseLinearRegression,
+    Steps,
     estimate_risk,
+    optimum,
+    predictors,
     risk,
+    shifts,
     squared_errors,
 )
-from icltheory.regression.optima import optimum
-from icltheory.regression.predictors import LinearStep, Steps
-from icltheory.regression.sources import SparseLinearRegression
-from icltheory.statistics import Estimate
+from icltheory.regression.position import label_weights
 from tests.regression.calls import answers
 
 KEY = jax.random.key(0)
@@ -33,10 +36,7 @@ def test_the_best_linear_step_of_the_four_papers_is_asked_in_one_way():
     np.testing.assert_allclose(best.risk, 1.8758771555, rtol=1e-9)
     np.testing.assert_allclose(risk(best.model, SKEWED, 6), best.risk, rtol=1e-12)
     # The prior's mean is 0.
-    others = (
-        optimum(reg.GDBeta, SKEWED, 6).risk,
-        optimum(reg.LTB, SKEWED, 6).risk,
-    )
+    others = (optimum(reg.GDBeta, SKEWED, 6).risk, optimum(reg.LTB, SKEWED, 6).risk)
     np.testing.assert_allclose(others, best.risk, rtol=1e-12)
 
 
@@ -131,15 +131,6 @@ def test_errors_are_squared_differences_to_the_labels_of_the_queries():
         given = {"key": KEY, "num_examples": 3} | {missing: None}
         with pytest.raises(ValueError, match=f"^{missing}: expected one unless"):
             squared_errors(rule, MEAN, **given)
-
-
-@pytest.mark.slow
-def test_a_paired_difference_is_more_precise_than_two_risks():
-    rules, sizes = (predictors.Averaging(), Steps([0.9])), {"num_prompts": 400}
-    pair = [squared_errors(r, MEAN, 6, key=KEY, prefixes=True, **sizes) for r in rules]
-    apart = np.hypot(*(Estimate.of(errors).standard_error for errors in pair))
-    paired = np.asarray(Estimate.of(pair[0] - pair[1]).standard_error)
-    assert np.all(paired[1:] < 0.5 * apart[1:])
 
 
 def test_errors_come_in_batches():
@@ -286,3 +277,39 @@ def test_a_population_of_ones_own_covariance_has_standard_tasks():
         whole.with_(H=H)
     lengths = estimate_risk(predictors.Zero(), whole, jnp.arange(3))
     assert lengths.mean.shape == (3,)
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+def test_least_squares_without_noise_learns_one_dimension_an_example(dim):
+    task = LinearPopulation.isotropic(dim, noise_var=0.0)
+    found = [float(risk(predictors.LeastSquares(), task, k)) for k in range(dim + 3)]
+    np.testing.assert_allclose(found, [max(dim - k, 0) for k in range(dim + 3)])
+
+
+def test_risks_of_one_example():
+    """E |H M x x' - w|^2 of one example: d + 1 + 1 from x x' x x', and the noise."""
+    task = LinearPopulation.isotropic(3, 0.25)
+    expected = 3 * (3 + 1 + 0.25) + 0.25
+    assert float(risk(predictors.Averaging(), task, 1)) == pytest.approx(expected)
+    found = risk(predictors.LinearStep(jnp.eye(3)), task, 1)
+    assert float(found) == pytest.approx(expected)
+
+
+def test_predictions_of_one_example():
+    x, y, query = jnp.array([[1.0, -2.0]]), jnp.array([3.0]), jnp.array([0.5, 2.0])
+    weights = label_weights(jnp.array([0.3]), x, query)
+    np.testing.assert_allclose(weights, [0.3 * -3.5], rtol=1e-12)
+    found = LinearStep(0.3 * jnp.eye(2)).predict(x, y, query)
+    np.testing.assert_allclose(found, 3 * 0.3 * -3.5, rtol=1e-12)
+    # Half of the square of 3 - 2 w, and 4 |w|: the slope 4 w - 6 + 4 is 0 at 1/2.
+    fit = predictors.Lasso(4.0).fit(jnp.array([[2.0]]), y)
+    np.testing.assert_allclose(fit.w, [0.5], rtol=1e-12)
+
+
+def test_constants_of_convergence_in_one_dimension():
+    """With a covariance of 1: K_1 = 2 - s^2 g, and u_min^2 = s^2 K_1 / 2, g = 3."""
+    start = reg.AttentionWeights(0.5, 0.5 * jnp.eye(1))
+    found = reg.flow_bounds(start, LinearPopulation.isotropic(1), 1, jnp.zeros(1))
+    K_1 = 2 - 0.25 * 3
+    np.testing.assert_allclose(found.scale_floor**2, 0.25 * K_1 / 2, rtol=1e-12)
+    np.testing.assert_allclose(found.rate, 2 * 0.25 * K_1 * 3, rtol=1e-12)

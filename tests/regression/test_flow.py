@@ -204,69 +204,57 @@ def test_a_flow_of_attention_is_that_of_effective_parameters():
 )
 def test_flows_and_rates_refuse_what_cannot_be(change, message):
     given = {"problem": problem_of, "num_examples": 4, "times": TIMES, **change}
-    given["problem"] = given["problem"]()
-    for model in (a_step(), block()):
+    problem, *rest = given.pop("problem")(), *given.values()
+    for model, run in ((a_step(), flow), (block(), flow), (a_step(), flow_bounds)):
         with raises(message):
-            flow(model, given["problem"], given["num_examples"], given["times"])
-    with raises(message):
-        flow_bounds(a_step(), given["problem"], given["num_examples"], given["times"])
+            run(model, problem, *rest)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"solver": "euler"}, "solver: expected one of 'auto', 'exponential'"),
-        ({"rtol": 0.0}, "rtol: expected a finite value > 0, got 0.0"),
-        ({"atol": -1.0}, "atol: expected a finite value > 0, got -1.0"),
-        ({"max_steps": 0}, "max_steps: expected a positive integer, got 0"),
-    ],
-)
-def test_flows_refuse_settings_that_mean_nothing(change, message):
-    with raises(message):
-        flow(a_step(), problem_of(), 4, TIMES, **change)
-
-
-def test_the_exponential_solver_is_for_gd_beta():
+def test_flows_refuse_settings_that_mean_nothing():
     at = block()
     layer = reg.LSA(at.W_K, at.W_Q, at.W_P, at.W_V)
-    with raises("solver: expected 'explicit' or 'implicit' for models other than"):
-        flow(layer, problem_of(), 4, TIMES, solver="exponential")
+    for model, change, message in (
+        (at, {"solver": "euler"}, "solver: expected one of 'auto', 'exponential'"),
+        (at, {"rtol": 0.0}, "rtol: expected a finite value > 0, got 0.0"),
+        (at, {"atol": -1.0}, "atol: expected a finite value > 0, got -1.0"),
+        (at, {"max_steps": 0}, "max_steps: expected a positive integer, got 0"),
+        (layer, {"solver": "exponential"}, "solver: expected 'explicit' or 'implicit'"),
+    ):
+        with raises(message):
+            flow(model, problem_of(), 4, TIMES, **change)
+    for run in (flow_limit, lambda *start: flow_bounds(*start, TIMES)):
+        with raises("model: expected a GDBeta or AttentionWeights, whose limit is"):
+            run(at, problem_of(), 4)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+@pytest.mark.parametrize("drawn", [{}, {"key": jax.random.key(0), "batch_size": 2}])
+def test_descents_refuse_what_cannot_be(drawn):
+    for change, message in (
         ({"step_size": 0.0}, "step_size: expected a finite value > 0, got 0.0"),
         ({"steps": 0}, "num_steps: expected a positive integer, got 0"),
         ({"record_every": 3}, "num_steps: expected a multiple of record_every = 3"),
-        ({"problem": nothing}, "population: expected tau = tr(H Psi) + noise_var > 0"),
+        ({"population": nothing()}, "population: expected tau = tr(H Psi) + noise_var"),
         ({"num_examples": 0}, "num_examples: expected"),
-    ],
-)
-def test_descents_refuse_what_cannot_be(change, message):
-    given = {"problem": problem_of, "num_examples": 4, "step_size": 0.1}
-    given |= {"steps": 10} | change
-    given["problem"] = given["problem"]()
-    last = {"record_every": given.pop("record_every", 1)}
-    start = [a_step(), given.pop("problem"), given.pop("num_examples")]
-    with raises(message):
-        descend(*start, *given.values(), **last)
-    with raises(message):
-        key = jax.random.key(0)
-        descend(*start, *given.values(), key=key, batch_size=2, **last)
+    ):
+        given = {"population": problem_of(), "num_examples": 4, "step_size": 0.1}
+        with raises(message):
+            descend(a_step(), **given | {"steps": 10} | drawn | change)
 
 
-def test_sampling_needs_a_batch():
-    key = jax.random.key(0)
-    with raises("batch_size: expected a positive integer, got 0"):
-        descend(a_step(), problem_of(), 4, 0.1, 10, key=key, batch_size=0)
-
-
-def test_a_sampled_descent_needs_its_key():
-    with raises("key: expected one with batch_size, got None"):
-        descend(a_step(), problem_of(), 4, 0.1, 10, batch_size=2)
-    with raises("batch_size: expected a positive integer, got None"):
-        descend(a_step(), problem_of(), 4, 0.1, 10, key=jax.random.key(0))
+def test_a_sampled_descent_needs_key_and_batch():
+    for drawn, message in (
+        (
+            {"key": jax.random.key(0), "batch_size": 0},
+            "batch_size: expected a positive",
+        ),
+        (
+            {"key": jax.random.key(0)},
+            "batch_size: expected a positive integer, got None",
+        ),
+        ({"batch_size": 2}, "key: expected one with batch_size, got None"),
+    ):
+        with raises(message):
+            descend(a_step(), problem_of(), 4, 0.1, 10, **drawn)
 
 
 def test_flows_of_attention_refuse_what_cannot_be():
@@ -274,39 +262,36 @@ def test_flows_of_attention_refuse_what_cannot_be():
     start = AttentionWeights.balanced(two, 4, Theta, 0.5)
     flat = two.with_(input_cov=jnp.diag(jnp.array([1.0, 0.0])))
     small = AttentionWeights(jnp.array(0.1), start.U)
-    for run in (flow, flow_bounds):
-        with raises("population: expected a positive definite input_cov, got 0"):
-            run(start, flat, 4, TIMES)
-        with raises("population: expected task_mean = 0, got 1.0"):
-            run(start, problem_of(), 4, TIMES)
-        with raises("population: expected task_cov = I, got 1.0"):
-            run(start, two.with_(task_cov=2 * EYE), 4, TIMES)
-        with raises("num_examples: expected"):
-            run(start, two, 0, TIMES)
-        with raises("population: expected dimension 2, got 3"):
-            run(start, three(), 4, TIMES)
-        with raises("model: expected u^2 - ||U||_F^2 >= 0, got -"):
-            run(small, two, 4, TIMES)
-        with raises("times: expected increasing times from 0"):
-            run(start, two, 4, TIMES[::-1])
-    with raises("scale: expected scale^2 |G| sqrt(d) < 2, got 3.0"):
-        AttentionWeights.balanced(two, 4, Theta, 3.0)
-    with raises("scale: expected a finite value > 0, got -0.1"):
-        AttentionWeights.balanced(two, 4, Theta, -0.1)
-    with raises("Theta: expected |Theta Theta'|_F = 1, got 1.41421"):
-        AttentionWeights.balanced(two, 4, EYE, 0.1)
-    with raises("population: expected a positive definite input_cov, got 0"):
-        AttentionWeights.balanced(flat, 4, Theta, 0.5)
+    definite = "population: expected a positive definite input_cov, got 0"
+    for weights, population, message in (
+        (start, flat, definite),
+        (start, problem_of(), "population: expected task_mean = 0, got 1.0"),
+        (start, two.with_(task_cov=2 * EYE), "population: expected task_cov = I, got"),
+        (small, two, "model: expected u^2 - ||U||_F^2 >= 0, got -"),
+    ):
+        for run in (flow, flow_bounds):
+            with raises(message):
+                run(weights, population, 4, TIMES)
+    for rest, message in (
+        ((two, 0, TIMES), "num_examples: expected"),
+        ((three(), 4, TIMES), "population: expected dimension 2, got 3"),
+        ((two, 4, TIMES[::-1]), "times: expected increasing times from 0"),
+    ):
+        for run in (flow, flow_bounds):
+            with raises(message):
+                run(start, *rest)
+    for population, root, scale, message in (
+        (two, Theta, 3.0, "scale: expected scale^2 |G| sqrt(d) < 2, got 3.0"),
+        (two, Theta, -0.1, "scale: expected a finite value > 0, got -0.1"),
+        (two, EYE, 0.1, "Theta: expected |Theta Theta'|_F = 1, got 1.41421"),
+        (flat, Theta, 0.5, definite),
+    ):
+        with raises(message):
+            AttentionWeights.balanced(population, 4, root, scale)
     with raises("u: expected shape (), got (1,)"):
         AttentionWeights(jnp.ones(1), EYE)
     with raises("U: expected shape (d, d), got (2, 3)"):
         AttentionWeights(1.0, jnp.ones((2, 3)))
-
-
-def test_limits_are_known_for_two_kinds_of_models():
-    for run in (flow_limit, lambda *start: flow_bounds(*start, TIMES)):
-        with raises("model: expected a GDBeta or AttentionWeights, whose limit is"):
-            run(block(), problem_of(), 4)
 
 
 @pytest.mark.parametrize(

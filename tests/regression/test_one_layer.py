@@ -15,7 +15,6 @@ from icltheory.regression import (
     squared_errors,
 )
 from icltheory.regression.one_layer import FeatureMoments, OneLayer
-from icltheory.regression.pretraining import leading_excess
 from icltheory.statistics import Estimate
 
 KEY = jax.random.key(0)
@@ -89,19 +88,6 @@ def test_the_best_weights_of_a_drifting_task_are_the_closed_form():
     np.testing.assert_allclose(moments.risk(moments.optimum()), least, rtol=1e-10)
 
 
-@pytest.mark.slow
-def test_ten_examples_of_a_drifting_task_in_five_dimensions():
-    C = 0.9 ** age(11)
-    drift = CorrelatedTasks(LinearPopulation.isotropic(5, 0.25), C)
-    layer = OneLayer(step_features, jnp.eye(5), degree=2)
-    chosen, equal = layer.weight_moments(drift), layer.moments(drift)
-    least = [(m.risk(m.optimum()) - 0.25) / 5 for m in (chosen, equal)]
-    np.testing.assert_allclose(least, [0.703579, 0.745961], atol=1e-6)
-    moments = layer.moments(LinearPopulation.isotropic(5, 0.25), 10)
-    least = (moments.risk(moments.optimum()) - 0.25) / 5
-    np.testing.assert_allclose(least, 6.25 / 16.25, rtol=1e-10)
-
-
 def test_features_of_a_users_own_have_the_moments_of_a_simulation():
     tasks = population(1, mean=0.8)
     layer = OneLayer(label_features, degree=3)
@@ -118,25 +104,6 @@ def test_features_of_a_users_own_have_the_moments_of_a_simulation():
     # The label's square is of use where the tasks have a mean.
     step = OneLayer(step_features, degree=2).moments(tasks, 4)
     assert exact.risk(exact.optimum()) < step.risk(step.optimum()) - 1e-3
-
-
-@pytest.mark.slow
-def test_the_cost_of_finite_pretraining_is_that_of_least_squares():
-    tasks, N, T = population(2), 8, 800
-    layer = OneLayer(step_features, degree=2)
-    moments = layer.moments(tasks, N)
-    cost = leading_excess(layer, tasks, N, key=KEY, num_prompts=100_000)
-
-    @jax.vmap
-    def excess(key):
-        prompts = tasks.sample(key, N, T)
-        found = jax.vmap(layer.features)(prompts.X, prompts.y, prompts.x_query)
-        fit = jnp.linalg.lstsq(found.reshape(T, -1), prompts.y_query)[0]
-        return moments.excess(fit.reshape(2, 2))
-
-    values = T * np.asarray(excess(jax.random.split(jax.random.key(1), 400)))
-    error = np.hypot(values.std(ddof=1) / 20, cost.standard_error)
-    assert abs(values.mean() - cost.constant) < 4 * error + 0.02 * cost.constant
 
 
 def test_the_flow_is_that_of_the_gradient():

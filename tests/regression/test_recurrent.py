@@ -6,12 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from icltheory import regression as reg
 from icltheory.regression import LinearPopulation, NoClosedForm
-from tests.regression import oracles_recurrent as oracles
 from tests.vectors import make_recurrent_learners as vectors
 
 KINDS = {
@@ -33,7 +30,11 @@ def both_forms(rule, X, y, Q):
 
 
 def test_the_stored_vectors_are_those_of_the_loops():
-    assert json.loads(json.dumps(vectors.vectors())) == VECTORS
+    found, stored = map(jax.tree.flatten, (vectors.vectors(), VECTORS))
+    assert found[1] == stored[1]
+    for one, other in zip(found[0], stored[0], strict=True):
+        # Processors differ in the last bit of a sum.
+        assert one == (other if isinstance(other, str) else pytest.approx(other, 1e-13))
 
 
 @pytest.mark.parametrize("name", VECTORS["learners"])
@@ -45,20 +46,6 @@ def test_every_learner_has_the_answers_of_its_vector(name):
     X, y, Q = POINTS
     last = rule.predict(X[:-1], y[:-1], Q[-1])
     np.testing.assert_allclose(last, case["answers"][-1], rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", KINDS)
-@settings(max_examples=10, deadline=None)
-@given(seed=st.integers(0, 2**32 - 1))
-def test_recurrent_and_chunked_form_agree_with_the_loop(name, seed):
-    rng = np.random.default_rng(seed)
-    X, Q = rng.standard_normal((2, 11, 3))
-    y, one, two = rng.standard_normal(11), *rng.uniform(0.05, 1, 2)
-    one = 0.2 * one if name == "delta_rule" else one  # else errors grow without end
-    rule = KINDS[name](jnp.asarray(one), jnp.asarray(two))
-    expected = getattr(oracles, name)(X, y, Q, one, two)
-    for found in both_forms(rule, X, y, Q):
-        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_limits_are_the_learners_without_a_gate():

@@ -8,12 +8,7 @@ import pytest
 
 from icltheory.regression import PrefixPrompt
 from icltheory.regression.predictors import LeastSquares
-from icltheory.regression.shifts import (
-    EXTRA_SHIFTS,
-    GARG_SHIFTS,
-    Shift,
-    garg_shifts,
-)
+from icltheory.regression.shifts import EXTRA_SHIFTS, GARG_SHIFTS, Shift, garg_shifts
 from tests.regression import oracles
 from tests.regression.calls import answers
 
@@ -33,27 +28,12 @@ def draw(name, seed=0):
 
 def test_the_fifteen_settings_of_garg_and_one_more():
     shifts = garg_shifts(20)
-    assert (
-        tuple(shifts)
-        == GARG_SHIFTS
-        == (
-            "standard",
-            "random_quadrants",
-            "orthogonal_train_test",
-            "overlapping_train_test",
-            "half_subspace",
-            "skewed",
-            "scale-x=0.333",
-            "scale-x=0.5",
-            "scale-x=2",
-            "scale-x=3",
-            "scale-y=0.333",
-            "scale-y=0.5",
-            "scale-y=2",
-            "scale-y=3",
-            "noisyLR",
-        )
+    names = (
+        "standard random_quadrants orthogonal_train_test overlapping_train_test "
+        "half_subspace skewed scale-x=0.333 scale-x=0.5 scale-x=2 scale-x=3 "
+        "scale-y=0.333 scale-y=0.5 scale-y=2 scale-y=3 noisyLR"
     )
+    assert tuple(shifts) == GARG_SHIFTS == tuple(names.split())
     assert EXTRA_SHIFTS == ("opposite_quadrants",)
     assert shifts["noisyLR"].normalizer == 20.0
     np.testing.assert_allclose(shifts["scale-x=0.333"].normalizer, 20 * 0.333**2)
@@ -156,14 +136,8 @@ def test_subspace_and_skewed_inputs_have_their_spectra():
     skewed = np.linalg.eigvalsh(np.cov(draw("skewed").X.reshape(-1, D).T))[::-1]
     squares = 1 / np.arange(1.0, D + 1) ** 2
     np.testing.assert_allclose(skewed, D * squares / squares.sum(), rtol=0.1)
-    other = draw("skewed", 5).X
-    assert (
-        np.abs(
-            np.cov(np.asarray(other).reshape(-1, D).T)
-            - np.cov(draw("skewed").X.reshape(-1, D).T)
-        ).max()
-        > 0.1
-    )  # the rotation is part of the draw
+    one, other = (np.cov(draw("skewed", s).X.reshape(-1, D).T) for s in (0, 5))
+    assert np.abs(one - other).max() > 0.1  # the rotation is part of the draw
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+"""Sources of prompts, pools of them, and the prompts."""
+
 import functools
 
 import jax
@@ -12,6 +14,8 @@ from icltheory.regression import (
     Functions,
     LinearClassification,
     LinearPopulation,
+    PrefixPrompt,
+    Prompt,
     PromptPool,
     ReluNetwork,
     SparseLinearRegression,
@@ -19,6 +23,65 @@ from icltheory.regression import (
 )
 from tests.raising import raises
 from tests.regression import oracles
+
+
+def some_prompts(noise_var, key):
+    task = LinearPopulation(np.eye(3), np.zeros(3), np.eye(3), noise_var)
+    return _some_prompts(task, key)
+
+
+@jax.jit
+def _some_prompts(task, key):
+    return task.sample(key, 5, 4)
+
+
+def test_points_join_the_query_as_the_last_point(key):
+    prompt = some_prompts(0.5, key)
+    X, y = map(np.asarray, prompt.points())
+    assert X.shape == (4, 6, 3)
+    assert y.shape == (4, 6)
+    np.testing.assert_array_equal(X[:, :5], prompt.X)
+    np.testing.assert_array_equal(X[:, 5], prompt.x_query)
+    np.testing.assert_array_equal(y[:, :5], prompt.y)
+    np.testing.assert_array_equal(y[:, 5], prompt.y_query)
+    assert (prompt.num_examples, prompt.dim) == (5, 3)
+
+
+@pytest.mark.slow
+def test_tokens_hold_the_labels_of_the_examples_and_none_of_the_query(key):
+    prompt = some_prompts(0.5, key)
+    H, h_query = map(np.asarray, prompt.tokens())
+    np.testing.assert_array_equal(H[..., :3], prompt.X)
+    np.testing.assert_array_equal(H[..., 3], prompt.y)
+    np.testing.assert_array_equal(h_query, np.pad(prompt.x_query, ((0, 0), (0, 1))))
+    one = jax.tree.map(lambda leaf: leaf[1], prompt)
+    np.testing.assert_array_equal(one.tokens()[0], H[1])
+
+
+def test_the_standard_prefix_prompt_asks_the_next_example(key):
+    prompt = some_prompts(0.0, key)
+    prefixes = prompt.prefixes()
+    X, y = prompt.points()
+    assert isinstance(prefixes, PrefixPrompt)
+    assert prefixes.X_query is prefixes.X
+    np.testing.assert_array_equal(prefixes.X, X)
+    np.testing.assert_array_equal(prefixes.y_query, y)
+    assert (prefixes.num_points, prefixes.dim) == (6, 3)
+    assert prefixes.after(5) == prompt
+    np.testing.assert_array_equal(prefixes.after(2).x_query, X[:, 2])
+
+
+def test_prompts_are_pytrees_that_map_and_vmap(key):
+    prompt = some_prompts(0.0, key)
+    halved = jax.tree.map(lambda a: jnp.asarray(np.asarray(a) / 2), prompt)
+    assert isinstance(halved, Prompt)
+    one = jax.jit(jax.vmap(lambda p: p.points()[0]))(prompt)
+    np.testing.assert_array_equal(one, prompt.points()[0])
+    assert len(jax.tree.leaves(prompt)) == 5
+    single = jax.tree.map(lambda a: jnp.asarray(np.asarray(a)[0]), prompt)
+    assert single.points()[0].shape == (6, 3)
+    np.testing.assert_array_equal(single.prefixes().y, jnp.asarray(single.points()[1]))
+
 
 SMALL = (5, 4)  # few shapes: each is compiled once for the whole module
 LARGE = (49, 400)
@@ -263,16 +326,19 @@ def test_trees_use_every_coordinate_and_leaf(key):
 
 def test_impossible_tasks_say_what_was_expected(key):
     eye, zero = np.eye(2), np.zeros(2)
-    with raises("noise_var: expected a value >= 0, got -1.0"):
-        LinearPopulation(eye, zero, eye, -1.0)
-    with raises("noise_var: expected a value >= 0, got -0.5"):
-        LinearPopulation.isotropic(2, -0.5)
-    with raises("input_cov: expected a positive semi-definite matrix, got"):
-        LinearPopulation(np.diag([1.0, -1.0]), zero, eye, 0.0)
-    with raises("task_cov: expected a symmetric matrix, got"):
-        LinearPopulation(eye, zero, np.array([[1.0, 1.0], [0.0, 1.0]]), 0.0)
-    with raises("task_cov: expected shape (2, 2), got (3, 3)"):
-        LinearPopulation(eye, zero, np.eye(3), 0.0)
+    negative, crooked = np.diag([1.0, -0.1]), np.array([[1.0, 1.0], [0.0, 1.0]])
+    for parts, message in (
+        ((eye, zero, eye, -0.1), "noise_var: expected a value >= 0, got -0.1"),
+        ((eye, zero, eye, np.nan), "noise_var: expected finite entries, got nan"),
+        ((negative,), "input_cov: expected a positive semi-definite matrix, got"),
+        ((eye, zero, negative), "task_cov: expected a positive semi-definite matrix"),
+        ((eye, zero, crooked), "task_cov: expected a symmetric matrix, got"),
+        ((eye, zero, np.eye(3)), "task_cov: expected shape (2, 2), got (3, 3)"),
+        ((eye, zero + np.inf), "task_mean: expected finite entries, got inf"),
+        ((eye, np.zeros(3)), "task_mean: expected shape (2,), got (3,)"),
+    ):
+        with raises(message):
+            LinearPopulation(*parts)
     with raises("dim: expected a positive integer, got 0"):
         LinearPopulation.isotropic(0)
     with raises("sparsity: expected at most dim = 2, got 3"):

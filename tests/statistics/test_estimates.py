@@ -132,9 +132,6 @@ def test_the_crossed_error_adds_draws_and_questions():
     assert both.standard_error == pytest.approx((between + among) ** 0.5)
     dof = (between + among) ** 2 / (between**2 / 3 + among**2 / 6)
     assert both.dof == pytest.approx(dof)
-    alone = crossed_estimate(values, same_columns=False)
-    assert alone.standard_error == pytest.approx(between**0.5)
-    assert alone.half_width() == pytest.approx(3.182446 * between**0.5)  # t_3
     assert crossed_estimate(np.ones((3, 5))).interval() == (1.0, 1.0)
     assert np.isnan(crossed_estimate([[1.0]]).interval().low)
     assert crossed_estimate(np.full((3, 7), 0.1)).standard_error == 0

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from icltheory.statistics import bootstrap_interval, intervals, proportion_interval
+from icltheory.statistics import proportion_interval
 from tests.raising import raises
-from tests.statistics.common import flags
 
 
 @pytest.mark.parametrize("level", [0.8, 0.95, 0.99])
@@ -37,78 +36,6 @@ def test_clopper_pearson_covers_at_least_at_its_level():
         assert chance[covered].sum() >= level
 
 
-@pytest.mark.parametrize("method", ["bca", "percentile"])
-@pytest.mark.parametrize("sample", ["accuracy", "paired", "skewed"])
-def test_the_bootstrap_agrees_with_scipys(sample, method):
-    values = {
-        "accuracy": flags(90, 30).astype(float),
-        "paired": np.repeat([-1.0, 0.0, 1.0], [3, 80, 17]),
-        "skewed": np.random.default_rng(1).exponential(size=60),
-    }[sample]
-    ours, theirs = [], []
-    for seed in range(8):
-        options = {"draws": 5000, "method": method, "seed": seed}
-        ours.append(bootstrap_interval(values, **options))
-        assert ours[-1] == bootstrap_interval(values, **options)
-        result = scipy.stats.bootstrap(
-            (values,),
-            np.mean,
-            n_resamples=5000,
-            method={"bca": "BCa"}.get(method, method),
-            rng=np.random.default_rng(100 + seed),
-        )
-        theirs.append(tuple(result.confidence_interval))
-    assert len(set(ours)) > 1
-    # Four standard errors; quantiles of few atoms may also move by one of them
-    step = 0 if sample == "skewed" else 1 / len(values)
-    error = np.hypot(scipy.stats.sem(ours), scipy.stats.sem(theirs))
-    distance = np.abs(np.mean(ours, axis=0) - np.mean(theirs, axis=0))
-    assert np.all(distance <= 4 * error + step)
-
-
-def test_bca_corrects_what_the_percentiles_miss():
-    """A skewed mean: BCa moves both ends towards the long tail, as it should."""
-    values = np.random.default_rng(0).exponential(size=40) ** 2
-    plain = bootstrap_interval(values, method="percentile")
-    bca = bootstrap_interval(values)
-    assert bca.low > plain.low
-    assert bca.high > plain.high
-
-
-def test_chunks_of_the_bootstrap_do_not_matter(monkeypatch):
-    many = np.random.default_rng(0).normal(size=50)
-    for values in (many, np.round(many)):
-        with monkeypatch.context() as patch:
-            whole = bootstrap_interval(values, draws=1000)
-            patch.setattr(intervals, "_CHUNK", 400)
-            assert bootstrap_interval(values, draws=1000) == whole
-
-
-@pytest.mark.slow
-def test_the_bootstrap_covers():
-    """Coverage over 600 samples, to four standard errors, of a nominal 90 %."""
-    rng, hits, trials = np.random.default_rng(7), 0, 600
-    for trial in range(trials):
-        change = rng.choice([-1, 0, 1], 200, p=[0.1, 0.7, 0.2])
-        low, high = bootstrap_interval(change, level=0.9, draws=400, seed=trial)
-        hits += low <= 0.1 <= high
-    assert abs(hits / trials - 0.9) < 4 * np.sqrt(0.09 / trials)
-
-
-def test_equal_values_give_a_point():
-    assert bootstrap_interval(np.ones(9)) == (1.0, 1.0)
-    np.testing.assert_allclose(bootstrap_interval(np.full(7, 0.1)), 0.1, rtol=1e-12)
-
-
-def test_bca_of_values_whose_cubes_are_out_of_range():
-    values = np.array([1.0, 2, 5, 3, 9])
-    for scale in (1e-120, 1e120):
-        found, expected = (
-            bootstrap_interval(v, draws=500) for v in (scale * values, values)
-        )
-        np.testing.assert_allclose(found, scale * np.array(expected), rtol=1e-12)
-
-
 def test_many_counts_at_once_are_those_of_each():
     for method in ("wilson", "clopper_pearson"):
         found = proportion_interval([[0, 4], [9, 30]], 30, method=method)
@@ -125,7 +52,3 @@ def test_bad_input_is_named():
         proportion_interval(0.5, 3)
     with raises("level: expected a number between 0 and 1, got 1"):
         proportion_interval(1, 3, level=1)
-    with raises("values: expected at least two in a row, got shape (0,)"):
-        bootstrap_interval([])
-    with raises("values: expected finite entries"):
-        bootstrap_interval([1.0, np.nan])

@@ -42,5 +42,5 @@ print(linalg.condition_number(clipped, rank=2), pruning.frobenius_split(clipped,
 scored = pruning.Scored(LayeredStack.of(stack), stack, (H[0], H[0, 0]), jnp.sum)
 print(pruning.sweep(scored, 0, "W_V", [0.0, 0.5]))
 # 10. A bootstrap interval of an accuracy
-interval = statistics.bootstrap_interval([True, False, True, True], level=0.9)
+interval = statistics.proportion_interval(3, 4, level=0.9)
 print(interval.low, interval.high)

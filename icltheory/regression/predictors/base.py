@@ -15,14 +15,6 @@ from icltheory._core import OF_USER, Record, calculator, exact_products
 from icltheory._typing import Array, Float
 from icltheory.regression._linalg import as_floats, dot
 
-__all__ = [
-    "LinearInLabels",
-    "LinearPredictor",
-    "NoClosedForm",
-    "Predictor",
-    "predictor_of",
-]
-
 
 class NoClosedForm(ValueError):
     """A predictor has no exact risk on this population; ``estimate_risk`` has one."""
@@ -41,10 +33,15 @@ class Predictor(Record):
     of_any_inputs = False
     of_drifting_tasks = False
 
+    @calculator
     def predict(self, X: Any, y: Any, x_query: Any) -> Float[Array, ""]:
         """Answers a query after all examples: X (N, d), y (N,), x_query (d,)."""
-        return _predict(self, X, y, x_query)
+        check_shape("X", X, ("N", "d"))
+        check_shape("y", y, np.shape(X)[:1])
+        check_shape("x_query", x_query, np.shape(X)[1:])
+        return self.answer(*as_floats(X, y, x_query))
 
+    @calculator
     def predict_prefixes(
         self, X: Any, y: Any, X_query: Any = None
     ) -> Float[Array, " P"]:
@@ -52,7 +49,11 @@ class Predictor(Record):
 
         Query k is row k of ``X_query``, or of ``X`` if that is ``None``.
         """
-        return _predict_prefixes(self, X, y, X_query)
+        X_query = X if X_query is None else X_query
+        check_shape("X", X, ("P", "d"))
+        check_shape("y", y, np.shape(X)[:1])
+        check_shape("X_query", X_query, np.shape(X))
+        return self.answers(*as_floats(X, y, X_query))
 
     def check_exact(self, population: Any, num_examples: Any) -> None:
         """Raises :class:`NoClosedForm` where the exact risk is not known."""
@@ -174,23 +175,6 @@ def predictor_of(predictor: Any) -> Predictor:
         "predictor: expected a predictor or a function of (X, y, x_query), got "
         f"{predictor!r}{hint}"
     )
-
-
-@calculator
-def _predict(predictor, X, y, x_query):
-    check_shape("X", X, ("N", "d"))
-    check_shape("y", y, np.shape(X)[:1])
-    check_shape("x_query", x_query, np.shape(X)[1:])
-    return predictor.answer(*as_floats(X, y, x_query))
-
-
-@calculator
-def _predict_prefixes(predictor, X, y, X_query=None):
-    check_shape("X", X, ("P", "d"))
-    check_shape("y", y, np.shape(X)[:1])
-    if X_query is not None:
-        check_shape("X_query", X_query, np.shape(X))
-    return predictor.answers(*as_floats(X, y, X if X_query is None else X_query))
 
 
 def shift_down(rows: Array) -> Array:

@@ -1,4 +1,5 @@
 """Least squares, ridge regression, and the Bayes estimate of a Gaussian prior."""
+# ruff: noqa: D102  (a method that overrides one inherits its documentation)
 
 from typing import Any
 
@@ -7,13 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._checks import (
-    checked,
-    is_tracer,
-    nonnegative,
-    real,
-    scalar,
-)
+from icltheory._checks import checked, is_tracer, nonnegative, real, scalar
 from icltheory._core import exact_products, where_valid
 from icltheory._typing import Array
 from icltheory.regression._linalg import (
@@ -34,8 +29,6 @@ from icltheory.regression._linalg import (
 from icltheory.regression.drift import DriftingTasks, filter_path
 from icltheory.regression.population import LinearPopulation, check_linear
 from icltheory.regression.predictors.base import LinearInLabels, NoClosedForm
-
-__all__ = ["Bayes", "LeastSquares", "Ridge"]
 
 
 class LeastSquares(LinearInLabels):
@@ -59,7 +52,6 @@ class LeastSquares(LinearInLabels):
     """
 
     def weights(self, X: Array, y: Array) -> Array:
-        """X^+ y."""
         return einsum("dn,n->d", pseudoinverse(X), y)
 
     def answer(self, X: Array, y: Array, x_query: Array) -> Array:
@@ -67,11 +59,9 @@ class LeastSquares(LinearInLabels):
         return fitted(X, y, x_query)
 
     def prefix_weights(self, X: Array, y: Array) -> Array:
-        """X^+ y of all prefixes."""
         return least_squares_path(X, y)
 
     def response(self, X: Array) -> Array:
-        """X^+."""
         return pseudoinverse(X)
 
     def check_exact(self, population: LinearPopulation, num_examples: Any) -> None:
@@ -138,19 +128,16 @@ class Ridge(LinearInLabels):
         self.penalty = checked("penalty", penalty, scalar & nonnegative)
 
     def weights(self, X: Array, y: Array) -> Array:
-        """(X'X + lambda I)^-1 X'y."""
         if self.is_least_squares:
             return LeastSquares().weights(X, y)
         return ridge_weights(X, y, jnp.asarray(self.penalty, X.dtype))
 
     def answer(self, X: Array, y: Array, x_query: Array) -> Array:
-        """<w, x>."""
         if self.is_least_squares:
             return LeastSquares().answer(X, y, x_query)
         return dot(self.weights(X, y), x_query)
 
     def prefix_weights(self, X: Array, y: Array) -> Array:
-        """The weights of all prefixes."""
         if self.is_least_squares:
             return least_squares_path(X, y)
         dim, penalty = X.shape[1], jnp.asarray(self.penalty, X.dtype)
@@ -209,7 +196,6 @@ class Bayes(LinearInLabels):
         return isinstance(self.population, DriftingTasks)
 
     def weights(self, X: Array, y: Array) -> Array:
-        """The posterior mean."""
         if self.drifts:
             query = jnp.pad(X, ((0, 1), (0, 0))), jnp.pad(y, (0, 1))
             return filter_path(self.population, *query)[-1]
@@ -217,7 +203,6 @@ class Bayes(LinearInLabels):
         return mean + einsum("de,e->d", root, rule.weights(*seen))
 
     def answer(self, X: Array, y: Array, x_query: Array) -> Array:
-        """The posterior mean of <w, x>."""
         if self.drifts:
             return dot(self.weights(X, y), x_query)
         mean, root, rule, seen = self._centred(X, y)
@@ -233,7 +218,6 @@ class Bayes(LinearInLabels):
         return mean, root, rule, seen
 
     def prefix_weights(self, X: Array, y: Array) -> Array:
-        """The posterior means of all prefixes."""
         if self.drifts:
             return filter_path(self.population, X, y)
         mean, root, amount = self._prior(X)

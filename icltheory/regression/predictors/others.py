@@ -1,4 +1,5 @@
 """Nearest neighbours, the Bayes predictor of a finite pool, and the Lasso."""
+# ruff: noqa: D102  (a method that overrides one inherits its documentation)
 
 from typing import Any
 
@@ -26,9 +27,6 @@ from icltheory.regression.predictors.base import (
     shift_down,
 )
 from icltheory.regression.predictors.least_squares import LeastSquares
-
-__all__ = ["DiscreteMMSE", "Lasso", "LassoFit", "NearestNeighbors"]
-
 
 _POSITIVE = Check(
     lambda variance: variance > 0,
@@ -60,13 +58,11 @@ class NearestNeighbors(Predictor):
         check_positive_int("k", self.k)
 
     def answer(self, X: Array, y: Array, x_query: Array) -> Array:
-        """The mean of the nearest labels."""
         X, x_query = _scaled(X, x_query)
         distances = jnp.sum((X - x_query[None]) ** 2, axis=-1)
         return self._mean_of_nearest(distances, y, jnp.ones_like(y, bool))
 
     def answers(self, X: Array, y: Array, X_query: Array) -> Array:
-        """The mean of the nearest labels of all prefixes."""
         X, X_query = _scaled(X, X_query)
         distances = jnp.sum((X_query[:, None] - X[None]) ** 2, axis=-1)
         rows = jnp.broadcast_to(y[None], distances.shape)
@@ -117,8 +113,6 @@ class DiscreteMMSE(Predictor):
         self.noise_var = checked("noise_var", self.noise_var, rule)
 
     def answer(self, X: Array, y: Array, x_query: Array) -> Array:
-        """The posterior mean of <w, x>."""
-
         def chunk(w):
             squares = (y[:, None] - einsum("nd,md->nm", X, w)) ** 2
             return jnp.sum(squares, axis=0), einsum("d,md->m", x_query, w)
@@ -126,8 +120,6 @@ class DiscreteMMSE(Predictor):
         return self._stream(chunk, (), X.dtype)
 
     def answers(self, X: Array, y: Array, X_query: Array) -> Array:
-        """The posterior means of all prefixes, by one cumulative sum."""
-
         def chunk(w):
             squares = (y[:, None] - einsum("nd,md->nm", X, w)) ** 2
             total = shift_down(jnp.cumsum(squares, axis=0))
@@ -232,13 +224,11 @@ class Lasso(LinearPredictor):
         return LassoFit(w, gap, taken, gap < 100 * float(jnp.finfo(X.dtype).eps))
 
     def weights(self, X: Array, y: Array) -> Array:
-        """The weight."""
         if self.is_least_squares:
             return LeastSquares().weights(X, y)
         return self.fit(X, y).w
 
     def prefix_weights(self, X: Array, y: Array) -> Array:
-        """The weights of all prefixes, which follow their paths together."""
         if self.is_least_squares:
             return LeastSquares().prefix_weights(X, y)
         counts = prefix_counts(y)

@@ -1,4 +1,5 @@
 """Gradient and Newton steps from zero, linear attention, averaging, and zero."""
+# ruff: noqa: D102  (a method that overrides one inherits its documentation)
 
 from typing import Any
 
@@ -27,8 +28,6 @@ from icltheory.regression.predictors.base import (
     shift_down,
 )
 
-__all__ = ["Averaging", "LinearStep", "Newton", "Steps", "Zero", "tune_step_size"]
-
 
 class Zero(LinearInLabels):
     """Predicts 0 for any examples.
@@ -43,15 +42,12 @@ class Zero(LinearInLabels):
     of_any_inputs = True
 
     def weights(self, X: Array, y: Array) -> Array:
-        """Zeros."""
         return jnp.zeros_like(X, shape=X.shape[1:])
 
     def prefix_weights(self, X: Array, y: Array) -> Array:
-        """Zeros."""
         return jnp.zeros_like(X)
 
     def exact_risk(self, population: LinearPopulation, k: Array) -> Array:
-        """tr(H E w w')."""
         return population.signal
 
 
@@ -72,16 +68,13 @@ class Averaging(LinearInLabels):
     of_any_inputs = True
 
     def weights(self, X: Array, y: Array) -> Array:
-        """X'y / N."""
         return einsum("nd,n->d", X, y) / max(X.shape[0], 1)
 
     def answers(self, X: Array, y: Array, X_query: Array) -> Array:
-        """<X'y / k, x> of all prefixes."""
         sums = shift_down(jnp.cumsum(y[:, None] * X, axis=0))
         return jnp.sum(sums * X_query, axis=-1) / prefix_counts(y)
 
     def exact_risk(self, population: LinearPopulation, k: Array) -> Array:
-        """That of the linear step with Gamma = I."""
         return step_risk(population, jnp.eye(population.dim), k)
 
 
@@ -124,8 +117,6 @@ class Steps(LinearInLabels):
             self.preconditioner = jnp.asarray(self.preconditioner)
 
     def weights(self, X: Array, y: Array) -> Array:
-        """w_T."""
-
         def step(w, eta):
             residual = einsum("nd,d->n", X, w) - y
             gradient = einsum("nd,n->d", X, residual) / max(X.shape[0], 1)
@@ -135,7 +126,6 @@ class Steps(LinearInLabels):
         return jax.lax.scan(step, start, self._sizes(X.dtype))[0]
 
     def prefix_weights(self, X: Array, y: Array) -> Array:
-        """w_T of all prefixes."""
         mean = before(len(y)) / prefix_counts(y)[:, None]
 
         def step(W, eta):
@@ -146,7 +136,6 @@ class Steps(LinearInLabels):
         return jax.lax.scan(step, jnp.zeros_like(X), self._sizes(X.dtype))[0]
 
     def check_exact(self, population: LinearPopulation, num_examples: Any) -> None:
-        """Raises for several steps."""
         if jnp.shape(self._sizes(population.dtype)) != (1,):
             raise NoClosedForm(
                 "predictor: expected one step of one size for an exact risk, got "
@@ -155,7 +144,6 @@ class Steps(LinearInLabels):
             )
 
     def exact_risk(self, population: LinearPopulation, k: Array) -> Array:
-        """That of the linear step with Gamma = eta A."""
         size = self._sizes(population.dtype)[0]
         if self.preconditioner is None:
             return step_risk(population, size * jnp.eye(population.dim), k)
@@ -204,7 +192,6 @@ class Newton(LinearInLabels):
 
     @exact_products
     def weights(self, X: Array, y: Array) -> Array:
-        """M_T X'y."""
         if X.shape[0] < X.shape[1]:
             return self._iterate(X @ X.T, y) @ X
         return self._iterate(X.T @ X, y @ X)
@@ -332,12 +319,10 @@ class LinearStep(LinearInLabels):
         check_shape("Gamma", self.Gamma, ("d", "d"))
 
     def weights(self, X: Array, y: Array) -> Array:
-        """Gamma X'y / N."""
         mean = einsum("nd,n->d", X, y) / max(X.shape[0], 1)
         return einsum("ij,j->i", self.Gamma.astype(X.dtype), mean)
 
     def exact_risk(self, population: LinearPopulation, k: Array) -> Array:
-        """tr(H M) - 2 tr(H Gamma H M) + tr(Gamma' H Gamma S)."""
         return step_risk(population, self.Gamma, k)
 
     def masked_weights(self) -> tuple[Float[Array, "n n"], Float[Array, "n n"]]:
