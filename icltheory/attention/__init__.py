@@ -28,7 +28,6 @@ from icltheory.attention.stacks import (
     AttentionStack,
     KernelAttentionStack,
     LinearAttentionStack,
-    MLPAttentionStack,
     SoftmaxAttentionStack,
     StackOutput,
 )
@@ -44,7 +43,6 @@ __all__ = [
     "LayerOutput",
     "LinearAttentionStack",
     "LinearTransformerStack",
-    "MLPAttentionStack",
     "MultiHeadStack",
     "SoftmaxAttentionStack",
     "StackOutput",

@@ -32,7 +32,6 @@ from icltheory._typing import (
 )
 from icltheory.attention import LinearAttentionStack
 from icltheory.batching import in_batches
-from icltheory.bounds.gaussian import ledoit_wolf_intensity
 from icltheory.noise import (
     NoiseSpectrum,
     noisy_trajectory,
@@ -88,36 +87,18 @@ class GaussianSteps(Record):
         Its bound diverges like (dim - rank) log(1/s^2).
         """
         variance = checked("variance", variance, scalar & nonnegative)
-        s2 = jnp.full_like(self.trace, jnp.asarray(variance, self.trace.dtype))
-        return self._with_noise(jnp.ones_like(s2), s2)
-
-    def shrunken(self) -> "GaussianSteps":
-        r"""Steps with Ledoit and Wolf's :math:`(1 - \rho) C_t + \rho \mu 1`."""
-        kappa = jnp.where(self.noise_factor > 0, self.noise_factor, 1)
-        values, dim = self._eigenvalues()[0], self.dim[None]
-        sample = values / kappa.astype(values.dtype)
-        rho = ledoit_wolf_intensity(sample, self.spectrum.deviations, dim)
-        return self._with_noise(1 - rho, rho * jnp.sum(values, axis=-1) / dim)
-
-    def _eigenvalues(self):
-        """The eigenvalues, 0 outside of the space, (B, L, N), and which lie in it."""
         if not self.counted:
             expected = "noise.support_dims(stack) for noise in the support"
             raise ValueError(f"support_dims: expected {expected}, got None")
         values = self.spectrum.eigenvalues
-        inside = jnp.arange(values.shape[-1])[None] < self.dim[:, None]
-        return jnp.where(inside[None], values, 0), inside[None]
-
-    def _with_noise(self, kept, s2):
-        (values, inside), usable = self._eigenvalues(), s2 > 0
-        added = kept[..., None] * values + s2[..., None]
-        logs = jnp.where(inside & usable[..., None], added, 1)
+        s2 = jnp.asarray(variance, values.dtype)
+        inside = (jnp.arange(values.shape[-1])[None] < self.dim[:, None])[None]
+        logs = jnp.log(jnp.where(inside & (s2 > 0), values + s2, 1))
         missing = jnp.maximum(self.dim - values.shape[-1], 0)[None]
-        log_s2 = jnp.log(jnp.where(usable, s2, 1))
-        log_det = jnp.sum(jnp.log(logs), axis=-1) + missing * log_s2
+        log_det = jnp.sum(logs, axis=-1) + missing * jnp.log(jnp.where(s2 > 0, s2, 1))
         return self._with(
-            trace=jnp.sum(kept[..., None] * values, axis=-1) + self.dim[None] * s2,
-            log_det=jnp.where(usable, log_det, self.log_det),
+            trace=jnp.sum(jnp.where(inside, values, 0), axis=-1) + self.dim[None] * s2,
+            log_det=jnp.where(s2 > 0, log_det, self.log_det),
             jitter=True,
         )
 

@@ -22,7 +22,7 @@ from icltheory.noise.paths import (
     path_moments,
 )
 from icltheory.noise.spectrum import NoiseSpectrum, noise_spectrum
-from icltheory.noise.support import support_dims, symmetric_image_dim
+from icltheory.noise.support import support_dims
 
 __all__ = [
     "NOISES",
@@ -35,6 +35,5 @@ __all__ = [
     "noisy_trajectory",
     "path_moments",
     "support_dims",
-    "symmetric_image_dim",
     "without_replacement_factor",
 ]

@@ -11,7 +11,7 @@ from jaxtyping import TypeCheckError
 from icltheory._core import widened
 from icltheory.attention import (
     LinearAttentionStack,
-    MLPAttentionStack,
+    LinearTransformerStack,
     SoftmaxAttentionStack,
     attended_keys,
     linear_attention,
@@ -102,7 +102,7 @@ def test_mlp_block_equals_the_double_loop(mask, mlp):
 
 def stacks(L=3, n=3):
     """One stack of each kind with the layer of its oracle."""
-    W, W_mlp = weights(L, n), weights(L, n, dim1=4, dim2=6)
+    W = weights(L, n)
     return {
         "linear": (
             LinearAttentionStack(*W),
@@ -116,17 +116,12 @@ def stacks(L=3, n=3):
                 oracles.softmax_layer, mask=mask, d_scale=2.0
             ),
         ),
-        "mlp": (
-            MLPAttentionStack(*W_mlp),
-            W_mlp,
-            lambda mask: functools.partial(oracles.mlp_layer, mask=mask, mlp="gated"),
-        ),
     }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mask", MASKS)
-@pytest.mark.parametrize("kind", ["linear", "softmax", "mlp"])
+@pytest.mark.parametrize("kind", ["linear", "softmax"])
 def test_stack_keeps_every_depth(kind, mask):
     stack, W, oracle = stacks()[kind]
     H, h = prompt(5, 3)
@@ -176,7 +171,7 @@ def test_scale_of_the_logits_can_be_absorbed_in_the_queries():
     np.testing.assert_allclose(scaled.h_query, absorbed.h_query, atol=1e-14)
 
 
-@pytest.mark.parametrize("kind", ["linear", "softmax", "mlp"])
+@pytest.mark.parametrize("kind", ["linear", "softmax"])
 def test_without_demonstrations_the_output_is_the_input(kind):
     stack = stacks()[kind][0]
     H, h = prompt(0, 3)
@@ -205,7 +200,7 @@ def test_masked_tokens_do_not_feel_the_query():
 
 
 def test_later_demonstrations_do_not_reach_earlier_ones_under_the_causal_mask():
-    for kind in ("linear", "softmax", "mlp"):
+    for kind in ("linear", "softmax"):
         stack = stacks()[kind][0]
         H, h = prompt(5, 3)
         changed = H.copy()
@@ -258,14 +253,7 @@ def test_stack_is_a_pytree_that_jits_once_and_vmaps():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param("linear", marks=pytest.mark.slow),
-        "softmax",
-        pytest.param("mlp", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("kind", ["linear", "softmax"])
 def test_gradients_agree_with_finite_differences(kind):
     stack = stacks()[kind][0]
     H, h = prompt(5, 3)
@@ -338,13 +326,13 @@ def test_bad_weights_say_what_was_expected():
         ValueError, match=r"^W_V: expected at least one layer, got L = 0"
     ):
         LinearAttentionStack(W[:0], W[:0], W[:0])
-    MLPAttentionStack(W, W, W, np.ones((2, 4, 3)), np.ones((2, 3, 4)))  # as wide as 4
-    with raises("W_in: expected shape (2, dim2, 3), got"):
-        MLPAttentionStack(W, W, W, np.ones((2, 4, 5)), np.ones((2, 3, 4)))
+    heads = (W[:, None],) * 3
+    with raises("W_in: expected shape (2, hidden, 3), got"):
+        LinearTransformerStack(*heads, np.ones((2, 4, 5)), np.ones((2, 3, 4)))
     with raises("W_out: expected shape (2, 3, 4), got"):
-        MLPAttentionStack(W, W, W, np.ones((2, 4, 3)), np.ones((2, 3, 3)))
+        LinearTransformerStack(*heads, np.ones((2, 4, 3)), np.ones((2, 3, 3)))
     with raises("mlp: expected one of 'gated', 'linear', "):
-        MLPAttentionStack(W, W, W, W, W, mlp="relu")
+        LinearTransformerStack(*heads, W, W, mlp="relu")
     with raises("d_scale: expected a finite value > 0, got 0"):
         SoftmaxAttentionStack(W, W, W, d_scale=0)
 
@@ -358,7 +346,7 @@ def test_bad_tokens_and_masks_say_what_was_expected():
         ValueError, match=r"^h_query: expected shape \(3,\), got \(2,\)"
     ):
         stack.apply(H, h[:2])
-    for run in (stack.apply, stacks()["softmax"][0].apply, stacks()["mlp"][0].apply):
+    for run in (stack.apply, stacks()["softmax"][0].apply):
         with pytest.raises(
             ValueError, match=r"^mask: expected one of 'demos', 'causal"
         ):

@@ -10,7 +10,7 @@ import pytest
 
 from icltheory.attention import (
     LinearAttentionStack,
-    MLPAttentionStack,
+    LinearTransformerStack,
     SoftmaxAttentionStack,
 )
 from icltheory.bridge import Architecture, Decoder, LanguageModel, Rotary, Tokens
@@ -221,7 +221,7 @@ def test_what_cannot_be_read_is_refused():
         model.ov_factors(2, stack)
     with pytest.raises(ValueError, match="model: expected attention_weights"):
         attention_patterns(Batched(model), stack, (H[None], QUERY[None]))
-    mlp = MLPAttentionStack(*W, np.ones((L, 5, n)), np.ones((L, n, 5)))
+    mlp = LinearTransformerStack(*W[:, :, None], np.ones((L, 5, n)), np.ones((L, n, 5)))
     with pytest.raises(
         ValueError, match="params: expected an attention-only stack, got"
     ):

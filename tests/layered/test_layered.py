@@ -11,7 +11,7 @@ import pytest
 
 from icltheory.attention import (
     LinearAttentionStack,
-    MLPAttentionStack,
+    LinearTransformerStack,
     SoftmaxAttentionStack,
 )
 from icltheory.layered import (
@@ -44,7 +44,7 @@ def stacks():
     W = draws(3, L, n, n)
     yield LinearAttentionStack(*W)
     yield SoftmaxAttentionStack(*W, d_scale=n)
-    yield MLPAttentionStack(*W, draws(L, 6, n), draws(L, n, 6))
+    yield LinearTransformerStack(*W[:, :, None], draws(L, 6, n), draws(L, n, 6))
 
 
 # A small transformer block in Flax, with the usual nested dict of kernels.
