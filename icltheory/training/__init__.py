@@ -18,7 +18,6 @@ from icltheory.training.devices import (
     to_host,
 )
 from icltheory.training.ensemble import (
-    Ensemble,
     EnsembleState,
     Member,
     init_ensemble,
@@ -49,7 +48,6 @@ __all__ = [
     "Checkpoints",
     "Chunk",
     "Curriculum",
-    "Ensemble",
     "EnsembleState",
     "Fit",
     "Member",

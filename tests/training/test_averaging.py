@@ -11,7 +11,7 @@ import pytest
 from icltheory import training
 from icltheory.models import GPT2
 from icltheory.regression import LinearPopulation
-from icltheory.training import Curriculum, Ensemble, OptimizerConfig
+from icltheory.training import Curriculum, Member, OptimizerConfig
 
 STEPS, SIZES = 6, {"num_points": 4}
 MODEL = GPT2(dim=2, num_positions=8, width=4, num_layers=2, num_heads=1, mlp=False)
@@ -120,7 +120,7 @@ def test_stacked_blocks_and_ensembles_keep_the_same_mean():
     record = OptimizerConfig("sgd", 0.1, average=0.8)
     alone = training.averaged(trained(record))
     same(training.averaged(trained(record, packed=True)), alone, 1e-3)
-    both = trained(record, packed=True, members=Ensemble((0, 1)))
+    both = trained(record, packed=True, members=[Member(0), Member(1)])
     both = training.averaged(both)
     same(jax.tree.map(lambda leaf: leaf[0], both), alone, 1e-3)
 
