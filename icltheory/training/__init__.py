@@ -31,7 +31,6 @@ from icltheory.training.optimizers import (
     averaged,
     learning_rate,
     make_optimizer,
-    with_average,
 )
 from icltheory.training.steps import (
     Curriculum,
@@ -76,5 +75,4 @@ __all__ = [
     "shard_members",
     "stream_key",
     "to_host",
-    "with_average",
 ]

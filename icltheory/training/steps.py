@@ -41,18 +41,9 @@ class TrainState(Record):
 Metrics = dict[str, Array]
 
 
-@runtime_checkable
-class Step(Protocol):
-    """Protocol of a training step, a traceable function of the state.
-
-    The state is a :class:`TrainState`, or one made of several that has their ``step``;
-    the step returns the next state and the metrics. :func:`make_step` makes one.
-    """
-
-    def __call__(self, state: Any, /) -> tuple[Any, Metrics]:
-        """Returns the next state and the metrics of this step."""
-
-
+# A traceable function from the state, a :class:`TrainState` or one made of several that
+# has their ``step``, to the next state and the metrics.
+Step = Callable[[Any], tuple[Any, Metrics]]
 Targets = Callable[[Any, Array, Array], Array]
 
 
