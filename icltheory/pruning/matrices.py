@@ -20,7 +20,7 @@ from icltheory._core import calculator, exact_products, finite_or_nan, widened
 from icltheory._typing import Array, Float, Int, Order, PRNGKey, Scalar
 from icltheory.linalg.decomposition import low_rank_approximation, up_to_size
 from icltheory.pruning.methods import LowRank, Method, check_method, inverse
-from icltheory.pruning.rates import as_strength, check_one_of, check_ranks
+from icltheory.pruning.rates import as_strength, check_ranks
 
 ORDERS = ("magnitude", "reverse", "random")
 _whole = Check(lambda n: n == n // 1, "a whole number")
@@ -167,7 +167,9 @@ def prune_rows(
     if (order == "random") != (key is not None):
         expected, got = ("a key", "None") if key is None else ("None", "a key")
         raise ValueError(f"key: expected {expected} with order {order!r}, got {got}")
-    check_one_of(fraction=fraction, kept=kept)
+    if (fraction is None) == (kept is None):
+        got = "neither" if kept is None else "both"
+        raise ValueError(f"fraction, kept: expected exactly one of them, got {got}")
     W = jnp.asarray(W)
     m = W.shape[0]
     if kept is None:

@@ -124,9 +124,3 @@ def test_stacked_blocks_and_ensembles_keep_the_same_mean():
     both = trained(record, packed=True, members=[Member(0), Member(1)])
     both = training.averaged(both)
     same(jax.tree.map(lambda leaf: leaf[0], both), alone, 1e-3)
-
-
-@pytest.mark.parametrize("decay", [-0.1, 1.0])
-def test_a_decay_outside_0_to_1_is_refused(decay):
-    with pytest.raises(ValueError, match="average: expected a decay"):
-        OptimizerConfig(average=decay)
