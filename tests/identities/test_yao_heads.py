@@ -17,7 +17,7 @@ from icltheory.pruning import Rank, depth_table
 descend = jax.jit(
     trajectory.implicit_gd, static_argnames=("method", "demo_updates", "scale")
 )
-factors = jax.jit(trajectory.implicit_gd_factors, static_argnames="demo_updates")
+factors = jax.jit(noise.demonstration_gradients, static_argnames="demo_updates")
 
 L, HEADS, n, HEAD_DIM, N, HIDDEN = 3, 2, 4, 3, 6, 5
 PHI = {
@@ -93,7 +93,7 @@ def test_the_noise_of_several_heads_has_the_dense_spectrum(measured):
         measured("relative error of an eigenvalue", error, below=1e-13)
         assert found.rank.tolist() == [N - 1] * L
     # Subsets of two demonstrations, all of them, have this covariance.
-    g = trajectory.implicit_gd_factors(stack, H, scale=1 / N).per_demonstration(0)
+    g = noise.demonstration_gradients(stack, H, scale=1 / N).per_demonstration(0)
     pairs = [(g[i] + g[j]) * N / 2 for i in range(N) for j in range(i)]
     exact = np.cov(np.reshape(pairs, (len(pairs), -1)).T, bias=True)
     np.testing.assert_allclose(dense[0], exact, atol=1e-13)

@@ -10,7 +10,6 @@ from icltheory.pruning import (
     Intervention,
     LowRank,
     Magnitude,
-    Whitened,
     module_matrices,
     prune,
     prune_model,
@@ -34,7 +33,7 @@ def test_names_of_modules():
     assert names("W_in") == ["W_in"]
 
 
-METHODS = pytest.mark.parametrize("method", [LowRank(), Magnitude(), Whitened()])
+METHODS = pytest.mark.parametrize("method", [LowRank(), Magnitude()])
 
 
 @METHODS
