@@ -57,12 +57,10 @@ def reported(
 ) -> Iterator[T]:
     """Yields the parts of a computation and reports each one when it is finished."""
     parts = list(parts)
-    if progress is not None and parts:
-        progress(0, len(parts), "")
-    for done, part in enumerate(parts, 1):
+    count = Counter(len(parts), progress)
+    for part in parts:
         yield part
-        if progress is not None:
-            progress(done, len(parts), name(part))
+        count.add(1, name(part))
 
 
 class Counter:

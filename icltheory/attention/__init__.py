@@ -9,7 +9,6 @@ Stability: stable.
 from icltheory.attention._layer import LayerOutput
 from icltheory.attention.heads import LinearTransformerStack, MultiHeadStack
 from icltheory.attention.kernel import (
-    FEATURE_MAPS,
     KernelView,
     positive_features,
     softmax_kernel_view,
@@ -33,7 +32,6 @@ from icltheory.attention.stacks import (
 )
 
 __all__ = [
-    "FEATURE_MAPS",
     "KERNELS",
     "MASKS",
     "MLP_FORMS",

@@ -15,7 +15,6 @@ from icltheory.noise.gradients import (
     without_replacement_factor,
 )
 from icltheory.noise.paths import (
-    NOISES,
     NoisyTrajectory,
     PathMoments,
     noisy_trajectory,
@@ -25,7 +24,6 @@ from icltheory.noise.spectrum import NoiseSpectrum, noise_spectrum
 from icltheory.noise.support import support_dims
 
 __all__ = [
-    "NOISES",
     "NoiseSpectrum",
     "NoisyTrajectory",
     "PathMoments",
