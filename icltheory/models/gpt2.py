@@ -212,10 +212,8 @@ class GPT2(nn.Module):
                 f"num_positions: expected at least {needed} for prompts of "
                 f"{points} points, got {self.num_positions}"
             )
-        if self.token_layout == "matrix":
-            return tokens.token_matrix(X, y, X_query, last_only=last_only)
-        layout = {"interleaved": tokens.interleaved, "shifted": tokens.shifted}
-        return layout[self.token_layout](X, y, X_query)
+        given = self.token_layout, X, y, X_query
+        return tokens.tokenized(*given, last_only=last_only)
 
     def embed(self, sequence: tokens.TokenSequence) -> Float[Array, "B T width"]:
         """Embeds tokens into the residual stream and adds positions."""
@@ -258,9 +256,8 @@ class GPT2(nn.Module):
     ) -> Float[Array, "B Q"]:
         """Predicts the labels of ``Q`` queries, each after all ``N`` examples."""
         check_shape("X_query", X_query, (X.shape[0], "Q", self.dim))
-        layout = self.token_layout
-        sequence = tokens.shared_context(X, y, X_query, token_layout=layout)
-        needed = X.shape[1] * (2 if layout == "interleaved" else 1) + 1
+        sequence = tokens.shared_context(self.token_layout, X, y, X_query)
+        needed = X.shape[1] * (2 if self.token_layout == "interleaved" else 1) + 1
         if needed > self.num_positions:
             raise ValueError(
                 f"num_positions: expected at least {needed} for queries after "
