@@ -146,7 +146,7 @@ class NoisySteps(GaussianSteps):
         """
         G, W, _ = dense_steps(self)
         squares = jnp.sum((G - centers(center, G, W)) ** 2, axis=(2, 3))
-        return self._with(squared_distance=squares, fitted=is_word(center))
+        return self._with(squared_distance=squares, fitted=isinstance(center, str))
 
     @exact_products
     def norm_product(self, norm: MatrixNorm = "frobenius") -> GaussianSteps:
@@ -246,8 +246,13 @@ def _noisy_steps(stack, H, shots, key, scale, given_dims, demo_updates, batch_si
     m = dims_of(stack, given_dims, N)
     W = None
     if key is not None:
-        paths = jax.vmap(functools.partial(_noisy_path, learner, shots))
-        W = in_batches(paths, batch_size, jax.random.split(key, B), H)
+        options = {"demo_updates": demo_updates, "scale": learner.scale}
+
+        def before(key, H):
+            path = noisy_trajectory(learner.stack, H, shots, key=key, **options).W
+            return jnp.concatenate([jnp.zeros_like(path[:1]), path[:-1]])
+
+        W = in_batches(jax.vmap(before), batch_size, jax.random.split(key, B), H)
 
     def one(H, W):
         spectrum, gradients = spectrum_on_path(learner, H, shots, W, m)
@@ -277,15 +282,6 @@ def _noisy_steps(stack, H, shots, key, scale, given_dims, demo_updates, batch_si
     )
 
 
-def _noisy_path(learner, shots, key, H):
-    """Weights before each layer of the noisy learner."""
-    stack, demo_updates, scale = learner
-    path = noisy_trajectory(
-        stack, H, shots, key=key, demo_updates=demo_updates, scale=scale
-    )
-    return jnp.concatenate([jnp.zeros_like(path.W[:1]), path.W[:-1]])
-
-
 def _log_det(spectrum, dim):
     return jnp.where(spectrum.rank == dim[None], spectrum.log_pdet, -jnp.inf)
 
@@ -310,18 +306,13 @@ def centers(center: Center, G: Array, W: Array) -> Array:
     """The prior means g_t, broadcastable to (B, L, n, n)."""
     if center is None:
         return jnp.zeros_like(G[:1])
-    if is_word(center):
+    if isinstance(center, str):  # fitted to the prompts on which it is evaluated
         check_choice("center", center, ("mean",))
         return jnp.mean(G, axis=0, keepdims=True)
     if callable(center):
         return each_layer(center, W)
     check_shape("center", center, G.shape[1:])
     return jnp.asarray(center, G.dtype)[None]
-
-
-def is_word(center: Any) -> bool:
-    """Whether the centre is fitted to the prompts on which it is evaluated."""
-    return isinstance(center, str)
 
 
 def each_layer(function: Callable[[int, Any], Any], W: Array) -> Array:
