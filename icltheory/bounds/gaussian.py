@@ -10,6 +10,7 @@ from icltheory._checks import (
     check_shape,
     covariance,
     is_tracer,
+    wrong,
 )
 from icltheory._core import calculator, widened
 from icltheory._typing import Array, Float, Scalar
@@ -182,10 +183,8 @@ def held_out_term(
     z = widened(z)
     check_held_out(held_out, z.shape[0])
     if held_out <= z.shape[1]:
-        raise ValueError(
-            "held_out: expected more demonstrations than the dimension, "
-            f"{z.shape[1]}, got {held_out}"
-        )
+        expected = f"more demonstrations than the dimension, {z.shape[1]}"
+        raise wrong("held_out", expected, held_out)
     kappa = without_replacement_factor(z.shape[0], shots)
     return held_out_divergence(z, kappa, held_out, jnp.zeros(z.shape[1], z.dtype))
 

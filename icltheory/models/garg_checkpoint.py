@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._checks import check_choice, check_positive_int
+from icltheory._checks import check_choice, check_positive_int, wrong
 from icltheory._core import Record
 from icltheory._typing import PyTree
 from icltheory.models._files import refuse_pointer
@@ -155,9 +155,7 @@ def _model_of(file: Path, tensors: Mapping[str, Any], num_heads: int | None) -> 
         )
     check_positive_int("num_heads", num_heads)
     if width % num_heads:
-        raise ValueError(
-            f"num_heads: expected a divisor of width {width}, got {num_heads}"
-        )
+        raise wrong("num_heads", f"a divisor of width {width}", num_heads)
     return GPT2(dim, positions, width, layers, num_heads)
 
 

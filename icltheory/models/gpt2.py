@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from icltheory import kernels
-from icltheory._checks import check_choice, check_positive_int, check_shape
+from icltheory._checks import check_choice, check_positive_int, check_shape, wrong
 from icltheory.kernels.attention import Attention
 from icltheory.models import tokens
 
@@ -161,10 +161,7 @@ class GPT2(nn.Module):
             check_positive_int(name, getattr(self, name))
         check_choice("token_layout", self.token_layout, tokens.LAYOUTS)
         if self.width % self.num_heads:
-            raise ValueError(
-                f"num_heads: expected a divisor of width {self.width}, "
-                f"got {self.num_heads}"
-            )
+            raise wrong("num_heads", f"a divisor of width {self.width}", self.num_heads)
         kinds = {"dtype": self.dtype, "param_dtype": self.param_dtype}
         uniform = _uniform_fan_in(self.dim + (self.token_layout != "interleaved"))
         self.read_in = nn.Dense(
@@ -208,10 +205,8 @@ class GPT2(nn.Module):
         points = X.shape[1]
         needed = 2 * points if self.token_layout == "interleaved" else points
         if needed > self.num_positions:
-            raise ValueError(
-                f"num_positions: expected at least {needed} for prompts of "
-                f"{points} points, got {self.num_positions}"
-            )
+            expected = f"at least {needed} for prompts of {points} points"
+            raise wrong("num_positions", expected, self.num_positions)
         given = self.token_layout, X, y, X_query
         return tokens.tokenized(*given, last_only=last_only)
 
@@ -259,10 +254,8 @@ class GPT2(nn.Module):
         sequence = tokens.shared_context(self.token_layout, X, y, X_query)
         needed = X.shape[1] * (2 if self.token_layout == "interleaved" else 1) + 1
         if needed > self.num_positions:
-            raise ValueError(
-                f"num_positions: expected at least {needed} for queries after "
-                f"{X.shape[1]} examples, got {self.num_positions}"
-            )
+            expected = f"at least {needed} for queries after {X.shape[1]} examples"
+            raise wrong("num_positions", expected, self.num_positions)
         return self._run(sequence)
 
     def _run(self, sequence: tokens.TokenSequence) -> Float[Array, "B P"]:
