@@ -266,7 +266,7 @@ def _with_average(
     def init(params):
         return AveragedState(inner.init(params), params, jnp.zeros((), jnp.int32))
 
-    def update(updates, state, params):
+    def update(updates, state, params=None):
         updates, walked = inner.update(updates, state.inner, params)
         count = state.count + 1
         weight = jnp.maximum(1 - decay, 9 / (count + 9))
