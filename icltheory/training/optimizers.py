@@ -267,6 +267,8 @@ def _with_average(
         return AveragedState(inner.init(params), params, jnp.zeros((), jnp.int32))
 
     def update(updates, state, params=None):
+        if params is None:
+            raise ValueError("params: expected the weights, got None")
         updates, walked = inner.update(updates, state.inner, params)
         count = state.count + 1
         weight = jnp.maximum(1 - decay, 9 / (count + 9))
