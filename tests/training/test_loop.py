@@ -72,14 +72,7 @@ def assert_close(one, two, rtol, atol=0.0):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("batch", "halves"),
-    [
-        (B, None),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in ((B, True), (B, False), (B - 1, None))
-        ),
-    ],
+    ("batch", "halves"), [(B, None), (B, True), (B, False), (B - 1, None)]
 )
 def test_a_step_is_data_gradient_and_update(batch, halves):
     """One step by hand: the batch of (seed, 0), autodiff of the loss, the optimiser."""

@@ -207,9 +207,7 @@ def test_jit_compiles_once_and_vmap_batches():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "demo_updates", [pytest.param("shared", marks=pytest.mark.slow), "causal"]
-)
+@pytest.mark.parametrize("demo_updates", ["shared", "causal"])
 def test_gradients_agree_with_finite_differences(demo_updates):
     stack, H, h = problem(*BETWEEN)
     methods = ("dense", "gram") if demo_updates == "shared" else ("dense",)
