@@ -58,7 +58,9 @@ class GPT2Block(nn.Module):
         normed = norm("ln_1")(h)
         packed, gates = linear("attn_qkv", 3 * width, std)(normed), None
         if self.kind == "gated":  # near 1 at the start
-            gates = nn.log_sigmoid(linear("attn_gate", self.num_heads, std, 4)(normed))
+            gates = nn.log_sigmoid(
+                linear("attn_gate", self.num_heads, std, 4.0)(normed)
+            )
         mixed = self._attend(packed, gates, mask)
         h = h + linear("attn_out", width, last)(mixed)
         if not self.mlp:
