@@ -26,7 +26,7 @@ BESIDE = {"plotting"}
 DRAWS = {"microscope"}
 # Files that call PyTorch when the user asks for it by name: the one that reads its own
 # format, and the one that runs a user's model.
-USES_TORCH = {"icltheory/models/_torch_file.py", "icltheory/microscope/models.py"}
+USES_TORCH = {"icltheory/models/garg_checkpoint.py", "icltheory/microscope/models.py"}
 FILES = sorted((ROOT / "icltheory").rglob("*.py"))
 
 

@@ -88,9 +88,6 @@ def _theory() -> dict[str, TheoryCase]:
     cases = {
         "implicit_gd, dense": TheoryCase(_on_stack(gd, method="dense"), small),
         "implicit_gd, gram": TheoryCase(_on_stack(gd, method="gram"), small),
-        "implicit_gd_factors": TheoryCase(
-            _on_stack(trajectory.implicit_gd_factors), wide
-        ),
         "Trajectory.outputs": TheoryCase(outputs, (*small, h)),
         "Theorem 1, both sides": TheoryCase(identity, (*small, h)),
         "implicit_update": TheoryCase(

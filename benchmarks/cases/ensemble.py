@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.garg import chunks, published, set_up, step_floor, title
 from benchmarks.suite import Pair, case, disagreement, on_gpu
 from icltheory import training
-from icltheory.training import Ensemble
+from icltheory.training import Member
 
 RATES = (1e-4, 2e-4)
 TOLERANCES = {"float32": 1e-4, "bfloat16": 5e-2}
@@ -31,8 +31,9 @@ def bench_ensemble(count: int, at_once: int | None) -> Pair:
     # ``chunks`` sets the precision of products for both.
     setup = set_up(config, devices=1)
     rates = RATES[: min(count, len(RATES))]
-    ensemble = Ensemble(tuple(range(count // len(rates))), learning_rates=rates)
-    args = setup.model, setup.task, config.optimizer, ensemble
+    seeds = range(count // len(rates))
+    members = [Member(seed, learning_rate=rate) for rate in rates for seed in seeds]
+    args = setup.model, setup.task, config.optimizer, members
     sizes = {"num_steps": config.steps, "num_points": config.num_points}
     options = {**sizes, "batch_size": config.batch_size, "at_once": at_once}
     step = training.make_ensemble_step(*args, config.curriculum, **options)

@@ -9,7 +9,6 @@ Stability: stable.
 from icltheory.attention._layer import LayerOutput
 from icltheory.attention.heads import LinearTransformerStack, MultiHeadStack
 from icltheory.attention.kernel import (
-    FEATURE_MAPS,
     KernelView,
     positive_features,
     softmax_kernel_view,
@@ -28,13 +27,11 @@ from icltheory.attention.stacks import (
     AttentionStack,
     KernelAttentionStack,
     LinearAttentionStack,
-    MLPAttentionStack,
     SoftmaxAttentionStack,
     StackOutput,
 )
 
 __all__ = [
-    "FEATURE_MAPS",
     "KERNELS",
     "MASKS",
     "MLP_FORMS",
@@ -44,7 +41,6 @@ __all__ = [
     "LayerOutput",
     "LinearAttentionStack",
     "LinearTransformerStack",
-    "MLPAttentionStack",
     "MultiHeadStack",
     "SoftmaxAttentionStack",
     "StackOutput",

@@ -23,8 +23,6 @@ from icltheory._core import Record, calculator
 from icltheory._typing import Array, FeatureMap, Float, PRNGKey, Scalar
 from icltheory.attention._layer import as_projections, as_tokens, stacked
 
-FEATURE_MAPS = ("exact", "taylor", "positive")
-
 
 class KernelView(Record):
     r"""Softmax attention of the query as a linear map of its features.
@@ -109,7 +107,7 @@ def softmax_kernel_view(
     Source: Yao et al. (2024), equations (10) to (12); Choromanski et al. (2021).
     """
     W_V, W_K, W_Q = as_projections(W_V, W_K, W_Q)
-    check_choice("features", features, FEATURE_MAPS)
+    check_choice("features", features, ("exact", "taylor", "positive"))
     H, h_query = as_tokens(H, h_query, W_V.shape[1])
     root = jnp.asarray(d_scale, H.dtype) ** 0.25
     keys, query = stacked(H, h_query) @ W_K.T / root, W_Q @ h_query / root

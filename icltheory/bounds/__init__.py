@@ -19,7 +19,6 @@ from icltheory.bounds.gaussian import (
     gaussian_kl,
     held_out_term,
     isotropic_term,
-    ledoit_wolf_intensity,
 )
 from icltheory.bounds.information import (
     SmoothingBound,
@@ -70,7 +69,6 @@ __all__ = [
     "held_out_term",
     "isotropic_bound",
     "isotropic_term",
-    "ledoit_wolf_intensity",
     "log_inside_bound",
     "noisy_steps",
     "optimal_prior_variance",

@@ -48,7 +48,7 @@ def read_pairs(losses: Array, chosen: Any, levels: int | None) -> tuple[Pairs, A
     index, values, few = _quantised(losses, levels)
     taken, other = in_and_out(index, chosen)
     difference = jnp.mean(values[other] - values[taken], axis=1)
-    law = _law(taken * len(values) + other, len(values) ** 2)
+    law = shares(taken * len(values) + other, len(values) ** 2)
     law = law.reshape(-1, len(values), len(values)).astype(losses.dtype)
     return Pairs(law, values, difference), few
 
@@ -62,10 +62,6 @@ def in_and_out(pairs: Array, chosen: Any) -> tuple[Array, Array]:
 
 def shares(cells: Array, num_cells: int) -> Array:
     """Relative frequency of each cell by position, (N, cells), from indices (B, N)."""
-    return _law(cells, num_cells).astype(jnp.result_type(float))
-
-
-def _law(cells: Array, num_cells: int) -> Array:
     B, N = cells.shape
     flat = (cells + num_cells * jnp.arange(N)[None]).reshape(-1)
     counts = jnp.bincount(flat, length=N * num_cells).reshape(N, num_cells)

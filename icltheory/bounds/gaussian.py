@@ -10,6 +10,7 @@ from icltheory._checks import (
     check_shape,
     covariance,
     is_tracer,
+    wrong,
 )
 from icltheory._core import calculator, widened
 from icltheory._typing import Array, Float, Scalar
@@ -182,10 +183,8 @@ def held_out_term(
     z = widened(z)
     check_held_out(held_out, z.shape[0])
     if held_out <= z.shape[1]:
-        raise ValueError(
-            "held_out: expected more demonstrations than the dimension, "
-            f"{z.shape[1]}, got {held_out}"
-        )
+        expected = f"more demonstrations than the dimension, {z.shape[1]}"
+        raise wrong("held_out", expected, held_out)
     kappa = without_replacement_factor(z.shape[0], shots)
     return held_out_divergence(z, kappa, held_out, jnp.zeros(z.shape[1], z.dtype))
 
@@ -212,42 +211,3 @@ def held_out_divergence(z, kappa, held_out, padding):
 def centred_rows(z: Array, factor: Array) -> Array:
     """Rows whose Gram matrix is ``factor`` times the scatter matrix of z."""
     return jnp.sqrt(factor) * (z - jnp.mean(z, axis=-2, keepdims=True))
-
-
-@calculator(integers=("dim",))
-def ledoit_wolf_intensity(
-    sample_eigenvalues: Float[ArrayLike, "*batch _N"],
-    deviations: Float[ArrayLike, "*batch _N"],
-    dim: Real[ArrayLike, "..."],
-) -> Float[Array, "*batch"]:
-    r"""Ledoit-Wolf shrinkage intensity for the sample covariance of N centred rows.
-
-    .. math::
-        \rho = \frac{\min(\beta^2, \delta^2)}{\delta^2} , \qquad
-        \delta^2 = \frac{\|S\|_F^2 - d \mu^2}{d} , \qquad
-        \beta^2 = \frac{\sum_i \|\tilde z_i\|^4 - N \|S\|_F^2}{N^2 d} , \qquad
-        \mu = \operatorname{tr} S / d ,
-
-    with :math:`S = \frac1N \sum_i \tilde z_i \tilde z_i^\top` in dimension d = ``dim``
-    and ``deviations`` :math:`\|\tilde z_i\|^2`. The shrunken covariance is
-    :math:`(1 - \rho) S + \rho \mu 1`; :math:`\rho` is 1 where S is a multiple of 1.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> z = jnp.array([[1.0, 0.0], [-1.0, 0.0]])
-        >>> S = z.T @ z / 2
-        >>> values = jnp.linalg.eigvalsh(S)
-        >>> float(ledoit_wolf_intensity(values, jnp.sum(z**2, 1), 2))
-        0.0
-
-    Source: Ledoit and Wolf (2004), lemmas 3.2 to 3.4.
-    """
-    values, deviations = jnp.asarray(sample_eigenvalues), jnp.asarray(deviations)
-    d, N = jnp.asarray(dim), deviations.shape[-1]
-    square = jnp.sum(values**2, axis=-1)
-    mu = jnp.sum(values, axis=-1) / d
-    delta = (square - d * mu**2) / d
-    beta = (jnp.sum(deviations**2, axis=-1) - N * square) / (N**2 * d)
-    equal = delta <= 0
-    ratio = jnp.clip(beta / jnp.where(equal, 1, delta), 0, 1)
-    return jnp.where(equal, 1, ratio)

@@ -1,6 +1,5 @@
 """The record of a bound: its value, its terms, and why it is infinite."""
 
-import html
 from typing import NamedTuple
 
 import equinox as eqx
@@ -150,13 +149,6 @@ class Bound(Record):
         words = {True: "holds", False: "FAILS", None: "assumed"}
         lines += [f"{words[one.holds]}: {one.text}" for one in self.assumptions]
         return "\n".join(lines)
-
-    def _repr_html_(self) -> str | None:
-        """The summary as HTML for notebooks; ``None`` for a batch of bounds."""
-        try:
-            return f"<pre>{html.escape(self.summary())}</pre>"
-        except ValueError:
-            return None
 
     @property
     def reason(self) -> str:

@@ -1,9 +1,9 @@
 """Losses of an in-context learner on both demonstrations of each pair."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -122,14 +122,11 @@ def supersample_losses(
     check_positive_int("num_prompts", num_prompts)
     if not callable(loss):
         raise ValueError(f"loss: expected a function, got {loss!r}")
-    leaves, tree = jax.tree.flatten((predictor, task, loss))
-    arrays = [leaf if _is_array(leaf) else None for leaf in leaves]
-    static = tuple(None if _is_array(leaf) else leaf for leaf in leaves)
     size = min(num_prompts, CHUNK)
     parts = []
     for chunk in range(-(-num_prompts // size)):
         own = jax.random.fold_in(key, chunk)
-        parts.append(_chunk(own, arrays, static, tree, num_examples, size))
+        parts.append(_chunk(own, predictor, task, loss, num_examples, size))
         if len(parts) > 1:
             wait(parts[-2])  # limits the queue of programs
     joined = jax.tree.map(lambda *them: jnp.concatenate(them)[:num_prompts], *parts)
@@ -137,12 +134,9 @@ def supersample_losses(
     return checked("loss", losses, unit), chosen
 
 
-@functools.partial(jax.jit, static_argnums=(2, 3, 4, 5))
-def _chunk(key, arrays, static, tree, N, B):
+@eqx.filter_jit
+def _chunk(key, predictor, task, loss, N, B):
     """Losses and coins of B prompts."""
-    pairs = zip(arrays, static, strict=True)
-    leaves = [one if array is None else array for array, one in pairs]
-    predictor, task, loss = jax.tree.unflatten(tree, leaves)
     of_points, of_coins = jax.random.split(key)
     X, y = _points(task, of_points, 2 * N, B)
     chosen = jax.random.bernoulli(of_coins, shape=(B, N)).astype(int)
@@ -166,10 +160,6 @@ def _points(task, key, num_points, batch_size):
     check_shape("X of the task's points", X, (batch_size, num_points, "d"))
     check_shape("y of the task's points", y, (batch_size, num_points))
     return jnp.asarray(X), jnp.asarray(y)
-
-
-def _is_array(leaf) -> bool:
-    return isinstance(leaf, jax.Array) or hasattr(leaf, "__array__")
 
 
 def answers(predictor: Any, X: Array, y: Array, queries: Array) -> Array:

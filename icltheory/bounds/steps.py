@@ -32,7 +32,6 @@ from icltheory._typing import (
 )
 from icltheory.attention import LinearAttentionStack
 from icltheory.batching import in_batches
-from icltheory.bounds.gaussian import ledoit_wolf_intensity
 from icltheory.noise import (
     NoiseSpectrum,
     noisy_trajectory,
@@ -88,36 +87,18 @@ class GaussianSteps(Record):
         Its bound diverges like (dim - rank) log(1/s^2).
         """
         variance = checked("variance", variance, scalar & nonnegative)
-        s2 = jnp.full_like(self.trace, jnp.asarray(variance, self.trace.dtype))
-        return self._with_noise(jnp.ones_like(s2), s2)
-
-    def shrunken(self) -> "GaussianSteps":
-        r"""Steps with Ledoit and Wolf's :math:`(1 - \rho) C_t + \rho \mu 1`."""
-        kappa = jnp.where(self.noise_factor > 0, self.noise_factor, 1)
-        values, dim = self._eigenvalues()[0], self.dim[None]
-        sample = values / kappa.astype(values.dtype)
-        rho = ledoit_wolf_intensity(sample, self.spectrum.deviations, dim)
-        return self._with_noise(1 - rho, rho * jnp.sum(values, axis=-1) / dim)
-
-    def _eigenvalues(self):
-        """The eigenvalues, 0 outside of the space, (B, L, N), and which lie in it."""
         if not self.counted:
             expected = "noise.support_dims(stack) for noise in the support"
             raise ValueError(f"support_dims: expected {expected}, got None")
         values = self.spectrum.eigenvalues
-        inside = jnp.arange(values.shape[-1])[None] < self.dim[:, None]
-        return jnp.where(inside[None], values, 0), inside[None]
-
-    def _with_noise(self, kept, s2):
-        (values, inside), usable = self._eigenvalues(), s2 > 0
-        added = kept[..., None] * values + s2[..., None]
-        logs = jnp.where(inside & usable[..., None], added, 1)
+        s2 = jnp.asarray(variance, values.dtype)
+        inside = (jnp.arange(values.shape[-1])[None] < self.dim[:, None])[None]
+        logs = jnp.log(jnp.where(inside & (s2 > 0), values + s2, 1))
         missing = jnp.maximum(self.dim - values.shape[-1], 0)[None]
-        log_s2 = jnp.log(jnp.where(usable, s2, 1))
-        log_det = jnp.sum(jnp.log(logs), axis=-1) + missing * log_s2
+        log_det = jnp.sum(logs, axis=-1) + missing * jnp.log(jnp.where(s2 > 0, s2, 1))
         return self._with(
-            trace=jnp.sum(kept[..., None] * values, axis=-1) + self.dim[None] * s2,
-            log_det=jnp.where(usable, log_det, self.log_det),
+            trace=jnp.sum(jnp.where(inside, values, 0), axis=-1) + self.dim[None] * s2,
+            log_det=jnp.where(s2 > 0, log_det, self.log_det),
             jitter=True,
         )
 
@@ -165,7 +146,7 @@ class NoisySteps(GaussianSteps):
         """
         G, W, _ = dense_steps(self)
         squares = jnp.sum((G - centers(center, G, W)) ** 2, axis=(2, 3))
-        return self._with(squared_distance=squares, fitted=is_word(center))
+        return self._with(squared_distance=squares, fitted=isinstance(center, str))
 
     @exact_products
     def norm_product(self, norm: MatrixNorm = "frobenius") -> GaussianSteps:
@@ -265,8 +246,13 @@ def _noisy_steps(stack, H, shots, key, scale, given_dims, demo_updates, batch_si
     m = dims_of(stack, given_dims, N)
     W = None
     if key is not None:
-        paths = jax.vmap(functools.partial(_noisy_path, learner, shots))
-        W = in_batches(paths, batch_size, jax.random.split(key, B), H)
+        options = {"demo_updates": demo_updates, "scale": learner.scale}
+
+        def before(key, H):
+            path = noisy_trajectory(learner.stack, H, shots, key=key, **options).W
+            return jnp.concatenate([jnp.zeros_like(path[:1]), path[:-1]])
+
+        W = in_batches(jax.vmap(before), batch_size, jax.random.split(key, B), H)
 
     def one(H, W):
         spectrum, gradients = spectrum_on_path(learner, H, shots, W, m)
@@ -296,15 +282,6 @@ def _noisy_steps(stack, H, shots, key, scale, given_dims, demo_updates, batch_si
     )
 
 
-def _noisy_path(learner, shots, key, H):
-    """Weights before each layer of the noisy learner."""
-    stack, demo_updates, scale = learner
-    path = noisy_trajectory(
-        stack, H, shots, key=key, demo_updates=demo_updates, scale=scale
-    )
-    return jnp.concatenate([jnp.zeros_like(path.W[:1]), path.W[:-1]])
-
-
 def _log_det(spectrum, dim):
     return jnp.where(spectrum.rank == dim[None], spectrum.log_pdet, -jnp.inf)
 
@@ -329,18 +306,13 @@ def centers(center: Center, G: Array, W: Array) -> Array:
     """The prior means g_t, broadcastable to (B, L, n, n)."""
     if center is None:
         return jnp.zeros_like(G[:1])
-    if is_word(center):
+    if isinstance(center, str):  # fitted to the prompts on which it is evaluated
         check_choice("center", center, ("mean",))
         return jnp.mean(G, axis=0, keepdims=True)
     if callable(center):
         return each_layer(center, W)
     check_shape("center", center, G.shape[1:])
     return jnp.asarray(center, G.dtype)[None]
-
-
-def is_word(center: Any) -> bool:
-    """Whether the centre is fitted to the prompts on which it is evaluated."""
-    return isinstance(center, str)
 
 
 def each_layer(function: Callable[[int, Any], Any], W: Array) -> Array:

@@ -28,7 +28,6 @@ from icltheory.bounds.steps import (
     NoisySteps,
     centers,
     dense_steps,
-    is_word,
 )
 
 _DENSE_WIDTH = 40  # of a basis of the support, n^2 x n (n + 1) / 2 by prompt and layer
@@ -245,7 +244,7 @@ def anisotropic_bound(
     flat = (G - centers(center, G, W)).reshape(*G.shape[:2], -1)
     given = prior is not None
     each = given_terms(steps, flat, W, prior) if given else fitted_terms(steps, flat)
-    fitted = not given or is_word(center)
+    fitted = not given or isinstance(center, str)
     options: Any = {"limited": not fitted, "fitted": fitted}
     options["bias"] = _FITTED_BIAS if fitted else ""
     return _mean_bound(steps, subgaussian_scale, confidence, each, **options)

@@ -5,14 +5,10 @@
 Stability: provisional.
 """
 
-from icltheory.models.garg_checkpoint import GargCheckpoint as GargCheckpoint
-from icltheory.models.garg_checkpoint import (
-    load_garg_checkpoint as load_garg_checkpoint,
-)
-from icltheory.models.gpt2 import GPT2 as GPT2
-from icltheory.models.layered import LayeredGPT2 as LayeredGPT2
-from icltheory.models.linear_stack import LinearStack as LinearStack
-from icltheory.models.transformers import transformer as transformer
+from icltheory.models.garg_checkpoint import GargCheckpoint, load_garg_checkpoint
+from icltheory.models.gpt2 import GPT2, transformer
+from icltheory.models.layered import LayeredGPT2
+from icltheory.models.linear_stack import LinearStack
 
 __all__ = [
     "GPT2",

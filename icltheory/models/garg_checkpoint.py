@@ -6,23 +6,23 @@ A checkpoint is the state dict of linear maps ``_read_in`` and ``_read_out`` aro
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._checks import check_choice, check_positive_int
+from icltheory._checks import check_choice, check_positive_int, wrong
 from icltheory._core import Record
 from icltheory._typing import PyTree
+from icltheory.models._files import refuse_pointer
 from icltheory.models._safetensors import open_safetensors, unwrapped
-from icltheory.models._torch_file import read_state_dict
 from icltheory.models.gpt2 import GPT2
 
-_BLOCK = re.compile(r"_backbone\.h\.(\d+)\.(.+)")
+_BLOCK = re.compile(r"_backbone\.h\.(\d+)\.")
 # Masks of old versions, and the token table, which models with vector inputs do not
 # use.
 _UNUSED = re.compile(r"_backbone\.(wte\.weight|h\.\d+\.attn\.(masked_)?bias)")
@@ -53,14 +53,6 @@ class GargCheckpoint(Record):
 
     model: GPT2 = eqx.field(static=True)
     params: PyTree
-
-
-class _Tensors(NamedTuple):
-    """Shapes of a checkpoint's tensors, and a function that reads one."""
-
-    path: Path
-    shapes: Mapping[str, tuple[int, ...]]
-    read: Callable[[str], np.ndarray]
 
 
 def load_garg_checkpoint(
@@ -96,50 +88,65 @@ def load_garg_checkpoint(
     file = Path(path)
     if not file.is_file():
         raise FileNotFoundError(f"{file}: expected a file, found none")
-    tensors = _open_torch(file) if format == "torch" else _open_safetensors(file)
-    model = _model_of(tensors, num_heads)
-    tree = _parameters(model)
+    opened = _open_torch(file) if format == "torch" else _open_safetensors(file)
+    tensors = {name: opened[own] for name, own in unwrapped(opened).items()}
+    model = _model_of(file, tensors, num_heads)
+    X = jnp.zeros((1, 1, model.dim))
+    tree = jax.eval_shape(model.init, jax.random.key(0), X, X[..., 0])["params"]
     expected = _stored(tree)
-    _check_names(tensors, expected)
-    for name, shape in expected.items():
-        if tensors.shapes[name] != shape:
+    for name in tensors:
+        if name not in expected and not _UNUSED.fullmatch(name):
             raise ValueError(
-                f"{file}: expected {name} of shape {shape}, got {tensors.shapes[name]}"
+                f"{file}: expected the tensors of a GPT-2 between _read_in and "
+                f"_read_out, got another tensor {name}"
             )
-    leaves = [_array(tensors, name) for name in expected]
+    leaves = [_read(file, tensors, *one) for one in expected.items()]
     params = jax.tree.unflatten(jax.tree.structure(tree), leaves)
     return GargCheckpoint(model=model, params=params)
 
 
-def _open_safetensors(file: Path) -> _Tensors:
+def _open_safetensors(file: Path) -> Mapping[str, Any]:
     if file.suffix in (".pt", ".pth", ".bin", ".ckpt"):
         raise ValueError(
             f"{file}: expected a safetensors file, got one that looks like PyTorch's: "
             'pass format="torch" to read it with torch.load(weights_only=True)'
         )
-    opened = open_safetensors(file)
-    tensors = {name: opened[own] for name, own in unwrapped(opened).items()}
-    shapes = {name: tensor.shape for name, tensor in tensors.items()}
-    return _Tensors(file, shapes, lambda name: tensors[name].read())
+    return open_safetensors(file)
 
 
-def _open_torch(file: Path) -> _Tensors:
-    state = read_state_dict(file)
-    state = {name: state[own] for name, own in unwrapped(state).items()}
-    shapes = {name: tuple(value.shape) for name, value in state.items()}
-    return _Tensors(file, shapes, lambda name: state[name].float().numpy())
+def _open_torch(file: Path) -> Mapping[str, Any]:
+    """Reads the tensors of a ``torch.save`` file without running its code."""
+    try:
+        import torch
+    except ImportError:
+        raise ImportError(
+            f'{file}: format="torch" needs PyTorch: pip install torch, or convert the '
+            "file to safetensors"
+        ) from None
+    refuse_pointer(file)
+    try:
+        state = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises many kinds for damaged files
+        line = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(f"{file}: expected a state dict, got {line}") from None
+    if isinstance(state, dict):  # a training state holds the optimiser as well
+        state = state.get("model_state_dict", state)
+    if not isinstance(state, dict) or not all(map(torch.is_tensor, state.values())):
+        raise ValueError(
+            f"{file}: expected a state dict of tensors, got {type(state).__name__}"
+        )
+    return {name: value.float().numpy() for name, value in state.items()}
 
 
-def _model_of(tensors: _Tensors, num_heads: int | None) -> GPT2:
+def _model_of(file: Path, tensors: Mapping[str, Any], num_heads: int | None) -> GPT2:
     """Returns the module whose sizes match the arrays."""
-    width, dim = _matrix(tensors, "_read_in.weight")
-    positions, _ = _matrix(tensors, "_backbone.wpe.weight")
-    found = {int(m[1]) for name in tensors.shapes if (m := _BLOCK.fullmatch(name))}
-    layers = max(found, default=-1) + 1
+    width, dim = _matrix(file, tensors, "_read_in.weight")
+    positions, _ = _matrix(file, tensors, "_backbone.wpe.weight")
+    layers = len({m[1] for name in tensors if (m := _BLOCK.match(name))})
     if not layers:
         raise ValueError(
-            f"{tensors.path}: expected tensors of blocks _backbone.h.0, ..., got none "
-            f"of them among {len(tensors.shapes)} tensors"
+            f"{file}: expected tensors of blocks _backbone.h.0, ..., got none "
+            f"of them among {len(tensors)} tensors"
         )
     if num_heads is None:
         raise ValueError(
@@ -148,26 +155,18 @@ def _model_of(tensors: _Tensors, num_heads: int | None) -> GPT2:
         )
     check_positive_int("num_heads", num_heads)
     if width % num_heads:
-        raise ValueError(
-            f"num_heads: expected a divisor of width {width}, got {num_heads}"
-        )
+        raise wrong("num_heads", f"a divisor of width {width}", num_heads)
     return GPT2(dim, positions, width, layers, num_heads)
 
 
-def _matrix(tensors: _Tensors, name: str) -> tuple[int, int]:
+def _matrix(file: Path, tensors: Mapping[str, Any], name: str) -> tuple[int, int]:
     """Returns the shape of a two-dimensional tensor; raises if it is missing."""
-    shape = tensors.shapes.get(name)
-    if shape is None:
-        raise ValueError(f"{tensors.path}: expected a tensor {name}, found none")
+    if name not in tensors:
+        raise ValueError(f"{file}: expected a tensor {name}, found none")
+    shape = tensors[name].shape
     if len(shape) != 2 or 0 in shape:
-        raise ValueError(f"{tensors.path}: expected {name} to be a matrix, got {shape}")
-    return shape[0], shape[1]
-
-
-def _parameters(model: GPT2) -> PyTree:
-    """Returns the parameters of a model as shapes."""
-    X = jnp.zeros((1, 1, model.dim))
-    return jax.eval_shape(model.init, jax.random.key(0), X, X[..., 0])["params"]
+        raise ValueError(f"{file}: expected {name} to be a matrix, got {shape}")
+    return shape
 
 
 def _stored(params: PyTree) -> dict[str, tuple[int, ...]]:
@@ -180,22 +179,16 @@ def _stored(params: PyTree) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def _check_names(tensors: _Tensors, expected: Mapping[str, tuple]) -> None:
-    for name in expected:
-        if name not in tensors.shapes:
-            raise ValueError(f"{tensors.path}: expected a tensor {name}, found none")
-    for name in tensors.shapes:
-        if name not in expected and not _UNUSED.fullmatch(name):
-            raise ValueError(
-                f"{tensors.path}: expected the tensors of a GPT-2 between _read_in and "
-                f"_read_out, got another tensor {name}"
-            )
-
-
-def _array(tensors: _Tensors, name: str) -> jax.Array:
-    value = tensors.read(name)
+def _read(file: Path, tensors: Mapping[str, Any], name: str, shape: tuple) -> jax.Array:
+    """Returns a parameter from the tensor of that name and shape."""
+    if name not in tensors:
+        raise ValueError(f"{file}: expected a tensor {name}, found none")
+    if tensors[name].shape != shape:
+        got = tensors[name].shape
+        raise ValueError(f"{file}: expected {name} of shape {shape}, got {got}")
+    value = np.asarray(tensors[name])
     if not jnp.issubdtype(value.dtype, jnp.floating):
         raise ValueError(
-            f"{tensors.path}: expected floating point in {name}, got {value.dtype}"
+            f"{file}: expected floating point in {name}, got {value.dtype}"
         )
     return jnp.asarray(np.array(value.T if name in _TURNED else value, np.float32))

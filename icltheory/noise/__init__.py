@@ -15,17 +15,15 @@ from icltheory.noise.gradients import (
     without_replacement_factor,
 )
 from icltheory.noise.paths import (
-    NOISES,
     NoisyTrajectory,
     PathMoments,
     noisy_trajectory,
     path_moments,
 )
 from icltheory.noise.spectrum import NoiseSpectrum, noise_spectrum
-from icltheory.noise.support import support_dims, symmetric_image_dim
+from icltheory.noise.support import support_dims
 
 __all__ = [
-    "NOISES",
     "NoiseSpectrum",
     "NoisyTrajectory",
     "PathMoments",
@@ -35,6 +33,5 @@ __all__ = [
     "noisy_trajectory",
     "path_moments",
     "support_dims",
-    "symmetric_image_dim",
     "without_replacement_factor",
 ]

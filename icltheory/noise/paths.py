@@ -12,8 +12,6 @@ from icltheory.attention import LinearAttentionStack
 from icltheory.noise.gradients import of_pool, without_replacement_factor
 from icltheory.trajectory._recursion import demo_factors, num_heads, prepare
 
-NOISES = ("gaussian", "shots", "fresh_shots")
-
 
 class NoisyTrajectory(Record):
     r"""A path of noisy implicit gradient descent; entry ``[t]`` is layer t + 1.
@@ -88,7 +86,7 @@ def noisy_trajectory(
 
     Source: Yao et al. (2024), Assumption 1 and equation (4).
     """
-    check_choice("noise", noise, NOISES)
+    check_choice("noise", noise, ("gaussian", "shots", "fresh_shots"))
     check_choice("demo_updates", demo_updates, ("shared", "frozen"))
     (stack, _, scale), H = prepare(stack, H, demo_updates, scale)
     kappa = without_replacement_factor(H.shape[0], shots).astype(H.dtype)

@@ -44,7 +44,6 @@ class NoiseSpectrum(Record):
         rank: Number of eigenvalues above rounding, at most N - 1 and m_t.
         support_dim: Dimension m_t of the space that the weights allow; for n > 512 the
             smaller of m_t and N, unless it was given.
-        deviations: :math:`\|z_i - \bar z\|^2` of each demonstration.
 
     Source: Yao et al. (2024), section 3.3.
     """
@@ -54,7 +53,6 @@ class NoiseSpectrum(Record):
     log_pdet: Float[Array, " L"]
     rank: Int[Array, " L"]
     support_dim: Int[Array, " L"]
-    deviations: Float[Array, "L N"]
 
 
 @calculator(
@@ -156,9 +154,9 @@ def of_gradients(
     if method == "gram" or (method == "auto" and too_large):
         K = jax.vmap(functools.partial(centred_gram, heads=heads))(V, C)
         values = jnp.maximum(jnp.linalg.eigvalsh(K)[:, ::-1], 0)
-        deviations = jnp.diagonal(K, axis1=1, axis2=2)
+        square = jnp.trace(K, axis1=1, axis2=2)
         floor = N * jnp.finfo(K.dtype).eps
-        return _record(values, deviations, floor, support_dim, N, shots)
+        return _record(values, square, floor, support_dim, N, shots)
     rows = jax.vmap(functools.partial(compressed_rows, heads=heads))(V, C)
     return _from_rows(rows, support_dim, N, shots)
 
@@ -168,11 +166,11 @@ def _from_rows(rows, support_dim, N, shots):
     s = jnp.pad(s, ((0, 0), (0, max(0, N - s.shape[1]))))[:, :N]
     # The square of twice the usual bound on the backward error of singular values.
     floor = (2 * max(rows.shape[1:]) ** 0.5 * jnp.finfo(s.dtype).eps) ** 2
-    return _record(s**2, jnp.sum(rows**2, axis=2), floor, support_dim, N, shots)
+    return _record(s**2, jnp.sum(rows**2, axis=(1, 2)), floor, support_dim, N, shots)
 
 
-def _record(values, deviations, floor, support_dim, N, shots):
-    """Builds the record from eigenvalues of sum_i g~_i g~_i^T and their shares."""
+def _record(values, square, floor, support_dim, N, shots):
+    """Builds the record from the eigenvalues of sum_i g~_i g~_i^T and its trace."""
     dtype = values.dtype
     kappa = without_replacement_factor(N, shots).astype(dtype)
     eigenvalues = kappa * N * values
@@ -183,7 +181,7 @@ def _record(values, deviations, floor, support_dim, N, shots):
     logs = jnp.log(jnp.where(kept, eigenvalues, 1))
     return NoiseSpectrum(
         eigenvalues=eigenvalues,
-        trace=kappa * N * jnp.sum(deviations, axis=1),
+        trace=kappa * N * square,
         log_pdet=jnp.where(
             jnp.isnan(eigenvalues[:, 0]),
             jnp.nan,
@@ -191,5 +189,4 @@ def _record(values, deviations, floor, support_dim, N, shots):
         ),
         rank=jnp.sum(kept, axis=1),
         support_dim=support_dim,
-        deviations=N**2 * deviations,
     )

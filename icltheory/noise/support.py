@@ -5,7 +5,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
 from icltheory._checks import (
     all_hold,
@@ -15,7 +14,7 @@ from icltheory._checks import (
     wrong,
 )
 from icltheory._core import calculator, finite_or_nan, widened
-from icltheory._typing import Array, Float, Int
+from icltheory._typing import Array, Int
 from icltheory.attention import LinearAttentionStack
 from icltheory.noise._routes import image_of_symmetric
 
@@ -47,10 +46,12 @@ def support_dims(
 ) -> Int[Array, " L"]:
     r"""Dimension of the space that contains the noise of each layer, for any data.
 
-    .. math:: m_t = \dim \{ A X B : X = X^\top \} = r s - k (k - 1) / 2
+    .. math:: m_t = \dim \{ A X B : X = X^\top \} = r s - k (k - 1) / 2 , \qquad
+        r = \operatorname{rank} A, \quad s = \operatorname{rank} B, \quad
+        k = \dim(\operatorname{row} A \cap \operatorname{col} B) ,
 
-    as in :func:`symmetric_image_dim`, with :math:`A = W_V` and :math:`B = W_K^\top
-    W_Q`: every gradient is :math:`A (h h^\top) B (1 + W_{t-1})`. It is n(n + 1)/2 for
+    with :math:`A = W_V` and :math:`B = W_K^\top W_Q`: every gradient is
+    :math:`A (h h^\top) B (1 + W_{t-1})`. It is n(n + 1)/2 for
     generic weights and d_in d_out for those of gradient descent. The noise fills less
     where :math:`1 + W_{t-1}` is singular or the tokens share a constant coordinate.
     For several heads it is the rank of X -> sum A X B, O(L n^6), up to n = 64. Else
@@ -95,31 +96,6 @@ def dims_of(stack: LinearAttentionStack, given: Any, enough: int | None) -> Arra
     if not jnp.issubdtype(dims.dtype, jnp.integer):
         raise wrong("support_dims", "integers", dims)
     return dims
-
-
-@calculator
-def symmetric_image_dim(
-    A: Float[ArrayLike, "_p _n"], B: Float[ArrayLike, "_n _q"]
-) -> Int[Array, ""]:
-    r"""Dimension of the image of the symmetric matrices under X -> A X B.
-
-    .. math::
-        \dim \{ A X B : X = X^\top \} = r s - \tfrac12 k (k - 1) , \qquad
-        r = \operatorname{rank} A, \quad s = \operatorname{rank} B, \quad
-        k = \dim(\operatorname{row} A \cap \operatorname{col} B) .
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> A, B = jnp.array([[1.0, 0.0]]), jnp.array([[0.0], [1.0]])
-        >>> int(symmetric_image_dim(A, A.T)), int(symmetric_image_dim(A, B))
-        (1, 1)
-        >>> int(symmetric_image_dim(jnp.eye(4), jnp.eye(4)))
-        10
-    """
-    A, B = widened(A), widened(B)
-    check_shape("A", A, ("p", "n"))
-    check_shape("B", B, (A.shape[1], "q"))
-    return _dim(*_column_basis(A.T), *_column_basis(B))
 
 
 def _heads_dim(W_V, W_K, W_Q):
@@ -177,7 +153,12 @@ def _dim_from_bases(W_V, W_K, W_Q):
     left, r = _column_basis(W_V.T)
     query, _ = _column_basis(W_Q)
     right, s = _column_basis(W_K.T @ query, jnp.max(jnp.abs(W_K), axis=0))
-    return _dim(left, r, right, s)
+    # Nested bases differ by angles at rounding level; the power 2/3 allows for their
+    # growth.
+    both = finite_or_nan(jnp.concatenate([left, right], 1))
+    together = jnp.linalg.svd(both, compute_uv=False)
+    k = r + s - jnp.sum(together > jnp.finfo(together.dtype).eps ** (2 / 3))
+    return r * s - k * (k - 1) // 2
 
 
 def _surely_regular(W):
@@ -214,16 +195,6 @@ def _column_basis(W, sizes=None):
     s = jnp.linalg.svd(finite_or_nan(even), compute_uv=False)
     rank = jnp.sum(s > _tolerance(s[0] if sizes is None else jnp.maximum(s[0], 1)))
     return U * (jnp.arange(s.shape[0]) < rank)[None], rank
-
-
-def _dim(left, r, right, s):
-    # Nested bases differ by angles at rounding level; the power 2/3 allows for their
-    # growth.
-    both = finite_or_nan(jnp.concatenate([left, right], 1))
-    together = jnp.linalg.svd(both, compute_uv=False)
-    tolerance = jnp.finfo(together.dtype).eps ** (2 / 3)
-    k = r + s - jnp.sum(together > tolerance)
-    return r * s - k * (k - 1) // 2
 
 
 def _tolerance(largest):

@@ -107,12 +107,11 @@ def choose_rate(
     unpruned_score: float | Any,
     *,
     maximize: bool = True,
-    min_gain: float | int = 0.0,
     initial: str = "unpruned",
 ) -> RateChoice:
     r"""Algorithm 1's choice of clipping rate, with corrected initialisation.
 
-    .. math:: \xi^* = \arg\max_\xi s(\xi) \text{ if } \max_\xi s(\xi) > s_0 + g ,
+    .. math:: \xi^* = \arg\max_\xi s(\xi) \text{ if } \max_\xi s(\xi) > s_0 ,
         \text{ otherwise } 0 , \qquad s_0 = s(\text{unpruned}) .
 
     A tie goes to the smaller rate, then to the larger rank, and NaN never wins. As
@@ -128,7 +127,6 @@ def choose_rate(
         rates: The candidates :math:`\xi`, in [0, 1), among which may be a
             :class:`Rank`.
         maximize: Whether a large score is good; for errors say ``False``.
-        min_gain: Improvement g that has to be exceeded, at least 0.
 
     Example:
         >>> choose_rate([0.6, 0.7, 0.7], [0.1, 0.9, 0.5], 0.65)
@@ -145,8 +143,6 @@ def choose_rate(
             f"scores: expected one for each of the rates, shape "
             f"({len(candidates)},), got {values.shape}"
         )
-    if not min_gain >= 0:
-        raise ValueError(f"min_gain: expected a number >= 0, got {min_gain}")
     start = 0.0
     if initial == "unpruned":
         known = as_decimals("unpruned_score", unpruned_score)
@@ -157,8 +153,7 @@ def choose_rate(
     sign = 1.0 if maximize else -1.0
     best = RateChoice(0.0, start, None)
     for index in weakest_first(candidates):
-        bar = start + sign * min_gain if best.index is None else best.score
-        if sign * values[index] > sign * bar:
+        if sign * values[index] > sign * best.score:
             best = RateChoice(candidates[index], float(values[index]), index)
     return best
 

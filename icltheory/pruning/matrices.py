@@ -20,7 +20,7 @@ from icltheory._core import calculator, exact_products, finite_or_nan, widened
 from icltheory._typing import Array, Float, Int, Order, PRNGKey, Scalar
 from icltheory.linalg.decomposition import low_rank_approximation, up_to_size
 from icltheory.pruning.methods import LowRank, Method, check_method, inverse
-from icltheory.pruning.rates import as_strength, check_one_of, check_ranks
+from icltheory.pruning.rates import as_strength, check_ranks
 
 ORDERS = ("magnitude", "reverse", "random")
 _whole = Check(lambda n: n == n // 1, "a whole number")
@@ -37,18 +37,13 @@ def prune(
 
     .. math:: W_r = \sum_{i \le r} s_i\, u_i v_i^\top
 
-    unless another ``method`` is given: :class:`Whitened`, :class:`Magnitude`. At rate 0
-    or full rank the matrix itself is returned. The derivative of :class:`LowRank` is
-    that of :func:`~icltheory.linalg.low_rank_approximation` and survives repeated
-    values.
+    unless another ``method`` is given, such as :class:`Magnitude`. At rate 0 or full
+    rank the matrix itself is returned. The derivative of :class:`LowRank` is that of
+    :func:`~icltheory.linalg.low_rank_approximation` and survives repeated values.
 
     Example:
-        >>> from icltheory.pruning import Rank, Whitened
         >>> prune([[3.0, 0.0], [0.0, 1.0]], 0.5).round(6).tolist()
         [[3.0, 0.0], [0.0, 0.0]]
-        >>> prune(jnp.diag(jnp.array([7.0, 1.0, 0.5, 0.1])), Rank(2),
-        ...       method=Whitened()).diagonal().round(6).tolist()
-        [5.0, 5.0, 0.0, 0.0]
 
     Source: Yao et al. (2024), section 2; Eckart and Young (1936).
     """
@@ -167,7 +162,9 @@ def prune_rows(
     if (order == "random") != (key is not None):
         expected, got = ("a key", "None") if key is None else ("None", "a key")
         raise ValueError(f"key: expected {expected} with order {order!r}, got {got}")
-    check_one_of(fraction=fraction, kept=kept)
+    if (fraction is None) == (kept is None):
+        got = "neither" if kept is None else "both"
+        raise ValueError(f"fraction, kept: expected exactly one of them, got {got}")
     W = jnp.asarray(W)
     m = W.shape[0]
     if kept is None:

@@ -156,14 +156,6 @@ def as_strength(value: Any, expected: str = _RATE) -> float | Rank:
     return value if isinstance(value, Rank) else read_rate(value, expected)
 
 
-def check_one_of(**values: Any) -> None:
-    """Raises unless exactly one of two arguments is given."""
-    given = sum(value is not None for value in values.values())
-    if given != 1:
-        names, got = ", ".join(values), "both" if given else "neither"
-        raise ValueError(f"{names}: expected exactly one of them, got {got}")
-
-
 def as_strengths(strengths: Any, name: str = "rates") -> tuple[float | Rank, ...]:
     """Returns several strengths, rates as Python floats."""
     check_sequence(name, strengths)

@@ -27,7 +27,7 @@ from icltheory.layered import (
 )
 from icltheory.pruning.methods import LowRank, Sized, check_method, kept_table
 from icltheory.pruning.modules import module_matrices
-from icltheory.pruning.rates import as_strengths, check_one_of
+from icltheory.pruning.rates import as_strengths
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -59,7 +59,6 @@ def sweep(
     module: str,
     rates: Sequence[Any],
     *,
-    hidden: PyTree = None,
     method: Sized = LowRank(),
     batch_size: int | None = None,
 ) -> PyTree:
@@ -81,8 +80,7 @@ def sweep(
     Args:
         module: See :func:`module_matrices`.
         rates: Clipping rates :math:`\xi_j`, each in [0, 1), or :class:`Rank`.
-        hidden: The state :math:`x_l`, in place of the inputs.
-        method: :class:`LowRank`, :class:`Whitened` or :class:`Magnitude`.
+        method: :class:`LowRank` or :class:`Magnitude`.
         batch_size: Rates that run together, by ``vmap``. Unless given all of them on an
             accelerator, and one at a time on a CPU, where that is faster.
 
@@ -98,12 +96,9 @@ def sweep(
 
     Source: Yao et al. (2024), section 2 and Algorithm 1.
     """
-    check_one_of(inputs=scored.inputs, hidden=hidden)
     check_layered(scored.model)
     kept = _kept(scored, layer, [module], as_strengths(rates), method)
-    embed = hidden is None
-    start = scored.inputs if embed else hidden
-    return _scores(scored, layer, method, kept, start, batch_size, embed)
+    return _scores(scored, layer, method, kept, scored.inputs, batch_size, True)
 
 
 def sweep_grid(

@@ -18,7 +18,6 @@ from icltheory.training.devices import (
     to_host,
 )
 from icltheory.training.ensemble import (
-    Ensemble,
     EnsembleState,
     Member,
     init_ensemble,
@@ -32,7 +31,6 @@ from icltheory.training.optimizers import (
     averaged,
     learning_rate,
     make_optimizer,
-    with_average,
 )
 from icltheory.training.steps import (
     Curriculum,
@@ -49,7 +47,6 @@ __all__ = [
     "Checkpoints",
     "Chunk",
     "Curriculum",
-    "Ensemble",
     "EnsembleState",
     "Fit",
     "Member",
@@ -78,5 +75,4 @@ __all__ = [
     "shard_members",
     "stream_key",
     "to_host",
-    "with_average",
 ]

@@ -14,7 +14,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from icltheory._checks import check_positive_int
+from icltheory._checks import check_positive_int, wrong
 
 __all__ = [
     "check_batch",
@@ -81,9 +81,7 @@ def initialize_distributed(
             f"{process_id} and {num_processes}"
         )
     if not 0 <= process_id < num_processes:
-        raise ValueError(
-            f"process_id: expected 0 to {num_processes - 1}, got {process_id}"
-        )
+        raise wrong("process_id", f"0 to {num_processes - 1}", process_id)
     # Under Slurm, automatic detection would give each process only one GPU of its host.
     jax.distributed.initialize(
         coordinator, num_processes, process_id, cluster_detection_method="deactivate"
@@ -111,16 +109,13 @@ def _whole_host() -> list[int] | None:
 def check_batch(batch_size: int, accumulation: int, mesh: Mesh | None) -> None:
     """Raises unless every device gets equally many prompts of each part of a batch."""
     if batch_size % accumulation:
-        raise ValueError(
-            f"accumulation: expected a divisor of batch_size {batch_size}, "
-            f"got {accumulation}"
+        raise wrong(
+            "accumulation", f"a divisor of batch_size {batch_size}", accumulation
         )
     devices = 1 if mesh is None else mesh.shape[_DATA]
     if (batch_size // accumulation) % devices:
-        raise ValueError(
-            f"batch_size: expected a multiple of {devices} devices x {accumulation} "
-            f"parts, got {batch_size}"
-        )
+        expected = f"a multiple of {devices} devices x {accumulation} parts"
+        raise wrong("batch_size", expected, batch_size)
 
 
 def shard_batch(tree, mesh: Mesh | None):
@@ -149,9 +144,7 @@ def shard_members(tree, mesh: Mesh | None):
     for leaf in jax.tree.leaves(tree):
         members = np.shape(leaf)[0]
         if members % parts:
-            raise ValueError(
-                f"models: expected a divisor of {members} members, got {parts}"
-            )
+            raise wrong("models", f"a divisor of {members} members", parts)
     return _place(tree, mesh, PartitionSpec(_MODELS))
 
 

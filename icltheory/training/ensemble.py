@@ -2,17 +2,16 @@
 
 import dataclasses
 import functools
-import itertools
-import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Int, PyTree
+from jaxtyping import Array, Int, PyTree
 
-from icltheory._checks import check_nonnegative_int, check_positive_int
+from icltheory._checks import check_positive_int
 from icltheory._core import Record
 from icltheory.batching import in_turns
 from icltheory.training.optimizers import OptimizerConfig, make_optimizer
@@ -28,7 +27,13 @@ from icltheory.training.steps import (
 
 
 class Member(NamedTuple):
-    """One model of an :class:`Ensemble`; ``None`` keeps the shared value."""
+    """One model of an ensemble; ``None`` keeps the number of task or optimiser.
+
+    Members of one seed start alike and see the same prompts, up to the scale of their
+    noise. A grid of rates and seeds is a list of members::
+
+        [Member(seed, learning_rate=rate) for rate in (1e-3, 1e-2) for seed in range(4)]
+    """
 
     seed: int
     noise_var: float | None = None
@@ -41,77 +46,18 @@ class Member(NamedTuple):
     ) -> tuple[Task, OptimizerConfig]:
         """Returns task and optimiser to train this model alone."""
         own = {k: v for k, v in self._asdict().items() if v is not None and k != "seed"}
+        if own.get("clip_norm") == 0:  # that of one member would be traced
+            raise ValueError("clip_norm: expected a value > 0, got 0")
         if "noise_var" in own:
             if not hasattr(task, "noise_var"):
                 kind = type(task).__name__
                 raise ValueError(
-                    f"noise_vars: expected a task with a noise_var, got {kind}"
+                    f"noise_var: expected a task with a noise_var, got {kind}"
                 )
             change = getattr(task, "with_", None)  # a population finds its roots anew
             change = change or functools.partial(dataclasses.replace, task)  # type: ignore
             task = change(noise_var=own.pop("noise_var"))
         return task, dataclasses.replace(optimizer, **own)
-
-
-@dataclasses.dataclass(frozen=True)
-class Ensemble:
-    r"""A grid of models that differ in seeds and scalars but not in shapes.
-
-    .. math:: \text{members} = \text{noise} \times \text{rates} \times \text{decays}
-              \times \text{clipping} \times \text{seeds}
-
-    The seeds, of starts and data, run fastest. Members of one seed start alike and see
-    the same prompts, up to the scale of their noise. An empty tuple keeps the number of
-    the task or of the optimiser's config.
-
-    Example:
-        >>> grid = Ensemble(seeds=(0, 1), learning_rates=(1e-3, 1e-2))
-        >>> grid.shape, len(grid)
-        ((1, 2, 1, 1, 2), 4)
-        >>> [(m.learning_rate, m.seed) for m in grid.members()]
-        [(0.001, 0), (0.001, 1), (0.01, 0), (0.01, 1)]
-
-    Source: Grids as in Garg et al. 2022, Appendix A.
-    """
-
-    seeds: tuple[int, ...] = (0,)
-    noise_vars: tuple[float, ...] = ()
-    learning_rates: tuple[float, ...] = ()
-    weight_decays: tuple[float, ...] = ()
-    clip_norms: tuple[float, ...] = ()
-
-    def __post_init__(self):
-        if not self.seeds:
-            raise ValueError("seeds: expected at least one, got none")
-        for seed in self.seeds:
-            check_nonnegative_int("seeds", seed)
-        for field in dataclasses.fields(self):
-            name, values = field.name, getattr(self, field.name)
-            if len(set(values)) < len(values):
-                raise ValueError(f"{name}: expected distinct values, got {values}")
-            sign = ">=" if name in ("seeds", "noise_vars", "weight_decays") else ">"
-            for value in values:
-                if not (0 <= value < math.inf) or (sign == ">" and value == 0):
-                    raise ValueError(f"{name}: expected values {sign} 0, got {value}")
-
-    def _axes(self) -> list[tuple[Any, ...]]:
-        rates = self.learning_rates, self.weight_decays, self.clip_norms
-        return [*(given or (None,) for given in (self.noise_vars, *rates)), self.seeds]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Number of values of noise, rate, decay, clipping and seed."""
-        return tuple(map(len, self._axes()))
-
-    def __len__(self) -> int:
-        """Number of members."""
-        return math.prod(self.shape)
-
-    def members(self) -> tuple[Member, ...]:
-        """All members in order."""
-        return tuple(
-            Member(seed, *others) for *others, seed in itertools.product(*self._axes())
-        )
 
 
 class EnsembleState(Record):
@@ -140,27 +86,24 @@ class EnsembleState(Record):
         """Parameters of all members."""
         return self.models.params
 
-    @property
-    def alive(self) -> Bool[ArrayLike, "*members"]:
-        """Which members are still training."""
-        return self.diverged_at < 0
-
 
 def init_ensemble(
     model: nn.Module,
     task: Task,
     optimizer: OptimizerConfig,
-    ensemble: Ensemble,
+    members: Sequence[Member],
     *,
     num_steps: int,
     num_points: int,
 ) -> EnsembleState:
     """Draws the initial state of an ensemble; arguments as of :func:`init_state`.
 
-    Task and optimiser are those of all members, up to the scalars of ``ensemble``.
+    Task and optimiser are those of all members, up to their own scalars.
     """
-    members = ensemble.members()
-    members[0].alone(task, optimizer)  # raises for a task without noise
+    if not members:
+        raise ValueError("members: expected at least one, got none")
+    for member in members:
+        member.alone(task, optimizer)  # raises for wrong numbers
     rule = make_optimizer(optimizer, num_steps)
     seeds = [member.seed for member in members]
     models = init_state(model, task, rule, seeds, num_points=num_points)
@@ -178,7 +121,7 @@ def make_ensemble_step(
     model: nn.Module,
     task: Task,
     optimizer: OptimizerConfig,
-    ensemble: Ensemble,
+    members: Sequence[Member],
     curriculum: Curriculum,
     *,
     num_steps: int,
@@ -207,9 +150,9 @@ def make_ensemble_step(
     Source: Garg et al. 2022, Appendix A.
     """
     if at_once is None:
-        at_once = 1 if jax.default_backend() == "cpu" else len(ensemble)
+        at_once = 1 if jax.default_backend() == "cpu" else len(members)
     check_positive_int("at_once", at_once)
-    shared = ensemble.members()[0].alone(task, optimizer)
+    shared = members[0].alone(task, optimizer)
 
     def step_of(task: Any, optimizer: OptimizerConfig) -> Step:
         rule = make_optimizer(optimizer, num_steps)

@@ -40,12 +40,10 @@ def in_context_loss(
 
     .. math:: \frac{1}{B\,p} \sum_{b=1}^{B} \sum_{k=0}^{p-1} \ell(\hat y_{bk}, y_{bk})
 
-    with :math:`\ell` the squared error, or for labels :math:`y = \pm 1` the logistic
-    loss :math:`\log(1 + e^{-y \hat y})` or the hinge loss
-    :math:`\max(0, 1 - y \hat y)`.
-
-    The words are ``"squared"``, ``"logistic"`` and ``"hinge"``. Points beyond the
-    ``active_points`` p are multiplied by 0, and must be finite.
+    with :math:`\ell` the ``"squared"`` error, or for labels :math:`y = \pm 1` the
+    ``"logistic"`` loss :math:`\log(1 + e^{-y \hat y})` or the ``"hinge"`` loss
+    :math:`\max(0, 1 - y \hat y)`. Points beyond the ``active_points`` p are multiplied
+    by 0, and must be finite.
 
     Example:
         >>> import jax.numpy as jnp
@@ -91,11 +89,8 @@ def bayes_targets(
     """
     if not isinstance(task, LinearPopulation):
         raise TypeError(f"task: expected a LinearPopulation, got {type(task).__name__}")
-    return jax.lax.platform_dependent(X, y, cpu=_scanned(task), default=_factored(task))
-
-
-def _scanned(task: LinearPopulation) -> Callable[[Array, Array], Array]:
-    return jax.vmap(Bayes(task).predict_prefixes)
+    scanned = jax.vmap(Bayes(task).predict_prefixes)
+    return jax.lax.platform_dependent(X, y, cpu=scanned, default=_factored(task))
 
 
 def _factored(task: LinearPopulation) -> Callable[[Array, Array], Array]:

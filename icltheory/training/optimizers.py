@@ -237,18 +237,18 @@ def make_optimizer(
         rule = _muon(config, num_steps)
     if is_tracer(config.clip_norm) or np.asarray(config.clip_norm) > 0:
         rule = optax.chain(optax.clip_by_global_norm(config.clip_norm), rule)
-    return with_average(rule, config.average) if config.average else rule
+    return _with_average(rule, config.average) if config.average else rule
 
 
 class AveragedState(NamedTuple):
-    """State of :func:`with_average`."""
+    """State of a rule that keeps the mean of the weights."""
 
     inner: Any  # state of the inner rule
     mean: PyTree
     count: Int[Array, ""]  # updates seen
 
 
-def with_average(
+def _with_average(
     inner: optax.GradientTransformation, decay: float
 ) -> optax.GradientTransformation:
     r"""Adds an exponential moving average of the weights to an optimiser.
@@ -260,18 +260,8 @@ def with_average(
     back about :math:`1/(1-\gamma)` steps. :func:`averaged` reads it; the updates are
     those of ``inner``.
 
-    Example:
-        >>> import jax.numpy as jnp
-        >>> tx = with_average(optax.sgd(1.0), 0.9)
-        >>> w = jnp.ones(())
-        >>> updates, state = tx.update(jnp.ones(()), tx.init(w), w)
-        >>> round(float(state.mean), 7)  # 0.1 * 1 + 0.9 * 0
-        0.1
-
     Source: Polyak and Juditsky 1992.
     """
-    if not 0 < decay < 1:
-        raise ValueError(f"average: expected a decay in (0, 1), got {decay}")
 
     def init(params):
         return AveragedState(inner.init(params), params, jnp.zeros((), jnp.int32))

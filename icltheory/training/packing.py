@@ -62,14 +62,14 @@ def hidden_matrix(path: Sequence[Any], ndim: int) -> bool:
     return ndim == 2 and any("block" in name for name in names)
 
 
-def pack(tree: PyTree, axis: int = 0) -> PyTree:
+def pack(tree: PyTree, axis: int = 0, above: tuple[Any, ...] = ()) -> PyTree:
     """Packs every mapping with numbered entries that are alike into few arrays.
 
     Matrices of ``block_0`` and ``block_1``, if they have one shape, become stacks. All
     other numbers of the mapping become parts of one buffer, but for matrices of other
     blocks. An update rule means the same for both layouts if it treats numbers one by
     one, by the norm of all, or as matrices of blocks. ``axis``, where the stacks get
-    theirs, is the number of leading ensemble axes.
+    theirs, is the number of leading ensemble axes; ``above`` are keys above the tree.
 
     Example:
         >>> import jax.numpy as jnp
@@ -80,10 +80,7 @@ def pack(tree: PyTree, axis: int = 0) -> PyTree:
         >>> sorted(unpack(pack(tree)))
         ['block_0', 'block_1', 'out']
     """
-    return _pack(tree, axis, ())
 
-
-def _pack(tree: PyTree, axis: int, above: tuple[Any, ...]) -> PyTree:
     def visit(path, node):
         return _node(node, axis, (*above, *path)) if _is_mapping(node) else node
 
@@ -107,7 +104,7 @@ def _node(node: Mapping, axis: int, above: tuple[Any, ...]) -> Any:
     alike = {name for name, all_ in kinds.items() if len(all_) > len(set(all_)) == 1}
     if not alike:
         key = jax.tree_util.DictKey
-        return {name: _pack(node[name], axis, (*above, key(name))) for name in node}
+        return {name: pack(node[name], axis, (*above, key(name))) for name in node}
 
     def home(own, shared, path, leaf):
         real = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jnp.floating)

@@ -12,7 +12,12 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Int, PyTree
 
-from icltheory._checks import check_choice, check_nonnegative_int, check_positive_int
+from icltheory._checks import (
+    check_choice,
+    check_nonnegative_int,
+    check_positive_int,
+    wrong,
+)
 from icltheory._core import Record
 from icltheory.training.devices import (
     check_batch,
@@ -41,18 +46,9 @@ class TrainState(Record):
 Metrics = dict[str, Array]
 
 
-@runtime_checkable
-class Step(Protocol):
-    """Protocol of a training step, a traceable function of the state.
-
-    The state is a :class:`TrainState`, or one made of several that has their ``step``;
-    the step returns the next state and the metrics. :func:`make_step` makes one.
-    """
-
-    def __call__(self, state: Any, /) -> tuple[Any, Metrics]:
-        """Returns the next state and the metrics of this step."""
-
-
+# A traceable function from the state, a :class:`TrainState` or one made of several that
+# has their ``step``, to the next state and the metrics.
+Step = Callable[[Any], tuple[Any, Metrics]]
 Targets = Callable[[Any, Array, Array], Array]
 
 
@@ -100,9 +96,7 @@ class Ramp:
             check_positive_int(name, getattr(self, name))
         check_nonnegative_int("increment", self.increment)
         if self.start > self.end:
-            raise ValueError(
-                f"start: expected at most end {self.end}, got {self.start}"
-            )
+            raise wrong("start", f"at most end {self.end}", self.start)
 
     def __call__(self, step: Int[Array, ""] | int) -> Int[Array, ""]:
         """Returns the value at a step, which may be traced."""
@@ -236,9 +230,7 @@ def make_step(
     dims, points = curriculum.dims.end, curriculum.points.end
     for name, end, most in (("dims", dims, task.dim), ("points", points, num_points)):
         if end > most:
-            raise ValueError(
-                f"curriculum: expected {name} that end at most at {most}, got {end}"
-            )
+            raise wrong("curriculum", f"{name} that end at most at {most}", end)
     check_batch(batch_size, accumulation, mesh)
     if loss is None:
         signs = getattr(task, "targets", "real") == "sign"

@@ -9,7 +9,6 @@ Stability: stable.
 from icltheory.trajectory.descent import (
     implicit_gd,
     implicit_gd_blocks,
-    implicit_gd_factors,
     implicit_gd_norms,
 )
 from icltheory.trajectory.records import (
@@ -27,7 +26,6 @@ __all__ = [
     "TrajectoryNorms",
     "implicit_gd",
     "implicit_gd_blocks",
-    "implicit_gd_factors",
     "implicit_gd_norms",
     "implicit_update",
     "implicit_update_mlp",

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from icltheory._checks import check_positive_int
+from icltheory._checks import check_positive_int, wrong
 from icltheory._typing import Array, Int
 
 
@@ -90,7 +90,5 @@ def check_steps(num_steps: Any, record_every: Any) -> None:
     check_positive_int("num_steps", num_steps)
     check_positive_int("record_every", record_every)
     if num_steps % record_every:
-        raise ValueError(
-            f"num_steps: expected a multiple of record_every = {record_every}, "
-            f"got {num_steps}"
-        )
+        expected = f"a multiple of record_every = {record_every}"
+        raise wrong("num_steps", expected, num_steps)

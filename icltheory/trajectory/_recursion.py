@@ -112,7 +112,10 @@ def dense_recursion(learner: Learner, H, method, emit):
 
 
 def factor_recursion(learner: Learner, H):
-    """Runs Theorem 1 in thin factors: left ones, and right ones of dW and G."""
+    """Runs Theorem 1 in thin factors V_t of both, and U_t of dW_t and C_t of G_t.
+
+    C_t = U_t + sum over s < t of (U_t V_s^T) C_s, at cost O(L N n^2 + L^2 N^2 n).
+    """
     stack, demo_updates, scale = learner
     layers = stack.num_layers
     rows = num_heads(stack) * H.shape[0]

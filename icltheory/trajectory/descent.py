@@ -22,7 +22,6 @@ from icltheory.trajectory._recursion import (
 from icltheory.trajectory.records import (
     BlockTrajectory,
     Trajectory,
-    TrajectoryFactors,
     TrajectoryNorms,
 )
 
@@ -72,38 +71,6 @@ def implicit_gd(
         return delta_W, G, W + G
 
     return Trajectory(*dense_recursion(learner, H, method, emit))
-
-
-@calculator(static=("demo_updates",), scale=scalar)
-def implicit_gd_factors(
-    stack: LinearAttentionStack,
-    H: Float[ArrayLike, "_N _n"],
-    *,
-    demo_updates: DemoUpdates = "shared",
-    scale: Real[ArrayLike, ""] = 1.0,
-) -> TrajectoryFactors:
-    r"""The trajectory of :func:`implicit_gd` in thin factors.
-
-    .. math::
-        \Delta W_t = V_t^\top U_t , \qquad G_t = V_t^\top C_t , \qquad
-        C_t = U_t + \sum_{s < t} (U_t V_s^\top)\, C_s .
-
-    Cost O(L N n^2 + L^2 N^2 n), less than that of matrices while L N < n.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> I = jnp.stack([jnp.eye(2)] * 2)
-        >>> stack = LinearAttentionStack(I, I, I)
-        >>> factors = implicit_gd_factors(stack, jnp.array([[1.0, 0.0]]))
-        >>> factors.right_G.tolist()
-        [[[1.0, 0.0]], [[4.0, 0.0]]]
-        >>> factors.outputs(jnp.ones(2)).tolist()
-        [[1.0, 1.0], [2.0, 1.0], [10.0, 1.0]]
-
-    Source: Yao et al. (2024), Theorem 1.
-    """
-    learner, H = prepare(stack, H, demo_updates, scale)
-    return TrajectoryFactors(*factor_recursion(learner, H), num_heads(learner.stack))
 
 
 @calculator(static=("demo_updates", "method"), scale=scalar)

@@ -6,7 +6,7 @@ from jax.typing import ArrayLike
 
 from icltheory._checks import check_shape
 from icltheory._core import Record, exact_products
-from icltheory._typing import Array, Bool, Float
+from icltheory._typing import Array, Float
 
 
 class Trajectory(Record):
@@ -23,11 +23,6 @@ class Trajectory(Record):
     delta_W: Float[Array, "L n n"]
     G: Float[Array, "L n n"]
     W: Float[Array, "L n n"]
-
-    @property
-    def finite(self) -> Bool[Array, "*layers"]:
-        """Whether W_t is finite; as a polynomial in H it has degree 3^t - 1."""
-        return jnp.all(jnp.isfinite(self.W), axis=(-2, -1))
 
     @exact_products
     def outputs(self, h_query: Float[ArrayLike, "_n"]) -> Float[Array, "depths n"]:
@@ -71,13 +66,6 @@ class TrajectoryFactors(Record):
     def num_demos(self) -> int:
         """Number N of demonstrations."""
         return self.left.shape[1] // self.num_heads
-
-    @exact_products
-    def dense(self) -> Trajectory:
-        """Multiplies the factors to dense matrices."""
-        transposed = jnp.swapaxes(self.left, -1, -2)
-        G = transposed @ self.right_G
-        return Trajectory(transposed @ self.right_delta_W, G, jnp.cumsum(G, axis=0))
 
     def per_demonstration(self, layer: int) -> Float[Array, "N n n"]:
         """The matrices v_i c_i^T of one layer, from 0 to L - 1; their sum is G."""

@@ -426,11 +426,11 @@ def test_exactly_linear_labels_make_the_bound_of_generic_weights_infinite():
     np.testing.assert_allclose(by_scale, noisy.value, rtol=1e-12)
 
 
-def test_a_notebook_shows_the_summary_of_one_bound():
+def test_a_batch_of_bounds_has_no_single_reason():
     bound = bound_of(pools(0, 8))
-    assert bound._repr_html_() == f"<pre>{bound.summary()}</pre>"
     batch = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), bound)
-    assert batch._repr_html_() is None
+    with pytest.raises(ValueError, match="^reason: expected one concrete bound, got a"):
+        batch.summary()
 
 
 @pytest.mark.statement("Yao: Theorem 2 (corrected)")

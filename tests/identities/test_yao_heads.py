@@ -59,7 +59,7 @@ def test_theorem_1_holds_with_the_sum_of_the_heads_updates(updates, measured):
         for method in ("dense", "gram")
         if updates == "shared" or method == "dense"
     }
-    thin = trajectory.implicit_gd_factors(stack, H, **options)
+    thin = noise.demonstration_gradients(stack, H, **options)
     outputs = [forward, thin.outputs(h), *(each.outputs(h) for each in found.values())]
     error = max(np.abs(np.asarray(each) - expected).max() for each in outputs)
     measured("error", error, below=1e-13)
@@ -88,7 +88,7 @@ def test_the_noise_of_several_heads_has_the_dense_spectrum(measured):
         measured("relative error of an eigenvalue", error, below=1e-13)
         assert found.rank.tolist() == [N - 1] * L
     # Subsets of two demonstrations, all of them, have this covariance.
-    g = trajectory.implicit_gd_factors(stack, H, scale=1 / N).per_demonstration(0)
+    g = noise.demonstration_gradients(stack, H, scale=1 / N).per_demonstration(0)
     pairs = [(g[i] + g[j]) * N / 2 for i in range(N) for j in range(i)]
     exact = np.cov(np.reshape(pairs, (len(pairs), -1)).T, bias=True)
     np.testing.assert_allclose(dense[0], exact, atol=1e-13)

@@ -16,7 +16,6 @@ from icltheory.noise import (
     noise_spectrum,
     noisy_trajectory,
     support_dims,
-    symmetric_image_dim,
 )
 from icltheory.trajectory import implicit_gd
 from tests import oracles, stacks
@@ -155,21 +154,22 @@ def test_support_dimension_of_weights_wider_than_those_of_the_direct_count(measu
 @pytest.mark.statement("Yao: C_t positive definite")
 def test_dimension_of_the_image_of_the_symmetric_matrices(measured):
     rng = np.random.default_rng(1)
-    n, wrong = 5, 0
+    n, weights, expected = 5, [], []
     for draw in range(30):
         r, s = rng.integers(1, n + 1, 2)
         A = truncate(rng.normal(size=(n, n)), r)
         B = truncate(rng.normal(size=(n, n)), s)
-        if draw % 2:  # rows of A and columns of B that overlap
-            B = A.T @ B
-        image = []
+        # Of odd draws rows of A and columns of B overlap.
+        keys = A if draw % 2 else np.eye(n)
+        weights.append((A, keys, B))
+        B, image = keys.T @ B, []
         for i, j in itertools.combinations_with_replacement(range(n), 2):
             X = np.zeros((n, n))
             X[i, j] = X[j, i] = 1
             image.append((A @ X @ B).ravel())
-        wrong += int(symmetric_image_dim(A, B)) != np.linalg.matrix_rank(
-            np.array(image), tol=1e-9
-        )
+        expected.append(np.linalg.matrix_rank(np.array(image), tol=1e-9))
+    counts = support_dims(LinearAttentionStack(*np.stack(weights, axis=1)))
+    wrong = np.count_nonzero(np.asarray(counts) != expected)
     measured("wrong counts of 30", wrong)
     assert wrong == 0
 

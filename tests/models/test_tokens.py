@@ -12,12 +12,11 @@ B, P, D = 2, 4, 3
 _rng = np.random.default_rng(1)
 X, Q = _rng.standard_normal((2, B, P, D))
 Y = _rng.standard_normal((B, P))
-interleaved = jax.jit(tokens.interleaved)
-token_matrix = jax.jit(tokens.token_matrix, static_argnames="last_only")
+tokenized = jax.jit(tokens.tokenized, static_argnums=0, static_argnames="last_only")
 
 
 def test_interleaved_tokens_alternate_inputs_and_padded_labels():
-    seq = interleaved(X, Y)
+    seq = tokenized("interleaved", X, Y)
     for b in range(B):
         for k in range(P):
             np.testing.assert_array_equal(seq.tokens[b, 2 * k], X[b, k])
@@ -27,7 +26,7 @@ def test_interleaved_tokens_alternate_inputs_and_padded_labels():
 
 
 def test_appended_queries_stand_and_see_as_the_tokens_they_replace():
-    seq = interleaved(X, Y, Q)
+    seq = tokenized("interleaved", X, Y, Q)
     np.testing.assert_array_equal(seq.tokens[:, seq.outputs], Q)
     for k in range(P):
         row = 2 * P + k
@@ -39,7 +38,7 @@ def test_appended_queries_stand_and_see_as_the_tokens_they_replace():
 
 
 def test_token_matrix_never_shows_a_query_its_label():
-    seq = token_matrix(X, Y)
+    seq = tokenized("matrix", X, Y)
     queries = seq.tokens[:, seq.outputs]
     np.testing.assert_array_equal(queries[:, :, :D], X)
     np.testing.assert_array_equal(queries[:, :, D], np.zeros((B, P)))
@@ -50,19 +49,19 @@ def test_token_matrix_never_shows_a_query_its_label():
 
 @pytest.mark.slow
 def test_last_only_is_the_papers_matrix():
-    seq = token_matrix(X, Y, last_only=True)
+    seq = tokenized("matrix", X, Y, last_only=True)
     assert seq.tokens.shape == (B, P, D + 1)
     np.testing.assert_array_equal(seq.tokens[:, :-1, D], Y[:, :-1])
     np.testing.assert_array_equal(seq.tokens[:, -1, D], np.zeros(B))
 
 
 def test_shifted_tokens_show_a_query_the_pairs_before_it_alone():
-    seq = tokens.shifted(*map(jnp.asarray, (X, Y)))
+    seq = tokenized("shifted", X, Y)
     assert seq.mask is None
     np.testing.assert_array_equal(seq.tokens[:, seq.outputs, :D], X)
     before = np.concatenate([np.zeros((B, 1)), Y[:, :-1]], axis=1)
     np.testing.assert_array_equal(seq.tokens[:, :, D], before)
-    asked = tokens.shifted(*map(jnp.asarray, (X, Y, Q)))
+    asked = tokenized("shifted", X, Y, Q)
     np.testing.assert_array_equal(asked.tokens[:, :P], seq.tokens)
     np.testing.assert_array_equal(asked.tokens[:, asked.outputs, :D], Q)
     np.testing.assert_array_equal(asked.tokens[:, asked.outputs, D], before)
@@ -74,7 +73,7 @@ def test_shifted_tokens_show_a_query_the_pairs_before_it_alone():
 @pytest.mark.parametrize("layout", tokens.LAYOUTS)
 def test_queries_of_a_shared_context_see_it_and_themselves(layout):
     arrays = (jnp.asarray(array) for array in (X, Y, Q[:, :3]))
-    seq = tokens.shared_context(*arrays, token_layout=layout)
+    seq = tokens.shared_context(layout, *arrays)
     length = 2 * P if layout == "interleaved" else P
     assert seq.tokens.shape[1] == length + 3
     np.testing.assert_array_equal(seq.tokens[:, seq.outputs, :D], Q[:, :3])
@@ -87,4 +86,4 @@ def test_queries_of_a_shared_context_see_it_and_themselves(layout):
 def test_an_unknown_layout_is_refused():
     arrays = map(jnp.asarray, (X, Y, Q))
     with raises("token_layout: expected one of 'interleaved', 'matrix', 'shifted'"):
-        tokens.shared_context(*arrays, token_layout="rows")
+        tokens.shared_context("rows", *arrays)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from icltheory import plotting
+from icltheory.statistics import Estimate
 
 MEAN = np.array([1.0, 0.6, 0.1, 0.0])
 
@@ -55,19 +56,23 @@ def test_error_curves_are_drawn_with_their_names_at_their_ends():
     assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
 
 
-def test_error_curves_are_drawn_over_given_places():
-    axes = plotting.error_curves({"mine": [3.0, 2.0, 1.0]}, x=[0, 10, 20])
-    np.testing.assert_array_equal(axes.lines[0].get_xdata(), [0, 10, 20])
-    with pytest.raises(ValueError, match="^x: expected 3 places, got 2$"):
-        plotting.error_curves({"mine": [3.0, 2.0, 1.0]}, x=[0, 10])
-
-
-def test_error_curves_may_be_linear_on_given_axes():
+def test_error_curves_stand_at_given_places_on_axes_of_any_scale():
     import matplotlib.pyplot as plt
 
     _, axes = plt.subplots()
-    assert plotting.error_curves({"mine": MEAN}, ax=axes, log=False) is axes
-    np.testing.assert_array_equal(axes.get_lines()[0].get_ydata(), MEAN)
+    given = {"mine": [3.0, 2.0, 1.0]}
+    found = plotting.error_curves(given, x=[0, 10, 20], ax=axes, log=False)
+    assert found is axes
+    assert axes.get_yscale() == "linear"
+    np.testing.assert_array_equal(
+        axes.lines[0].get_xydata(), [[0, 3], [10, 2], [20, 1]]
+    )
+    with pytest.raises(ValueError, match="^x: expected 3 places, got 2$"):
+        plotting.error_curves(given, x=[0, 10])
+    curve = plotting.Curve(MEAN[:3], x=[1, 10, 1000])
+    axes = plotting.error_curves({"loss": curve}, log_x=True, ylim=(0.01, 10.0))
+    np.testing.assert_array_equal(axes.lines[0].get_xdata(), [1, 10, 1000])
+    assert (axes.get_xscale(), axes.get_ylim()) == ("log", (0.01, 10.0))
 
 
 def test_a_heat_map_has_its_numbers_in_its_cells():
@@ -109,16 +114,6 @@ def test_a_spectrum_stands_beside_a_law():
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
     assert set(labels) == {"singular values", "random matrix"}
     assert not plotting.spectrum(values).get_lines()
-
-
-def test_curves_may_stand_at_uneven_places_on_a_logarithmic_axis():
-    steps = [1, 10, 1000]
-    axes = plotting.error_curves(
-        {"loss": plotting.Curve(MEAN[:3], x=steps)}, log_x=True, ylim=(0.01, 10.0)
-    )
-    np.testing.assert_array_equal(axes.get_lines()[0].get_xdata(), steps)
-    assert axes.get_xscale() == "log"
-    assert axes.get_ylim() == (0.01, 10.0)
 
 
 def test_an_infinite_value_leaves_the_axis_at_its_upper_edge():
@@ -181,3 +176,19 @@ def test_markers_tell_methods_apart_without_colour():
         assert len(set(plotting.method_colours(pair).values())) == 2
         one, other = plotting.method_markers(pair).values()
         assert one != other or one == ""
+
+
+def test_a_curve_of_an_estimate_has_its_interval_and_one_of_numbers_is_exact():
+    estimate = Estimate.of(np.array([[1.0, 2.0], [3.0, 2.0], [2.0, 5.0]]))
+    curve = plotting.Curve.of(estimate, 0.9)
+    np.testing.assert_array_equal(curve.mean, [2.0, 3.0])
+    # Student's quantile t_{2, 0.95} times the standard error
+    half = 2.919985580353726 * np.array([1.0, np.sqrt(3.0)]) / np.sqrt(3)
+    np.testing.assert_allclose([curve.low, curve.high], curve.mean + [-half, half])
+    assert not curve.exact
+    assert plotting.Curve.of(curve) is curve
+    formula = plotting.Curve.of([1.0, 0.5])
+    assert (formula.exact, formula.low, formula.mean.tolist()) == (True, None, [1, 0.5])
+    axes = plotting.error_curves({"measured": estimate, "mean": [1.0, 0.5]})
+    assert [line.get_linestyle() for line in axes.get_lines()[:2]] == ["-", "-"]
+    assert len(axes.collections) == 1  # the band of the estimate

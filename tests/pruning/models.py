@@ -5,6 +5,7 @@ import numpy as np
 
 from icltheory.attention import LinearAttentionStack
 from icltheory.layered import Batched, LayeredStack
+from icltheory.pruning import Scored
 
 L, n, N, B = 4, 6, 5, 3
 RATES = (0.0, 0.1, 0.5, 0.75)  # ranks 6, 5, 3, 1
@@ -25,3 +26,6 @@ def errors(outputs, targets):
     """One error for each prompt; leaves a mark whenever it is traced."""
     traces.append(1)
     return jnp.sum((outputs - targets) ** 2, axis=-1)
+
+
+SCORED = Scored(MODEL, STACK, INPUTS, errors, (TARGETS,))

@@ -44,13 +44,6 @@ def test_order_of_the_candidates_does_not_matter():
         assert found.score == scores.max()
 
 
-def test_gain_that_has_to_be_exceeded():
-    assert choose_rate([0.75, 0.5, 0.5], RATES, 0.5, min_gain=0.25).index is None
-    assert choose_rate([0.75, 0.875, 0.8], RATES, 0.5, min_gain=0.25).index == 1
-    found = choose_rate([0.5, 0.2, 0.1], RATES, 0.5, min_gain=0.35, maximize=False)
-    assert found.rate == 0.9
-
-
 def test_nan_never_wins():
     assert choose_rate([np.nan, 0.6, np.nan], RATES, 0.5).rate == 0.5
     assert choose_rate([np.nan] * 3, RATES, 0.5) == (0.0, 0.5, None)
@@ -79,7 +72,5 @@ def test_bad_input():
         choose_rate([0.1], [0.5], np.nan)
     with raises("unpruned_score: expected shape (), got (2,)"):
         choose_rate([0.1], [0.5], [0.1, 0.2])
-    with raises("min_gain: expected a number >= 0, got -1"):
-        choose_rate([0.1], [0.5], 0.0, min_gain=-1)
     with raises("initial: expected one of 'unpruned', 'zero', got 'none'"):
         choose_rate([0.1], [0.5], 0.0, initial="none")

@@ -3,14 +3,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.attention import LinearAttentionStack, MLPAttentionStack
+from icltheory.attention import LinearAttentionStack, LinearTransformerStack
 from icltheory.layered import LayeredStack, get_matrix
 from icltheory.linalg import SVD
 from icltheory.pruning import (
     Intervention,
     LowRank,
     Magnitude,
-    Whitened,
     module_matrices,
     prune,
     prune_model,
@@ -21,8 +20,8 @@ from tests.raising import raises
 
 
 def test_names_of_modules():
-    W = draws(3, 2, 4, 4)
-    stack = MLPAttentionStack(*W, draws(2, 6, 4), draws(2, 4, 6))
+    W = draws(3, 2, 1, 4, 4)
+    stack = LinearTransformerStack(*W, draws(2, 6, 4), draws(2, 4, 6))
     model = LayeredStack.of(stack)
 
     def names(module):
@@ -34,7 +33,7 @@ def test_names_of_modules():
     assert names("W_in") == ["W_in"]
 
 
-METHODS = pytest.mark.parametrize("method", [LowRank(), Magnitude(), Whitened()])
+METHODS = pytest.mark.parametrize("method", [LowRank(), Magnitude()])
 
 
 @METHODS

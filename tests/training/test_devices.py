@@ -94,14 +94,48 @@ def test_where_a_process_dies_the_others_end_and_say_so(runs):
     assert err
 
 
-def test_a_mesh_of_more_devices_than_there_are_is_refused():
-    with pytest.raises(ValueError, match="num_devices: expected 1 to"):
-        devices.device_mesh(10_000)
-
-
-def test_parts_that_do_not_divide_the_devices_are_refused():
-    with pytest.raises(ValueError, match="models: expected a divisor of 1 devices"):
-        devices.device_mesh(1, models=2)
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: devices.device_mesh(10_000), "num_devices: expected 1 to"),
+        (
+            lambda: devices.device_mesh(1, models=2),
+            "models: expected a divisor of 1 devices",
+        ),
+        (
+            lambda: devices.shard_members({"w": jnp.ones((3, 2))}, stand_in(2, 1)),
+            "models: expected a divisor of 3 members, got 2",
+        ),
+        (
+            lambda: devices.check_batch(10, 3, None),
+            "accumulation: expected a divisor of batch_size 10, got 3",
+        ),
+        (
+            lambda: devices.check_batch(12, 2, stand_in(1, 4)),
+            "batch_size: expected a multiple of 4 devices x 2 parts, got 12",
+        ),
+        (
+            lambda: devices.check_batch(12, 1, stand_in(4, 8)),
+            "batch_size: expected a multiple of 8 devices x 1 parts, got 12",
+        ),
+        (
+            lambda: initialize_distributed("127.0.0.1:1", 2, 2),
+            "process_id: expected 0 to 1, got 2",
+        ),
+        (
+            lambda: initialize_distributed(None, 2, 0),
+            "coordinator: expected the host:port of process 0, got None",
+        ),
+        (
+            lambda: initialize_distributed("127.0.0.1:1", 2),
+            "process_id, num_processes: expected both with a coordinator",
+        ),
+    ],
+)
+def test_what_does_not_fit_the_devices_is_refused_in_one_line(call, message):
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        call()
+    assert "\n" not in str(caught.value)
 
 
 def test_on_one_device_all_stays_as_it_is():
@@ -119,42 +153,6 @@ def stand_in(models, data):
     """A mesh of so many devices that nothing is placed on."""
     again = np.full((models, data), jax.devices()[0])
     return jax.sharding.Mesh(again, ("models", "data"))
-
-
-@pytest.mark.parametrize(
-    ("sizes", "message"),
-    [
-        ((10, 3, None), "accumulation: expected a divisor of batch_size 10, got 3"),
-        ((12, 2, (1, 4)), "batch_size: expected a multiple of 4 devices x 2 parts, go"),
-        ((12, 1, (4, 8)), "batch_size: expected a multiple of 8 devices x 1 parts, go"),
-    ],
-)
-def test_a_batch_that_does_not_divide_is_refused(sizes, message):
-    batch, parts, mesh = sizes
-    with pytest.raises(ValueError, match=re.escape(message)):
-        devices.check_batch(batch, parts, mesh and stand_in(*mesh))
-
-
-def test_members_that_do_not_divide_are_refused():
-    with pytest.raises(ValueError, match="models: expected a divisor of 3 members, go"):
-        devices.shard_members({"w": jnp.ones((3, 2))}, stand_in(2, 1))
-
-
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (("127.0.0.1:1", 2, 2), "process_id: expected 0 to 1, got 2"),
-        ((None, 2, 0), "coordinator: expected the host:port of process 0, got None"),
-        (
-            ("127.0.0.1:1", 2),
-            "process_id, num_processes: expected both with a coordinator",
-        ),
-    ],
-)
-def test_processes_that_cannot_join_are_told_in_one_line(args, message):
-    with pytest.raises(ValueError, match=re.escape(message)) as caught:
-        initialize_distributed(*args)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

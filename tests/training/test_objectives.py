@@ -13,36 +13,22 @@ PREDICTED = jnp.asarray(np.random.default_rng(0).normal(size=(4, 6)))
 TRUE = jnp.asarray(np.random.default_rng(1).normal(size=(4, 6)))
 
 
-@pytest.mark.parametrize("active", [1, 4, 6])
-def test_squared_loss_over_active_points(active):
-    total = 0.0
-    for b in range(4):
-        for k in range(active):
-            total += (PREDICTED[b, k] - TRUE[b, k]) ** 2
-    got = jax.jit(in_context_loss)(PREDICTED, TRUE, active)
-    np.testing.assert_allclose(got, total / (4 * active), rtol=1e-12)
+TERMS = {
+    "squared": lambda guess, y: (guess - y) ** 2,
+    "logistic": lambda guess, y: math.log1p(math.exp(-y * guess)),
+    "hinge": lambda guess, y: max(0.0, 1 - float(y * guess)),
+}
 
 
-def test_logistic_loss_of_signs():
-    signs = jnp.sign(TRUE)
-    total = sum(
-        math.log1p(math.exp(-signs[b, k] * PREDICTED[b, k]))
-        for b in range(4)
-        for k in range(6)
-    )
-    got = in_context_loss(PREDICTED, signs, 6, "logistic")
-    np.testing.assert_allclose(got, total / 24, rtol=1e-12)
-
-
-def test_hinge_loss_of_signs():
-    signs = jnp.sign(TRUE)
-    total = sum(
-        max(0.0, 1 - float(signs[b, k] * PREDICTED[b, k]))
-        for b in range(4)
-        for k in range(6)
-    )
-    got = in_context_loss(PREDICTED, signs, 6, "hinge")
-    np.testing.assert_allclose(got, total / 24, rtol=1e-12)
+@pytest.mark.parametrize("loss", TERMS)
+def test_it_is_the_mean_of_a_loss_over_active_points(loss):
+    labels = TRUE if loss == "squared" else jnp.sign(TRUE)
+    for active in (1, 4, 6):
+        total = sum(
+            TERMS[loss](PREDICTED[b, k], labels[b, k]) for b, k in np.ndindex(4, active)
+        )
+        got = in_context_loss(PREDICTED, labels, active, loss)
+        np.testing.assert_allclose(got, total / (4 * active), rtol=1e-12)
 
 
 @pytest.mark.slow

@@ -129,6 +129,8 @@ def test_adam_with_gargs_settings_equals_its_formula():
         ({"clip_norm": -1.0}, "clip_norm: expected a value >= 0"),
         ({"clip_norm": float("nan")}, "clip_norm: expected a value >= 0, got nan"),
         ({"b1": 2.0}, r"b1: expected a decay in \[0, 1\), got 2.0"),
+        ({"average": -0.1}, "average: expected a decay"),
+        ({"average": 1.0}, "average: expected a decay"),
     ],
 )
 def test_bad_settings_are_refused(kwargs, message):

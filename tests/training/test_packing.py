@@ -107,16 +107,8 @@ def test_an_update_of_packed_blocks_is_the_packed_update(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "seeds"),
-    [
-        ("muon", (0, 1)),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in (("adam", 0), ("adam", (0, 1)), ("muon", 0))
-        ),
-    ],
-)
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("seeds", [0, (0, 1)])
 def test_unpacking_undoes_packing_to_the_bit(name, seeds):
     _, state = started(OPTIMIZERS[name], seeds)
     axis = jnp.ndim(state.step)

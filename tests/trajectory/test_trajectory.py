@@ -9,13 +9,20 @@ from jaxtyping import TypeCheckError
 
 from icltheory.attention import LinearAttentionStack, SoftmaxAttentionStack
 from icltheory.trajectory import (
+    Trajectory,
+    TrajectoryFactors,
     implicit_gd,
-    implicit_gd_factors,
     implicit_gd_norms,
     implicit_update,
     implicit_update_mlp,
 )
-from icltheory.trajectory._recursion import Learner, parts_on_path, token_recursion
+from icltheory.trajectory._recursion import (
+    Learner,
+    factor_recursion,
+    parts_on_path,
+    prepare,
+    token_recursion,
+)
 from tests import stacks
 from tests.derivatives import slope_error
 from tests.raising import raises
@@ -26,17 +33,26 @@ DEMO_UPDATES = ("shared", "causal", "frozen")
 FEW, MANY, BETWEEN = (2, 3, 8), (3, 9, 4), (3, 4, 6)
 
 
+def factors_of(stack, H, demo_updates="shared", scale=1.0):
+    """Thin factors by their own recursion, which takes over for L N < n."""
+    learner, H = prepare(stack, H, demo_updates, scale)
+    return TrajectoryFactors(*factor_recursion(learner, H))
+
+
 @functools.partial(jax.jit, static_argnames=("demo_updates", "methods"))
 def every_path(stack, H, h, scale, demo_updates, methods):
     """Trajectories, their outputs, and norms, by all methods that apply."""
     options = {"demo_updates": demo_updates, "scale": scale}
-    factors = implicit_gd_factors(stack, H, **options)
+    factors = factors_of(stack, H, **options)
     paths = [implicit_gd(stack, H, method=m, **options) for m in methods]
     outputs = [path.outputs(h) for path in (*paths, factors)]
     norms = [
         implicit_gd_norms(stack, H, method=m, **options) for m in (*methods, "factors")
     ]
-    return [*paths, factors.dense()], outputs, norms
+    left = jnp.swapaxes(factors.left, 1, 2)
+    G = left @ factors.right_G
+    dense = Trajectory(left @ factors.right_delta_W, G, jnp.cumsum(G, axis=0))
+    return [*paths, dense], outputs, norms
 
 
 @pytest.mark.parametrize("demo_updates", ["shared", "frozen"])
@@ -117,7 +133,7 @@ def test_auto_takes_the_cheapest_path(sizes, demo_updates, method):
 
 
 @pytest.mark.parametrize("demo_updates", DEMO_UPDATES)
-@pytest.mark.parametrize("run", [implicit_gd_factors, implicit_gd_norms])
+@pytest.mark.parametrize("run", [factors_of, implicit_gd_norms])
 def test_thin_paths_form_no_square_matrix(run, demo_updates):
     L, N, n = 3, 4, 50
     stack, H, _ = problem(L, N, n, rho=0.4)
@@ -182,7 +198,7 @@ def errors_jit(stack, H, h, demo_updates="shared", method="auto", dtype=jnp.floa
     stack, H, h = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), low)
     options = {"demo_updates": demo_updates}
     if method == "factors":
-        trajectory = implicit_gd_factors(*low[:2], **options)
+        trajectory = factors_of(*low[:2], **options)
     else:
         trajectory = implicit_gd(*low[:2], method=method, **options)
     mask = "demos" if demo_updates == "shared" else "causal"
@@ -258,7 +274,7 @@ def test_bad_input_says_what_was_expected():
     stack, H, h = problem(*BETWEEN, rho=0.4)
     W = np.asarray(stack.W_V[0])
     choices = "'shared', 'causal', 'frozen', got 'none'"
-    for run in (implicit_gd, implicit_gd_factors, implicit_gd_norms):
+    for run in (implicit_gd, factors_of, implicit_gd_norms):
         with raises("H: expected shape (N, 6), got (4, 5)"):
             run(stack, H[:, :5])
         with raises(f"demo_updates: expected one of {choices}"):
@@ -270,7 +286,7 @@ def test_bad_input_says_what_was_expected():
     for run in (implicit_gd, implicit_gd_norms):
         with raises("method: expected 'dense' for demo_updates 'causal', got 'gram'"):
             run(stack, H, demo_updates="causal", method="gram")
-    for result in (implicit_gd(stack, H), implicit_gd_factors(stack, H)):
+    for result in (implicit_gd(stack, H), factors_of(stack, H)):
         with raises("h_query: expected shape (6,), got (5,)"):
             result.outputs(h[:5])
     for message, args in (
