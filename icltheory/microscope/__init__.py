@@ -45,9 +45,11 @@ from icltheory.microscope.language import (
     label_rules,
 )
 from icltheory.microscope.linearity import (
+    RiskGivenInputs,
     bayes_gap,
     linearity_in_labels,
     linearity_in_query,
+    risk_given_inputs,
 )
 from icltheory.microscope.models import (
     NumpyModel,
@@ -76,6 +78,7 @@ __all__ = [
     "Parameter",
     "Probe",
     "Responses",
+    "RiskGivenInputs",
     "Rule",
     "SkewedEstimate",
     "TorchModel",
@@ -94,5 +97,6 @@ __all__ = [
     "mixture_weights",
     "probe",
     "responses",
+    "risk_given_inputs",
     "weight_intervals",
 ]

@@ -1,10 +1,11 @@
-"""How linear a model is, and what it loses to the Bayes predictor."""
+"""How linear a model is, and what follows: exact risks and the Bayes gap."""
 
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
+from icltheory._core import Record
 from icltheory._typing import PRNGKey
 from icltheory.microscope import models
 from icltheory.microscope.intervals import SkewedEstimate, ratio
@@ -56,6 +57,67 @@ def _linearity(answers, start, weights, at) -> Estimate:
     share = ratio(missed, (f - f_0) ** 2)
     value, error = 1 - share.mean, share.standard_error
     return SkewedEstimate(value, error, share.dof, "", -share.skewness)
+
+
+class RiskGivenInputs(Record):
+    """The exact risk of a response linear in y, averaged over sampled inputs.
+
+    Args:
+        risk: All parts, with the query's noise.
+        bias: (x - X'a)'Psi(x - X'a), of tasks that vary about their mean.
+        mean: (<beta*, x - X'a> - f_0)^2, of the mean task.
+        variance: sigma^2 |a|^2, of the noise of the labels.
+        noise: sigma^2 of the query's label.
+    """
+
+    risk: Estimate
+    bias: Estimate
+    mean: Estimate
+    variance: Estimate
+    noise: float
+
+
+def risk_given_inputs(
+    response: models.Responses, prompt: Any, population: LinearPopulation
+) -> RiskGivenInputs:
+    r"""Exact risk given the inputs of a model whose answer is affine in the labels.
+
+    .. math:: E[(f - y)^2 | X, x] = (x - X^\top a)^\top \Psi (x - X^\top a)
+        + (\langle \beta^*, x - X^\top a\rangle - f_0)^2 + \sigma^2 |a|^2 + \sigma^2 .
+
+    It has several times less variance than squared errors. Only as right as the model
+    is linear: look at :func:`linearity_in_labels` first.
+
+    Example:
+        >>> population = LinearPopulation.isotropic(2, 0.25)
+        >>> import jax
+        >>> prompt = population.sample(jax.random.key(0), 4, 100)
+        >>> zero = models.responses(lambda X, y, x: 0.0, prompt)
+        >>> risk = risk_given_inputs(zero, prompt, population)
+        >>> bool(abs(risk.risk.mean - 2.25) < 4 * risk.risk.standard_error)
+        True
+    """
+    if not isinstance(population, LinearPopulation):
+        got = type(population).__name__
+        raise ValueError(f"population: expected a LinearPopulation, got {got}")
+    a, f_0, X, x, Psi, beta = (
+        np.asarray(v, float)
+        for v in (
+            response.label_weights,
+            response.without_labels,
+            prompt.X,
+            prompt.x_query,
+            population.task_cov,
+            population.task_mean,
+        )
+    )
+    s2 = float(population.noise_var)
+    missed = x - np.einsum("snd,sn->sd", X, a)
+    bias = np.einsum("sd,de,se->s", missed, Psi, missed)
+    mean, variance = (missed @ beta - f_0) ** 2, s2 * np.sum(a**2, axis=1)
+    total = Estimate.of(bias + mean + variance + s2, how="exact given the inputs")
+    parts = Estimate.of(bias), Estimate.of(mean), Estimate.of(variance)
+    return RiskGivenInputs(total, *parts, s2)
 
 
 def bayes_gap(

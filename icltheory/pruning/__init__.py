@@ -24,7 +24,7 @@ from icltheory.pruning.matrices import (
     prune,
     prune_rows,
 )
-from icltheory.pruning.methods import LowRank, Magnitude, Method
+from icltheory.pruning.methods import LowRank, Magnitude, Method, Whitened
 from icltheory.pruning.modules import module_matrices
 from icltheory.pruning.rates import Rank, kept_parameters, rank_for_rate
 from icltheory.pruning.searches import Search, search
@@ -60,6 +60,7 @@ __all__ = [
     "Selection",
     "UpdateBound",
     "UpdateSplit",
+    "Whitened",
     "by_layer",
     "choose_layers",
     "choose_rate",

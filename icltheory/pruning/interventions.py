@@ -24,22 +24,30 @@ class Intervention:
     As text it is ``LAYER:MATRICES:STRENGTH``: ``26:mlp:0.9`` prunes the MLP of layer 26
     at rate 0.9, ``3:W_Q,W_K:rank=8`` two matrices of layer 3 to rank 8. Outside of the
     layers there is no layer: ``embeddings:0.5``, ``head:rank=16``. ``str()`` gives the
-    text; :meth:`parse` reads it. A strength is a rate or a :class:`Rank`.
+    text; :meth:`parse`, or the class alone, reads it. A strength is a rate or a
+    :class:`Rank`.
 
     Example:
         >>> Intervention.parse("3:W_Q,W_K:rank=8")
         Intervention(layer=3, matrices=('W_Q', 'W_K'), strength=Rank(value=8))
         >>> str(Intervention(26, "mlp", 0.9))
         '26:mlp:0.9'
+        >>> Intervention("26:mlp:0.9") == Intervention(26, "mlp", 0.9)
+        True
 
     Source: Sharma et al. (2023), "LASER", section 4: layer, matrix and rank.
     """
 
-    layer: int | None  # None outside of the layers
-    matrices: tuple[str, ...] | str
-    strength: Any
+    layer: Any  # a number, None outside of the layers, or the whole text
+    matrices: tuple[str, ...] | str = ()
+    strength: Any = None
 
     def __post_init__(self):
+        if isinstance(self.layer, str) and self.strength is None:
+            read = Intervention.parse(self.layer)
+            for name in ("layer", "matrices", "strength"):
+                object.__setattr__(self, name, getattr(read, name))
+            return
         if self.layer is not None:
             check_nonnegative_int("layer", self.layer)
         names = self.matrices

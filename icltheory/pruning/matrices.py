@@ -37,13 +37,18 @@ def prune(
 
     .. math:: W_r = \sum_{i \le r} s_i\, u_i v_i^\top
 
-    unless another ``method`` is given, such as :class:`Magnitude`. At rate 0 or full
-    rank the matrix itself is returned. The derivative of :class:`LowRank` is that of
-    :func:`~icltheory.linalg.low_rank_approximation` and survives repeated values.
+    unless another ``method`` is given: :class:`Whitened`, :class:`Magnitude`. At rate 0
+    or full rank the matrix itself is returned. The derivative of :class:`LowRank` is
+    that of :func:`~icltheory.linalg.low_rank_approximation` and survives repeated
+    values.
 
     Example:
+        >>> from icltheory.pruning import Rank, Whitened
         >>> prune([[3.0, 0.0], [0.0, 1.0]], 0.5).round(6).tolist()
         [[3.0, 0.0], [0.0, 0.0]]
+        >>> prune(jnp.diag(jnp.array([7.0, 1.0, 0.5, 0.1])), Rank(2),
+        ...       method=Whitened()).diagonal().round(6).tolist()
+        [5.0, 5.0, 0.0, 0.0]
 
     Source: Yao et al. (2024), section 2; Eckart and Young (1936).
     """

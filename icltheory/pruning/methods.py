@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from icltheory._checks import check_choice, is_tracer
-from icltheory._core import widened
+from icltheory._core import exact_products, widened
 from icltheory._typing import Array, Float, Int, PyTree, Rule
 from icltheory.layered import MatrixSpec, get_matrix
 from icltheory.linalg import SVD, svd
@@ -111,14 +111,30 @@ class LowRank(Sized):
     spectral: ClassVar[bool] = True
 
     def by_size(self, W, parts=None):
-        """A function from a rank to the matrix, by one decomposition."""
-        parts = svd(widened(W)) if parts is None else parts
+        """A function from a rank to the matrix."""
+        return _spectral_cutter(SVD.truncate, W, parts)
 
-        def cut(rank):
-            pruned = _first(parts, rank).truncate(rank).astype(W.dtype)
-            return jnp.where(jnp.equal(rank, min(W.shape)), W, pruned)
 
-        return cut
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Whitened(Sized):
+    r"""Keeps the r largest singular directions and makes their singular values equal.
+
+    .. math:: W \mapsto \bar s_r \sum_{i \le r} u_i v_i^\top , \qquad
+        \bar s_r = \Big( \frac1r \sum_{i \le r} s_i^2 \Big)^{1/2}
+
+    The spaces and the Frobenius norm are those of :class:`LowRank`, and the condition
+    number of what is kept is 1. Beside it pruning shows what the sizes of the singular
+    values matter, apart from the directions. At full rank the matrix stays as it is.
+
+    Source: Yao et al. (2024), section 3.4, which chooses layers by condition numbers.
+    """
+
+    word: ClassVar[str] = "whitened"
+    spectral: ClassVar[bool] = True
+
+    def by_size(self, W, parts=None):
+        """A function from a rank to the matrix."""
+        return _spectral_cutter(_equal_values, W, parts)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -177,8 +193,28 @@ def kept_table(
 def check_method(method: Any, kind: type = Method) -> None:
     """Raises for what is no method."""
     if not isinstance(method, kind):
-        names = "LowRank or Magnitude" if kind is Sized else "a Method"
+        names = "LowRank, Whitened or Magnitude" if kind is Sized else "a Method"
         raise ValueError(f"method: expected {names}, got {method!r}")
+
+
+@exact_products
+def _equal_values(parts: SVD, rank: Any) -> Float[Array, "m n"]:
+    """First ``rank`` directions, with the root mean square of their singular values."""
+    keep = jnp.arange(parts.s.shape[-1]) < rank
+    mean_square = jnp.sum(jnp.where(keep, parts.s**2, 0)) / jnp.maximum(rank, 1)
+    equal = jnp.where(keep, jnp.sqrt(mean_square), 0)
+    return (parts.U * equal[None, :]) @ parts.Vt
+
+
+def _spectral_cutter(cut_to, W, parts):
+    """A function from a rank to the matrix, by one decomposition."""
+    parts = svd(widened(W)) if parts is None else parts
+
+    def cut(rank):
+        pruned = cut_to(_first(parts, rank), rank).astype(W.dtype)
+        return jnp.where(jnp.equal(rank, min(W.shape)), W, pruned)
+
+    return cut
 
 
 # Ranks are rounded up to a multiple of this, so that few programs are compiled. A

@@ -80,7 +80,7 @@ def sweep(
     Args:
         module: See :func:`module_matrices`.
         rates: Clipping rates :math:`\xi_j`, each in [0, 1), or :class:`Rank`.
-        method: :class:`LowRank` or :class:`Magnitude`.
+        method: :class:`LowRank`, :class:`Whitened` or :class:`Magnitude`.
         batch_size: Rates that run together, by ``vmap``. Unless given all of them on an
             accelerator, and one at a time on a CPU, where that is faster.
 

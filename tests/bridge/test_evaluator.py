@@ -18,7 +18,7 @@ from icltheory.bridge.pruning import pruned_stacks
 from icltheory.bridge.sharding import leaf_at
 from icltheory.bridge.spectra import Exact, Randomised, SingularSystems
 from icltheory.linalg import SVD, svd
-from icltheory.pruning import Intervention, LowRank, Magnitude, Rank
+from icltheory.pruning import Intervention, LowRank, Magnitude, Rank, Whitened
 from tests.bridge.evaluation_tasks import at_rates, choice, classification, tiny
 from tests.bridge.test_evaluation import with_nan
 from tests.bridge.tiers import quick
@@ -176,12 +176,9 @@ def test_singular_systems_from_elsewhere_and_each_matrix_once():
     assert asked == [(24, 16), (24, 16), (16, 24)]
 
 
-def test_a_store_with_too_few_singular_values_is_refused(tmp_path):
-    method, model, systems = (
-        LowRank(),
-        tiny("groups"),
-        SingularSystems(tmp_path, Randomised(4)),
-    )
+@pytest.mark.parametrize("method", [LowRank(), Whitened()])
+def test_a_store_with_too_few_singular_values_is_refused(method, tmp_path):
+    model, systems = tiny("groups"), SingularSystems(tmp_path, Randomised(4))
     with pytest.raises(ValueError, match="^systems: expected at least 8 singular v"):
         pruned_stacks(model, (1, "W_Q"), (0.0, 0.5, Rank(3)), method, systems)
     cut = (0.0, Rank(3))

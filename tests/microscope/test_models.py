@@ -91,6 +91,24 @@ def test_a_wrong_shape_is_refused():
 
 
 @pytest.mark.slow
+def test_risks_given_inputs_are_the_libraries():
+    """Against the rule of regression, which averages the query in closed form."""
+    shifted = POPULATION.with_(task_mean=jnp.array([1.0, -0.5]))
+    rule = reg.Bayes(shifted)
+    prompt = shifted.sample(jax.random.key(1), 4, 4000)
+    found = ms.risk_given_inputs(ms.responses(rule, prompt), prompt, shifted)
+    exact = reg.estimate_risk(rule, shifted, 4, key=jax.random.key(2))
+    error = np.hypot(found.risk.standard_error, exact.standard_error)
+    assert abs(found.risk.mean - exact.mean) < 4 * error
+    total = found.bias.mean + found.mean.mean + found.variance.mean + found.noise
+    np.testing.assert_allclose(found.risk.mean, total, rtol=1e-12)
+    raw = reg.squared_errors(rule, prompt)
+    assert found.risk.standard_error < 0.5 * np.std(raw) / np.sqrt(4000)
+    # Bayes knows the mean: that part of the error is 0.
+    assert found.mean.mean < 1e-20
+
+
+@pytest.mark.slow
 def test_the_bayes_gap_is_the_difference_of_the_risks():
     """The best step of size 1/N' on d = 2, N = 4, in closed form."""
     step = reg.LinearStep(4 / (4 + 2 + 1.25) * jnp.eye(2))
@@ -110,3 +128,19 @@ def test_sources_without_a_known_posterior_have_no_gap():
         ms.bayes_gap(
             reg.Zero(), reg.DecisionTree(2), num_examples=1, key=jax.random.key(0)
         )
+
+
+@pytest.mark.slow
+def test_exact_risks_vary_less_than_raw_errors():
+    """Ridge with penalty 2, d = 5, N = 10: more than five times less variance."""
+    population = reg.LinearPopulation.isotropic(5, 0.25)
+    prompt = population.sample(jax.random.key(5), 10, 40_000)
+    response = ms.responses(reg.Ridge(2.0), prompt, batch_size=4000)
+    found = ms.risk_given_inputs(response, prompt, population).risk
+    exact = reg.estimate_risk(
+        reg.Ridge(2.0), population, 10, key=jax.random.key(6), num_prompts=40_000
+    )
+    z = (found.mean - exact.mean) / np.hypot(found.standard_error, exact.standard_error)
+    assert abs(z) < 4
+    raw = np.asarray(response.answers - prompt.y_query) ** 2
+    assert (raw.std() / np.sqrt(40_000) / found.standard_error) ** 2 > 5

@@ -7,14 +7,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from icltheory.layered import get_matrix
 from icltheory.pruning import (
     LowRank,
     Magnitude,
     Rank,
+    Whitened,
     frobenius_split,
     kept_parameters,
     prune,
     prune_model,
+    rank_for_rate,
     sweep,
     sweep_grid,
 )
@@ -28,6 +31,16 @@ def draws(*shape, seed=0):
     return np.random.default_rng(seed).normal(size=shape)
 
 
+def whiten(W, rank):
+    """Direction by direction, each with the root mean square of the kept values."""
+    U, s, Vt = np.linalg.svd(W, full_matrices=False)
+    size = np.sqrt(sum(s[i] ** 2 for i in range(rank)) / rank)
+    total = np.zeros_like(W)
+    for i in range(rank):
+        total += size * np.outer(U[:, i], Vt[i])
+    return total
+
+
 def kept_entries(W, kept):
     """The smallest entry goes first; of equal ones the first, row by row."""
     W = W.copy()
@@ -37,13 +50,18 @@ def kept_entries(W, kept):
     return W
 
 
-def test_a_rank_keeps_the_largest_singular_values():
+@pytest.mark.parametrize(
+    ("method", "definition", "atol"),
+    [(LowRank(), truncate, 1e-14), (Whitened(), whiten, 1e-12)],
+)
+def test_a_rank_keeps_the_largest_singular_values(method, definition, atol):
     W = draws(5, 7)
     for rank in range(1, 5):
-        np.testing.assert_allclose(prune(W, Rank(rank)), truncate(W, rank), atol=1e-14)
+        found = prune(W, Rank(rank), method=method)
+        np.testing.assert_allclose(found, definition(W, rank), atol=atol)
     for rule, rank in (("floor", 2), ("ceil", 3)):
-        by_rate = prune(W, 0.5, method=LowRank(rule=rule))
-        np.testing.assert_array_equal(by_rate, prune(W, Rank(rank)))
+        by_rate = prune(W, 0.5, method=type(method)(rule=rule))
+        np.testing.assert_array_equal(by_rate, prune(W, Rank(rank), method=method))
 
 
 @pytest.mark.slow
@@ -64,7 +82,7 @@ def test_the_smallest_entries_go():
 
 
 @pytest.mark.statement("Yao: Section 2 (xi -> r)")
-@pytest.mark.parametrize("method", [LowRank(), Magnitude()])
+@pytest.mark.parametrize("method", [LowRank(), Whitened(), Magnitude()])
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
 def test_rate_zero_and_full_rank_return_the_weight_bit_for_bit(dtype, method):
     W = draws(4, 6) * 1e-3
@@ -88,6 +106,23 @@ def test_the_error_of_clipping_is_rounding_of_the_dtype(dtype):
     s = np.linalg.svd(wide, compute_uv=False)
     bound = np.sqrt(W.size) * float(jnp.finfo(dtype).eps) * s[0] * s[1] / (s[1] - s[2])
     assert error.max() <= bound
+
+
+def test_whitening_keeps_spaces_and_norm_of_clipping_with_condition_number_one():
+    W = draws(8, 8, seed=1)
+    for rate in (0.25, 0.5, 0.875):
+        rank = rank_for_rate(W.shape, rate)
+        white, clipped = (
+            np.asarray(prune(W, rate, method=method))
+            for method in (Whitened(), LowRank())
+        )
+        s = np.linalg.svd(white, compute_uv=False)
+        np.testing.assert_allclose(s[:rank], s[0], rtol=1e-12)
+        np.testing.assert_allclose(s[rank:], 0, atol=1e-12)
+        assert np.linalg.norm(white) == pytest.approx(np.linalg.norm(clipped))
+        # The rows of one lie in the row space of the other.
+        both = np.linalg.matrix_rank(np.concatenate([white, clipped]))
+        assert both == rank == np.linalg.matrix_rank(white)
 
 
 def test_split_is_the_norms_of_the_two_parts_squared():
@@ -126,10 +161,15 @@ def test_gradients_are_twice_the_parts_also_for_repeated_values():
 
 
 def test_ranks_take_the_place_of_rates_in_models_and_sweeps():
-    by_rank, by_rate = (
-        prune_model(MODEL, STACK, f"1:attn:{strength}") for strength in ("rank=3", 0.5)
-    )
-    jax.tree.map(np.testing.assert_array_equal, by_rank, by_rate)
+    for method in (LowRank(), Whitened()):
+        by_rank, by_rate = (
+            prune_model(MODEL, STACK, f"1:attn:{strength}", method=method)
+            for strength in ("rank=3", "0.5")
+        )
+        for spec in MODEL.matrices(1):
+            np.testing.assert_array_equal(
+                get_matrix(by_rank, spec), get_matrix(by_rate, spec)
+            )
     clipped = prune_model(MODEL, STACK, "1:W_Q,W_V:rank=2")
     for name, rank in (("W_V", 2), ("W_K", 6), ("W_Q", 2)):
         assert np.linalg.matrix_rank(getattr(clipped, name)[1]) == rank

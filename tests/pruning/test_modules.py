@@ -10,6 +10,7 @@ from icltheory.pruning import (
     Intervention,
     LowRank,
     Magnitude,
+    Whitened,
     module_matrices,
     prune,
     prune_model,
@@ -33,7 +34,7 @@ def test_names_of_modules():
     assert names("W_in") == ["W_in"]
 
 
-METHODS = pytest.mark.parametrize("method", [LowRank(), Magnitude()])
+METHODS = pytest.mark.parametrize("method", [LowRank(), Magnitude(), Whitened()])
 
 
 @METHODS

@@ -13,6 +13,7 @@ from icltheory.pruning import (
     LowRank,
     Magnitude,
     Scored,
+    Whitened,
     module_spectra,
     prune_model,
     sweep,
@@ -94,7 +95,7 @@ def test_rates_side_by_side_and_one_prompt_agree():
 
 
 @pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
-@pytest.mark.parametrize("method", [LowRank(), Magnitude()])
+@pytest.mark.parametrize("method", [LowRank(), Magnitude(), Whitened()])
 def test_the_full_size_is_the_weight_bit_for_bit_also_when_traced(method, dtype):
     W = draws(4, 6).astype(dtype)
     whole = method.kept(W.shape, 0)
@@ -106,7 +107,7 @@ def test_the_full_size_is_the_weight_bit_for_bit_also_when_traced(method, dtype)
 
 
 def test_rate_zero_scores_the_model_as_it_is():
-    for method in (LowRank(), Magnitude()):
+    for method in (LowRank(), Magnitude(), Whitened()):
         got = swept(3, "attn", method=method)[0]
         expected = np.sum((whole(STACK, INPUTS) - TARGETS) ** 2, axis=-1)
         np.testing.assert_allclose(got, expected, rtol=1e-14)
@@ -199,7 +200,7 @@ def test_bad_input():
         swept(1, "attn", (0, 1))
     with raises("rule: expected one of 'floor', 'nearest', 'ceil', got 'up'"):
         LowRank(rule="up")
-    with raises("method: expected LowRank or Magnitude, got 'l1'"):
+    with raises("method: expected LowRank, Whitened or Magnitude, got 'l1'"):
         swept(1, "attn", method="l1")
     with raises("layer: expected 0 to 3, got 4"):
         swept(L, "attn")
