@@ -27,6 +27,7 @@ from icltheory.attention.stacks import (
     AttentionStack,
     KernelAttentionStack,
     LinearAttentionStack,
+    MLPAttentionStack,
     SoftmaxAttentionStack,
     StackOutput,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "LayerOutput",
     "LinearAttentionStack",
     "LinearTransformerStack",
+    "MLPAttentionStack",
     "MultiHeadStack",
     "SoftmaxAttentionStack",
     "StackOutput",

@@ -83,7 +83,7 @@ class LinearTransformerStack(AttentionStack):
     W_out: Weights
     mlp: MLPForm = eqx.field(static=True, default="gated")
 
-    groups: ClassVar[dict[str, str]] = AttentionStack.groups | {
+    groups: ClassVar[dict[str, str]] = LinearAttentionStack.groups | {
         "W_in": "mlp",
         "W_out": "mlp",
     }

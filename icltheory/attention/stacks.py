@@ -1,4 +1,4 @@
-"""Stacks of attention layers: three kinds of layer, one scan."""
+"""Stacks of attention layers: four kinds of layer, one scan."""
 
 import abc
 import functools
@@ -13,9 +13,9 @@ from jaxtyping import Real
 
 from icltheory._checks import check_choice, check_shape, checked, positive, within
 from icltheory._core import Record, where_valid
-from icltheory._typing import Array, Float, Int, Mask
+from icltheory._typing import Array, Float, Int, Mask, MLPForm
 from icltheory.attention._layer import LayerOutput, as_tokens
-from icltheory.attention.linear import linear_attention
+from icltheory.attention.linear import MLP_FORMS, linear_attention, mlp_attention
 from icltheory.attention.masks import MASKS
 from icltheory.attention.nonlinear import (
     Kernel,
@@ -45,14 +45,14 @@ class StackOutput(Record):
 class AttentionStack(Record):
     """Base class of stacks: L layers of one kind, run by one ``lax.scan``.
 
-    A stack is a pytree whose leaves have a leading layer axis. A subclass has its
-    weight matrices as fields, names their groups if there are others, and says how one
-    layer acts, given a stack whose leaves have lost that axis.
+    A stack is a pytree whose leaves have a leading layer axis. A subclass names its
+    weight matrices with their groups and says how one layer acts, given a stack whose
+    leaves have lost that axis.
 
     Source: Yao et al. (2024), section 3.1.
     """
 
-    groups: ClassVar[dict[str, str]] = {"W_V": "attn", "W_K": "attn", "W_Q": "attn"}
+    groups: ClassVar[dict[str, str]] = {}
 
     @property
     def num_layers(self) -> int:
@@ -175,6 +175,8 @@ class LinearAttentionStack(AttentionStack):
     W_K: Weights
     W_Q: Weights
 
+    groups: ClassVar[dict[str, str]] = {"W_V": "attn", "W_K": "attn", "W_Q": "attn"}
+
     def __post_init__(self):
         self._store(W_V=("L", "n", "n"))
         self._store(W_K=self.W_V.shape, W_Q=self.W_V.shape)
@@ -205,19 +207,79 @@ class SoftmaxAttentionStack(AttentionStack):
     W_Q: Weights
     d_scale: float | int = eqx.field(static=True)
 
+    groups: ClassVar[dict[str, str]] = {"W_V": "attn", "W_K": "attn", "W_Q": "attn"}
+
     def __post_init__(self):
         self._store(W_V=("L", "n", "n"))
         self._store(W_K=self.W_V.shape, W_Q=self.W_V.shape)
         checked("d_scale", self.d_scale, positive)
 
     def _act(self, H, h_query, mask, scale):
-        weights = self.W_V, self.W_K, self.W_Q, H, h_query
-        options = {"d_scale": self.d_scale, "mask": mask, "scale": scale}
-        return softmax_attention(*weights, **options)
+        return softmax_attention(
+            self.W_V,
+            self.W_K,
+            self.W_Q,
+            H,
+            h_query,
+            d_scale=self.d_scale,
+            mask=mask,
+            scale=scale,
+        )
 
     def _weights(self, H, h_query, mask):
         projections = self.W_K, self.W_Q, H, h_query
         return softmax_weights(*projections, d_scale=self.d_scale, mask=mask)
+
+
+class MLPAttentionStack(AttentionStack):
+    """A stack of L blocks of linear attention followed by an MLP, Appendix B.3.
+
+    Args:
+        mlp: ``"gated"`` (the exact relu), ``"linear"`` or ``"half"``.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> I = jnp.eye(1)[None]
+        >>> stack = MLPAttentionStack(I, I, I, I, I)
+        >>> stack.apply(jnp.ones((2, 1)), jnp.ones(1)).h_query.tolist()
+        [[1.0], [3.0]]
+
+    Source: Yao et al. (2024), Appendix B.3.
+    """
+
+    W_V: Weights
+    W_K: Weights
+    W_Q: Weights
+    W_in: Weights
+    W_out: Weights
+    mlp: MLPForm = eqx.field(static=True, default="gated")
+
+    groups: ClassVar[dict[str, str]] = LinearAttentionStack.groups | {
+        "W_in": "mlp",
+        "W_out": "mlp",
+    }
+
+    def __post_init__(self):
+        check_choice("mlp", self.mlp, MLP_FORMS)
+        self._store(W_V=("L", "dim1", "n"))
+        layers, dim1, n = self.W_V.shape
+        self._store(W_K=(layers, dim1, n), W_Q=(layers, dim1, n))
+        self._store(W_in=(layers, "dim2", dim1))
+        self._store(W_out=(layers, n, self.W_in.shape[1]))
+
+    def _act(self, H, h_query, mask, scale):
+        return mlp_attention(
+            self.W_V,
+            self.W_K,
+            self.W_Q,
+            self.W_in,
+            self.W_out,
+            H,
+            h_query,
+            mask=mask,
+            scale=scale,
+            mlp=self.mlp,
+        )
 
 
 class KernelAttentionStack(AttentionStack):
@@ -245,6 +307,8 @@ class KernelAttentionStack(AttentionStack):
     W_K: Weights
     W_Q: Weights
     kernel: Kernel = eqx.field(static=True, default="linear")
+
+    groups: ClassVar[dict[str, str]] = {"W_V": "attn", "W_K": "attn", "W_Q": "attn"}
 
     def __post_init__(self):
         check_kernel(self.kernel)

@@ -9,7 +9,7 @@ from jaxtyping import TypeCheckError
 from icltheory._core import widened
 from icltheory.attention import (
     LinearAttentionStack,
-    LinearTransformerStack,
+    MLPAttentionStack,
     SoftmaxAttentionStack,
     attended_keys,
     linear_attention,
@@ -61,7 +61,7 @@ def test_mlp_block_equals_the_double_loop(mask, mlp):
 
 def stacks(L=3, n=3):
     """One stack of each kind with the layer of its oracle."""
-    W = weights(L, n)
+    W, W_mlp = weights(L, n), weights(L, n, dim1=4, dim2=6)
     return {
         "linear": (
             LinearAttentionStack(*W),
@@ -75,12 +75,17 @@ def stacks(L=3, n=3):
                 oracles.softmax_layer, mask=mask, d_scale=2.0
             ),
         ),
+        "mlp": (
+            MLPAttentionStack(*W_mlp),
+            W_mlp,
+            lambda mask: functools.partial(oracles.mlp_layer, mask=mask, mlp="gated"),
+        ),
     }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mask", MASKS)
-@pytest.mark.parametrize("kind", ["linear", "softmax"])
+@pytest.mark.parametrize("kind", ["linear", "softmax", "mlp"])
 def test_stack_keeps_every_depth(kind, mask):
     stack, W, oracle = stacks()[kind]
     H, h = prompt(5, 3)
@@ -109,7 +114,7 @@ def test_masks_are_what_their_table_says():
         np.testing.assert_array_equal(normalized_keys(mask, 4), keys)
 
 
-@pytest.mark.parametrize("kind", ["linear", "softmax"])
+@pytest.mark.parametrize("kind", ["linear", "softmax", "mlp"])
 def test_without_demonstrations_the_output_is_the_input(kind):
     stack = stacks()[kind][0]
     H, h = prompt(0, 3)
@@ -122,7 +127,7 @@ def test_without_demonstrations_the_output_is_the_input(kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["linear", "softmax"])
+@pytest.mark.parametrize("kind", ["linear", "softmax", "mlp"])
 def test_gradients_agree_with_finite_differences(kind):
     stack = stacks()[kind][0]
     H, h = prompt(5, 3)
@@ -158,8 +163,7 @@ def test_dtype_follows_the_input():
 
 def test_bad_weights_say_what_was_expected():
     W, W_in, W_out = np.ones((2, 3, 3)), np.ones((2, 4, 3)), np.ones((2, 3, 4))
-    linear, heads = LinearAttentionStack, (W[:, None],) * 3
-    mlp = functools.partial(LinearTransformerStack, *heads)
+    linear, mlp = LinearAttentionStack, functools.partial(MLPAttentionStack, W, W, W)
     mlp(W_in, W_out)  # as wide as 4
     for make, message in (
         (lambda: linear(W_out, W, W), "W_V: expected shape (L, n, n), got (2, 3"),
@@ -170,7 +174,7 @@ def test_bad_weights_say_what_was_expected():
         (lambda: linear(*3 * [W[:0]]), "W_V: expected at least one layer, got L = 0"),
         (
             lambda: mlp(W_in[:, :, :2], W_out),
-            "W_in: expected shape (2, hidden, 3), got",
+            "W_in: expected shape (2, dim2, 3), got",
         ),
         (lambda: mlp(W_in, W), "W_out: expected shape (2, 3, 4), got"),
         (lambda: mlp(W, W, mlp="relu"), "mlp: expected one of 'gated', "),

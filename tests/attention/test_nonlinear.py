@@ -11,7 +11,7 @@ from icltheory.attention import (
     KERNELS,
     KernelAttentionStack,
     LinearAttentionStack,
-    LinearTransformerStack,
+    MLPAttentionStack,
     SoftmaxAttentionStack,
     attended_keys,
     kernel_attention,
@@ -88,10 +88,8 @@ def test_weights_of_every_stack_make_its_layer():
         moved = every + np.asarray(weights) @ every @ W[0, 1].T
         np.testing.assert_allclose(np.vstack(out), np.vstack([moved]), rtol=1e-12)
     assert np.all(np.sum(weights_of(softmax, 0, H, h), axis=1) < 1)
-    MLP = RNG.normal(size=(L, 5, n)), RNG.normal(size=(L, n, 5))
-    blocks = LinearTransformerStack(*W[:, :, None], *MLP)
-    one_head = weights_of(blocks, 0, H, h)[0]
-    np.testing.assert_array_equal(one_head, weights_of(linear, 0, H, h))
+    mlp = MLPAttentionStack(*W, RNG.normal(size=(L, 5, n)), RNG.normal(size=(L, n, 5)))
+    np.testing.assert_array_equal(weights_of(mlp, 0, H, h), weights_of(linear, 0, H, h))
 
 
 @pytest.mark.parametrize("mask", ["demos", "causal"])

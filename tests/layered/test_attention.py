@@ -190,9 +190,7 @@ def test_token_maps_are_the_direct_path_to_the_logits():
 
 def test_what_cannot_be_read_is_refused():
     stack, inputs = attention.LinearAttentionStack(*W), (H[None], QUERY[None])
-    mlp = attention.LinearTransformerStack(
-        *W[:, :, None], np.ones((L, 5, n)), np.ones((L, n, 5))
-    )
+    mlp = attention.MLPAttentionStack(*W, np.ones((L, 5, n)), np.ones((L, n, 5)))
     model = layered.LayeredStack.of(stack)
     for message, run in (
         ("layer: expected 0 to 1, got 2", lambda: model.ov_factors(2, stack)),

@@ -38,9 +38,7 @@ def stacks():
     W = draws(3, L, n, n)
     yield attention.LinearAttentionStack(*W)
     yield attention.SoftmaxAttentionStack(*W, d_scale=n)
-    yield attention.LinearTransformerStack(
-        *W[:, :, None], draws(L, 6, n), draws(L, n, 6)
-    )
+    yield attention.MLPAttentionStack(*W, draws(L, 6, n), draws(L, n, 6))
 
 
 # A small transformer block in Flax, with the usual nested dict of kernels.

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.attention import LinearAttentionStack, LinearTransformerStack
+from icltheory.attention import LinearAttentionStack, MLPAttentionStack
 from icltheory.layered import LayeredStack, get_matrix
 from icltheory.linalg import SVD
 from icltheory.pruning import (
@@ -21,8 +21,8 @@ from tests.raising import raises
 
 
 def test_names_of_modules():
-    W = draws(3, 2, 1, 4, 4)
-    stack = LinearTransformerStack(*W, draws(2, 6, 4), draws(2, 4, 6))
+    W = draws(3, 2, 4, 4)
+    stack = MLPAttentionStack(*W, draws(2, 6, 4), draws(2, 4, 6))
     model = LayeredStack.of(stack)
 
     def names(module):
