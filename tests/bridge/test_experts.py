@@ -52,9 +52,9 @@ def mixture_loop(x, mlp, experts):
 
 
 def matrices_of(layer, num):
-    mlp = layer["mlp"]
+    mlp = jax.tree.map(np.asarray, layer["mlp"])
     found = {e: {n: mlp[f"expert_{e}"][n]["weight"] for n in NAMES} for e in range(num)}
-    return jax.tree.map(np.asarray, found | {"router": mlp["router"]["weight"]})
+    return found | {"router": mlp["router"]["weight"]}
 
 
 def added_by_experts(model, params):
