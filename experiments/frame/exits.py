@@ -28,16 +28,24 @@ def run_program(main: Callable[[], Any]) -> None:
     _continuing.clear()
     with handled(_stop):
         try:
-            result = main()
-        except (KeyboardInterrupt, ValueError, OSError, FloatingPointError) as error:
-            _exit(error)
-        except (AssertionError, RuntimeError):
-            require_platform()
-            raise
+            result = _result(main)
+        except KeyboardInterrupt as interrupt:
+            _exit(interrupt)
     if isinstance(result, dict):
         result = int(result.get("verdict") == "failed")
     if result:
         sys.exit(result)
+
+
+def _result(main: Callable[[], Any]) -> Any:
+    # Apart from its caller, which catches a signal that arrives while an error is told.
+    try:
+        return main()
+    except (ValueError, OSError, FloatingPointError) as error:
+        _exit(error)
+    except (AssertionError, RuntimeError):
+        require_platform()
+        raise
 
 
 def _exit(error: BaseException) -> NoReturn:
