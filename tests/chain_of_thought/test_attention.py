@@ -72,6 +72,8 @@ def test_start_and_matching_attention_are_their_formulas():
     np.testing.assert_array_equal(start.W_V, [[0, 0, 0, *row] for row in np.eye(3)])
     match = cot.ReasoningAttention.matching(3, 9.0)
     np.testing.assert_allclose(match.W_Q, np.diag([3.0, 3, 3, 0, 0, 0]), rtol=1e-15)
+    with raises("model: expected dimension 14, as of the prompt, got 7"):
+        random_model(1).check_dim(drawn.alphabet(4, 2, 2 * DIM))
     with raises("dim: expected a positive integer, got 0"):
         cot.ReasoningAttention.initial(0)
     with raises("W_V: expected shape (2, 4), got (2, 3)"):
