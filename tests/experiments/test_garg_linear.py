@@ -226,10 +226,11 @@ def a_checkpoint(path, **sizes):
     """A file of the published layout with random weights."""
     from icltheory.models import GPT2
     from icltheory.models._safetensors import write_safetensors
-    from icltheory.models.garg_checkpoint import _parameters, _stored
+    from icltheory.models.garg_checkpoint import _stored
 
-    rng = np.random.default_rng(0)
-    shapes = _stored(_parameters(GPT2(**sizes)))
+    rng, model = np.random.default_rng(0), GPT2(**sizes)
+    X, y = np.zeros((1, 1, model.dim)), np.zeros((1, 1))
+    shapes = _stored(jax.eval_shape(model.init, jax.random.key(0), X, y)["params"])
     drawn = {n: np.float32(0.3 * rng.standard_normal(s)) for n, s in shapes.items()}
     write_safetensors(path, drawn)
     return path
