@@ -269,10 +269,7 @@ def draw_staircases(config: Config, found: list[dict]) -> Any:
     """Risk over time of all seeds, with predicted levels and ends."""
     shown = [at for at in found if at["scale"] == config.scales[-1]]
     title, look = "Circles: predicted ends; dashed: predicted levels", {"sharey": True}
-    with frame.panels(1, len(shown), title, figsize=(10, 3.6), **look) as (
-        figure,
-        grid,
-    ):
+    with frame.panels(1, len(shown), title, figsize=(10, 3.6), **look) as (made, grid):
         for axes, at in zip(grid, shown, strict=True):
             levels = at["levels"]
             for level in levels if at["kind"] != "merged" else levels[[0, -1]]:
@@ -287,7 +284,7 @@ def draw_staircases(config: Config, found: list[dict]) -> Any:
             axes.set(xlabel="time t", title=at["kind"])
             show_times(axes, at, at["predicted"])
         grid[0].set_ylabel("risk, noise included")
-    return figure
+    return made
 
 
 def draw_removals(config: Config, found: list[dict], removed: list[dict]) -> Any:
