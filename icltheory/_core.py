@@ -97,7 +97,10 @@ def calculator(
             if compiled and not _is_hashable(value):
                 raise wrong(name, "a constant", value)
             return value
-        return value if name == "key" else real(name, value, name in integers)
+        if name == "key":
+            return value
+        own = f"fields of {type(value).__name__} that are not static"
+        return real(own if name == "self" else name, value, name in integers)
 
     def holds(name, value, given):
         check = check_key if name == "key" else checks.get(name)
@@ -210,6 +213,7 @@ def _named(error: Exception, function: str, given: dict[str, Any]) -> Exception:
     shown = (
         f"{n} {np.shape(v)}" if hasattr(v, "dtype") else f"{n} = {one_line(v)}"
         for n, v in given.items()
+        if n != "self"
     )
     told = f"{function} with {', '.join(shown)}: "
     return ValueError(told + text[: max(80, 240 - len(told))])

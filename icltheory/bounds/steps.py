@@ -99,6 +99,7 @@ class GaussianSteps(Record):
         return self._with(
             trace=jnp.sum(jnp.where(inside, values, 0), axis=-1) + self.dim[None] * s2,
             log_det=jnp.where(s2 > 0, log_det, self.log_det),
+            noise_factor=self.noise_factor + 0 * s2,  # NaN for a wrong variance
             jitter=True,
         )
 

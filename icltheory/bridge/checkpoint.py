@@ -133,6 +133,7 @@ def _locate(path_or_name: str | os.PathLike, revision: str | None) -> tuple[Path
                 break
     except Exception as error:  # any error of the hub means that it is not available
         said = (str(error).splitlines() or [type(error).__name__])[0]
+        said = said.removeprefix("Got: ")
         raise FileNotFoundError(
             f"{name}: expected a folder or a name on the hub, got {said}"
         ) from error

@@ -40,6 +40,7 @@ def input_moments(
 
     Args:
         rows: Tokens of each row, such as a text cut into pieces.
+        layers: Numbers of the layers; all if ``None``.
         module: Which matrices, as ``"mlp"``, ``"attn"``, ``"all"`` or one name.
         batch_size: Most rows that run together; rows so long that rotary frequencies
             change run one at a time.

@@ -189,6 +189,7 @@ def condition_numbers(
 
     Args:
         cache: Where singular values are looked up and stored.
+        layers: Numbers of the layers; all if ``None``.
         module: One matrix, such as ``"W_V"``, or ``"attn"``, ``"mlp"``, ``"all"``.
         progress: Called after each matrix; see :mod:`icltheory.batching`.
 

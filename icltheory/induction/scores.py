@@ -289,6 +289,7 @@ def find_heads(
         length: Different tokens T of a sequence, which is shown twice.
         embed: From the token numbers ``(2 T,)`` of a sequence to inputs of the model;
             a batch of them, ``(1, 2 T)``, unless given.
+        key: Draws the tokens; ``jax.random.key(0)`` if ``None``.
 
     Example:
         >>> from icltheory.induction import induction_circuit

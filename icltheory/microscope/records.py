@@ -1,5 +1,6 @@
 """Records of an identification: candidates, analyses, summary, table and figure."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -95,6 +96,8 @@ class Analysis(Record):
     @property
     def summary(self) -> str:
         """What the model is closest to, in a few sentences."""
+        if math.isnan(self.linearity_in_labels.mean):
+            return f"After {self.num_examples} examples its answers are all the same."
         text = f"After {self.num_examples} examples {self._nearest()}"
         others = [str(self[name]) for name in self.closest[1:]]
         if others:

@@ -94,13 +94,13 @@ def load_garg_checkpoint(
     X = jnp.zeros((1, 1, model.dim))
     tree = jax.eval_shape(model.init, jax.random.key(0), X, X[..., 0])["params"]
     expected = _stored(tree)
+    leaves = [_read(file, tensors, *one) for one in expected.items()]
     for name in tensors:
         if name not in expected and not _UNUSED.fullmatch(name):
             raise ValueError(
                 f"{file}: expected the tensors of a GPT-2 between _read_in and "
                 f"_read_out, got another tensor {name}"
             )
-    leaves = [_read(file, tensors, *one) for one in expected.items()]
     params = jax.tree.unflatten(jax.tree.structure(tree), leaves)
     return GargCheckpoint(model=model, params=params)
 
@@ -142,8 +142,8 @@ def _model_of(file: Path, tensors: Mapping[str, Any], num_heads: int | None) -> 
     """Returns the module whose sizes match the arrays."""
     width, dim = _matrix(file, tensors, "_read_in.weight")
     positions, _ = _matrix(file, tensors, "_backbone.wpe.weight")
-    layers = len({m[1] for name in tensors if (m := _BLOCK.match(name))})
-    if not layers:
+    blocks = [int(m[1]) for name in tensors if (m := _BLOCK.match(name))]
+    if not blocks:
         raise ValueError(
             f"{file}: expected tensors of blocks _backbone.h.0, ..., got none "
             f"of them among {len(tensors)} tensors"
@@ -156,7 +156,7 @@ def _model_of(file: Path, tensors: Mapping[str, Any], num_heads: int | None) -> 
     check_positive_int("num_heads", num_heads)
     if width % num_heads:
         raise wrong("num_heads", f"a divisor of width {width}", num_heads)
-    return GPT2(dim, positions, width, layers, num_heads)
+    return GPT2(dim, positions, width, max(blocks) + 1, num_heads)
 
 
 def _matrix(file: Path, tensors: Mapping[str, Any], name: str) -> tuple[int, int]:

@@ -204,6 +204,7 @@ class GPT2(nn.Module):
             raise ValueError(f"X: expected width {self.dim}, got {X.shape[-1]}")
         if not X.size:
             raise ValueError(f"X: expected at least one point, got shape {X.shape}")
+        check_shape("y", y, X.shape[:2])
         points = X.shape[1]
         needed = 2 * points if self.token_layout == "interleaved" else points
         if needed > self.num_positions:

@@ -4,7 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from icltheory._checks import check_choice
+from icltheory._checks import check_choice, check_positive_int
 from icltheory._core import Record
 
 __all__ = ["TokenSequence", "shared_context", "tokenized"]
@@ -108,6 +108,7 @@ def tokenized(
     """
     check_choice("token_layout", layout, LAYOUTS)
     P, context = X.shape[1], _examples(layout, X, y)
+    check_positive_int("points", P)
     positions = jnp.arange(context.shape[1])
     places = positions[::2] if layout == "interleaved" else positions
     asked = X if X_query is None else X_query

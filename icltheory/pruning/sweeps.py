@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._checks import check_positive_int, check_sequence, is_tracer
+from icltheory._checks import check_positive_int, check_sequence, is_tracer, wrong
 from icltheory._core import where_valid
 from icltheory._typing import PyTree
 from icltheory.batching import Progress, in_turns, reported
@@ -51,6 +51,10 @@ class Scored:
     inputs: PyTree
     score: Callable[..., Any]
     args: tuple[Any, ...] = ()
+
+    def __post_init__(self):
+        if not isinstance(self.inputs, tuple | list):
+            raise wrong("inputs", "a tuple of the model's inputs", self.inputs)
 
 
 def sweep(

@@ -31,6 +31,7 @@ from icltheory.training.optimizers import (
     averaged,
     learning_rate,
     make_optimizer,
+    with_average,
 )
 from icltheory.training.steps import (
     Curriculum,
@@ -75,4 +76,5 @@ __all__ = [
     "shard_members",
     "stream_key",
     "to_host",
+    "with_average",
 ]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Int, PyTree
 
-from icltheory._checks import check_positive_int
+from icltheory._checks import check_nonnegative_int, check_positive_int
 from icltheory._core import Record
 from icltheory.batching import in_turns
 from icltheory.training.optimizers import OptimizerConfig, make_optimizer
@@ -29,8 +30,8 @@ from icltheory.training.steps import (
 class Member(NamedTuple):
     """One model of an ensemble; ``None`` keeps the number of task or optimiser.
 
-    Members of one seed start alike and see the same prompts, up to the scale of their
-    noise. A grid of rates and seeds is a list of members::
+    A ``clip_norm`` of inf clips nothing. Members of one seed start alike and see the
+    same prompts, up to the scale of their noise. A grid of rates and seeds is a list::
 
         [Member(seed, learning_rate=rate) for rate in (1e-3, 1e-2) for seed in range(4)]
     """
@@ -47,7 +48,7 @@ class Member(NamedTuple):
         """Returns task and optimiser to train this model alone."""
         own = {k: v for k, v in self._asdict().items() if v is not None and k != "seed"}
         if own.get("clip_norm") == 0:  # that of one member would be traced
-            raise ValueError("clip_norm: expected a value > 0, got 0")
+            raise ValueError("clip_norm: expected a value > 0, inf for none, got 0")
         if "noise_var" in own:
             if not hasattr(task, "noise_var"):
                 kind = type(task).__name__
@@ -100,11 +101,8 @@ def init_ensemble(
 
     Task and optimiser are those of all members, up to their own scalars.
     """
-    if not members:
-        raise ValueError("members: expected at least one, got none")
-    for member in members:
-        member.alone(task, optimizer)  # raises for wrong numbers
-    rule = make_optimizer(optimizer, num_steps)
+    members = _filled(members, task, optimizer)
+    rule = make_optimizer(members[0].alone(task, optimizer)[1], num_steps)
     seeds = [member.seed for member in members]
     models = init_state(model, task, rule, seeds, num_points=num_points)
     dtype = jnp.result_type(*jax.tree.leaves(models.params))
@@ -115,6 +113,27 @@ def init_ensemble(
             where = "task" if name == "noise_var" else "optimizer"
             settings[f"{where}.{name}"] = jnp.asarray(values, dtype)
     return EnsembleState(models, settings, jnp.full(len(seeds), -1, jnp.int32))
+
+
+def _filled(members, task, optimizer) -> list[Member]:
+    """The members with their numbers, where these are not those of all."""
+    members = list(members)
+    if not members:
+        raise ValueError("members: expected at least one, got none")
+    for member in members:
+        check_nonnegative_int("seed", member.seed)
+        member.alone(task, optimizer)  # raises for wrong numbers
+    for name in Member._fields[1:]:
+        values = {getattr(member, name) for member in members}
+        if None in values and len(values) > 1:
+            shared = float(getattr(task if name == "noise_var" else optimizer, name))
+            if name == "clip_norm" and shared == 0:
+                shared = math.inf
+            members = [
+                one._replace(**{name: shared}) if getattr(one, name) is None else one
+                for one in members
+            ]
+    return members
 
 
 def make_ensemble_step(
@@ -152,7 +171,7 @@ def make_ensemble_step(
     if at_once is None:
         at_once = 1 if jax.default_backend() == "cpu" else len(members)
     check_positive_int("at_once", at_once)
-    shared = members[0].alone(task, optimizer)
+    shared = _filled(members, task, optimizer)[0].alone(task, optimizer)
 
     def step_of(task: Any, optimizer: OptimizerConfig) -> Step:
         rule = make_optimizer(optimizer, num_steps)

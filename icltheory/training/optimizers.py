@@ -16,6 +16,7 @@ from optax.contrib import MuonDimensionNumbers, scale_by_muon
 from icltheory._checks import (
     Check,
     check_choice,
+    check_open_unit,
     check_positive_int,
     checked,
     is_tracer,
@@ -237,7 +238,7 @@ def make_optimizer(
         rule = _muon(config, num_steps)
     if is_tracer(config.clip_norm) or np.asarray(config.clip_norm) > 0:
         rule = optax.chain(optax.clip_by_global_norm(config.clip_norm), rule)
-    return _with_average(rule, config.average) if config.average else rule
+    return with_average(rule, config.average) if config.average else rule
 
 
 class AveragedState(NamedTuple):
@@ -248,7 +249,7 @@ class AveragedState(NamedTuple):
     count: Int[Array, ""]  # updates seen
 
 
-def _with_average(
+def with_average(
     inner: optax.GradientTransformation, decay: float
 ) -> optax.GradientTransformation:
     r"""Adds an exponential moving average of the weights to an optimiser.
@@ -260,8 +261,16 @@ def _with_average(
     back about :math:`1/(1-\gamma)` steps. :func:`averaged` reads it; the updates are
     those of ``inner``.
 
+    Example:
+        >>> rule = with_average(optax.sgd(1.0), 0.9)
+        >>> w = jnp.ones(())
+        >>> updates, state = rule.update(jnp.ones(()), rule.init(w), w)
+        >>> round(float(state.mean), 7)  # 0.1 * 1 + 0.9 * 0
+        0.1
+
     Source: Polyak and Juditsky 1992.
     """
+    check_open_unit("decay", decay)
 
     def init(params):
         return AveragedState(inner.init(params), params, jnp.zeros((), jnp.int32))

@@ -46,8 +46,8 @@ class TrainState(Record):
 Metrics = dict[str, Array]
 
 
-# A traceable function from the state, a :class:`TrainState` or one made of several that
-# has their ``step``, to the next state and the metrics.
+#: A traceable function from the state, a :class:`TrainState` or one made of several
+#: that has their ``step``, to the next state and the metrics.
 Step = Callable[[Any], tuple[Any, Metrics]]
 Targets = Callable[[Any, Array, Array], Array]
 

@@ -54,6 +54,8 @@ class TrajectoryFactors(Record):
         right_G: Rows :math:`c_i = (1 + W_{t-1})^\top u_i` of :math:`C_t`.
         num_heads: Heads of a layer, whose N rows each follow one another.
 
+    :func:`icltheory.noise.demonstration_gradients` returns them for a stack.
+
     Source: Yao et al. (2024), Theorem 1.
     """
 

@@ -342,6 +342,8 @@ def test_wide_weights_are_counted_as_far_as_the_bound_needs():
     assert bound.support_dim.tolist() == [5]
     assert "rank 4 < m >= 5" in bound.reason
     assert np.isfinite(isotropic_bound(steps.ambient().jittered(0.1), 1.0).value)
+    jittered = jax.jit(lambda v: isotropic_bound(steps.ambient().jittered(v), 1.0))
+    assert np.isnan(jittered(-0.1).value)
     message = r"support_dims: expected noise.support_dims\(stack\)"
     with pytest.raises(ValueError, match=message):
         steps.jittered(0.1)  # m is not known

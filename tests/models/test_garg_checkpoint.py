@@ -100,6 +100,10 @@ def test_parameters_are_those_of_the_module():
             "another tensor _probe.weight",
         ),
         (
+            {name: None for name in tensors() if ".h.0." in name},
+            "expected a tensor _backbone.h.0.attn.c_proj.bias, found none",
+        ),
+        (
             {name: None for name in tensors() if ".h." in name},
             "expected tensors of blocks _backbone.h.0, ..., got none of",
         ),

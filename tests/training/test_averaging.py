@@ -12,7 +12,7 @@ from icltheory import training
 from icltheory.models import GPT2
 from icltheory.regression import LinearPopulation
 from icltheory.training import Curriculum, Member, OptimizerConfig
-from icltheory.training.optimizers import _with_average
+from icltheory.training.optimizers import with_average
 
 STEPS, SIZES = 6, {"num_points": 4}
 MODEL = GPT2(dim=2, num_positions=8, width=4, num_layers=2, num_heads=1, mlp=False)
@@ -34,7 +34,7 @@ def numpy_mean(weights, decay):
 def test_the_mean_is_its_formula(decay):
     rng = np.random.default_rng(0)
     gradients = rng.normal(size=(20, 3))
-    tx = _with_average(optax.sgd(0.1), decay)
+    tx = with_average(optax.sgd(0.1), decay)
     weight = jnp.asarray(rng.normal(size=3))
     state, walk = tx.init(weight), [np.asarray(weight)]
     for gradient in gradients:

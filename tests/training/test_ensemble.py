@@ -229,6 +229,21 @@ def test_what_does_not_differ_stays_a_constant_of_the_program():
     assert record.schedule == ADAM.schedule
 
 
+def test_members_that_leave_a_number_out_have_that_of_all():
+    shared = dataclasses.replace(SGD, learning_rate=0.02)
+    left_out = Member(0), Member(0, 1.0, 0.1, None, 2.0)
+    written = Member(0, 0.5, 0.02, None, np.inf), left_out[1]
+    found, wanted = (start(shared, members) for members in (left_out, written))
+    assert {n: v.tolist() for n, v in found.settings.items()} == {
+        "task.noise_var": [0.5, 1.0],
+        "optimizer.learning_rate": pytest.approx([0.02, 0.1]),
+        "optimizer.clip_norm": [np.inf, 2.0],
+    }
+    params = train(build(shared, left_out), found)[0].params
+    again = train(build(shared, written), wanted)[0].params
+    jax.tree.map(np.testing.assert_array_equal, params, again)
+
+
 class NoiseFree:
     """A task that has no noise variance."""
 
@@ -242,10 +257,14 @@ class NoiseFree:
     ("members", "message"),
     [
         ((), "members: expected at least one, got none"),
-        ((Member(-(2**40)),), "seed: expected integers of 32 bits, got"),
+        ((Member(-1),), "seed: expected an integer >= 0, got -1"),
+        ((Member(2**40),), "seed: expected integers of 32 bits, got"),
         ((Member(0, learning_rate=0.0),), "learning_rate: expected a value > 0, got"),
         ((Member(0), Member(0, -1.0)), "noise_var: expected a value >= 0, got -1.0"),
-        ((Member(0, clip_norm=0.0),), "clip_norm: expected a value > 0, got 0"),
+        (
+            (Member(0, clip_norm=0.0),),
+            "clip_norm: expected a value > 0, inf for none, got 0",
+        ),
     ],
 )
 def test_impossible_members_are_refused(members, message):

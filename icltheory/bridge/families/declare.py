@@ -31,7 +31,7 @@ def is_number(value: Any) -> TypeGuard[float | int]:
     return kind and math.isfinite(value)
 
 
-def checked(name: str, value: Any, right: bool, expected: str) -> Any:
+def validated(name: str, value: Any, right: bool, expected: str) -> Any:
     """Returns the value if it is right; raises otherwise."""
     if not right:
         raise ValueError(f"{name}: expected {expected}, got {value!r}")
@@ -60,20 +60,20 @@ class Config:
         value = self.get(*names)
         value = default if value is None else value
         right = isinstance(value, int) and not isinstance(value, bool) and value > 0
-        return checked(names[0], value, right, "a positive integer")
+        return validated(names[0], value, right, "a positive integer")
 
     def number(self, name: str) -> float:
         """Returns a finite number of at least 0."""
         value = self.get(name)
         right = is_number(value) and value >= 0
-        return float(checked(name, value, right, "a number, finite and not below 0"))
+        return float(validated(name, value, right, "a number, finite and not below 0"))
 
     def positive(self, name: str, default: float | int | None = None) -> float:
         """Returns a positive number."""
         value = self.get(name)
         value = default if value is None else value
         right = is_number(value) and value > 0
-        return float(checked(name, value, right, "a positive number"))
+        return float(validated(name, value, right, "a positive number"))
 
     def positives(self, name: str, length: int) -> np.ndarray:
         """Returns a list of positive numbers."""
@@ -90,19 +90,19 @@ class Config:
         """Returns true or false, false where nothing is said."""
         value = self.get(name)
         value = False if value is None else value
-        return checked(name, value, isinstance(value, bool), "true or false")
+        return validated(name, value, isinstance(value, bool), "true or false")
 
     def activation(self, *names: str) -> str:
         """Returns an activation under its name in :class:`Architecture`."""
         value = self.get(*names)
         right = isinstance(value, str) and value in _ACTIVATIONS
-        checked(names[0], value, right, f"one of {', '.join(sorted(_ACTIVATIONS))}")
+        validated(names[0], value, right, f"one of {', '.join(sorted(_ACTIVATIONS))}")
         return _ACTIVATIONS[value]
 
     def refuse(self, name: str, unless: Any) -> None:
         """Raises if the config needs a feature that is not implemented."""
         value = self.get(name)
-        checked(name, value, value is None or value == unless, repr(unless))
+        validated(name, value, value is None or value == unless, repr(unless))
 
     def given(self, name: str) -> Any:
         """Returns a value whose null means none; the default if it is absent."""
@@ -125,7 +125,7 @@ class Config:
             kinds = [_KINDS_OF_LAYERS[windowed(layer)] for layer in range(num_layers)]
         known = isinstance(kinds, list) and all(k in _KINDS_OF_LAYERS for k in kinds)
         expected = f"{num_layers} of {' and '.join(_KINDS_OF_LAYERS)}"
-        checked("layer_types", kinds, known and len(kinds) == num_layers, expected)
+        validated("layer_types", kinds, known and len(kinds) == num_layers, expected)
         full = [kind == _KINDS_OF_LAYERS[0] for kind in kinds]
         if self.given("sliding_window") is None or all(full):
             return None
@@ -167,14 +167,14 @@ def read_rotary(
     """
     where = "rope_scaling" if config.get("rope_scaling") else "rope_parameters"
     rope = config.get(where) or {}
-    checked(where, rope, isinstance(rope, dict), "an object")
+    validated(where, rope, isinstance(rope, dict), "an object")
     sets = [str(name) for name, value in rope.items() if isinstance(value, dict)]
     if sets:
         got = f"the sets {', '.join(sets)}"
         raise ValueError(f"{where}: expected one set for all layers, got {got}")
     kind = rope_type(rope)
     known = isinstance(kind, str) and kind in _KINDS
-    checked("rope_type", kind, known, f"one of {', '.join(sorted(_KINDS))}")
+    validated("rope_type", kind, known, f"one of {', '.join(sorted(_KINDS))}")
     outside = {name: config.get(name) for name in ("rope_theta", _PART, _ORIGINAL)}
     given = {name: value for name, value in outside.items() if value is not None}
     # The first two are used only if the set lacks them, the last in any case.
@@ -186,7 +186,7 @@ def read_rotary(
     part = fraction if numbers.get(_PART) is None else numbers.positive(_PART)
     dim = int(head_dim * part)
     right = dim >= 2 and dim % 2 == 0 and dim <= head_dim
-    checked("rotary dimension", dim, right, f"an even number from 2 to {head_dim}")
+    validated("rotary dimension", dim, right, f"an even number from 2 to {head_dim}")
     # In float32, as in the programs of the checkpoints.
     plain = np.float32(1) / np.float32(base) ** exponents(dim)
     changed: dict[str, Any] = _KINDS[kind](numbers, plain, base, max_positions)
@@ -211,7 +211,7 @@ def _linear(numbers, plain, base, longest):
 
 def _dynamic(numbers, plain, base, longest):
     least = "at least 4 for rope_type 'dynamic'"
-    checked("rotary dimension", 2 * len(plain), len(plain) > 1, least)
+    validated("rotary dimension", 2 * len(plain), len(plain) > 1, least)
     return {"switch": longest, "ntk": (base, numbers.positive("factor"))}
 
 
@@ -220,7 +220,7 @@ def _llama3(numbers, plain, base, longest):
     low = numbers.positive("low_freq_factor")
     high = numbers.positive("high_freq_factor")
     above = f"a number above low_freq_factor {low:g}"
-    checked("high_freq_factor", high, high > low, above)
+    validated("high_freq_factor", high, high > low, above)
     turns = numbers.positive(_ORIGINAL) * plain / (2 * math.pi)
     # From full slow-down (few turns within the old context) to none.
     keep = np.clip((turns - low) / (high - low), 0, 1)

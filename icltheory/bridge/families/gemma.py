@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from icltheory.bridge.families.declare import Config, Family, checked, read_rotary
+from icltheory.bridge.families.declare import Config, Family, read_rotary, validated
 from icltheory.bridge.families.llama import (
     BIASES,
     MODULES,
@@ -67,9 +67,9 @@ def _rope_sets(config: Config) -> tuple[Config, dict[str, Any]]:
     sets = both.values() if isinstance(both, dict) else (both,)
     right = all(one is None or isinstance(one, dict) for one in sets)
     wanted = "an object with the sets full_attention and sliding_attention"
-    checked("rope_parameters", both, right, wanted)
+    validated("rope_parameters", both, right, wanted)
     scaling = config.get("rope_scaling") or {}
-    checked("rope_scaling", scaling, isinstance(scaling, dict), "an object")
+    validated("rope_scaling", scaling, isinstance(scaling, dict), "an object")
     full = {**(both.get("full_attention") or {}), **scaling}
     near = dict(both.get("sliding_attention") or {})
     full.setdefault("rope_theta", config.get("rope_theta") or 1e6)

@@ -5,7 +5,7 @@ They have layer norms with offsets, MLPs without a gate, and names of their own.
 
 from typing import Any
 
-from icltheory.bridge.families.declare import Config, Family, checked, read_rotary
+from icltheory.bridge.families.declare import Config, Family, read_rotary, validated
 from icltheory.bridge.families.llama import (
     ATTENTION,
     NAMES,
@@ -20,7 +20,7 @@ __all__ = ["FAMILIES"]
 
 def _gpt2(config: Config) -> dict[str, Any]:
     width, heads = (config.size(*names) for names in (_WIDTH, _HEADS))
-    checked("n_head", heads, width % heads == 0, f"a divisor of n_embd {width}")
+    validated("n_head", heads, width % heads == 0, f"a divisor of n_embd {width}")
     return {
         "vocab_size": config.size("vocab_size"),
         "width": width,

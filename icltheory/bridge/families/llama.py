@@ -13,9 +13,9 @@ from icltheory.bridge.architecture import Experts, Rotary
 from icltheory.bridge.families.declare import (
     Config,
     Family,
-    checked,
     read_rotary,
     rope_type,
+    validated,
 )
 
 __all__ = ["FAMILIES"]
@@ -63,7 +63,7 @@ def decoder_sizes(config: Config) -> dict[str, Any]:
     """Reads sizes under the names that all families but GPT's use."""
     width, heads = config.size("hidden_size"), config.size("num_attention_heads")
     right = config.get("head_dim") is not None or width % heads == 0
-    checked("num_attention_heads", heads, right, f"a divisor of hidden_size {width}")
+    validated("num_attention_heads", heads, right, f"a divisor of hidden_size {width}")
     # A null means all heads, an absent entry what the family says.
     given = config.given("num_key_value_heads") is not None
     return {
@@ -127,7 +127,7 @@ def _phi3(config: Config) -> dict[str, Any]:
     rope, values = config.get(name), {_ORIGINAL: 4096, **config.values}
     if isinstance(rope, dict):
         kind, known = rope_type(rope), ("default", "longrope", "su", "yarn")
-        checked("rope_type", kind, kind in known, "default, longrope, su or yarn")
+        validated("rope_type", kind, kind in known, "default, longrope, su or yarn")
         kind = "longrope" if kind != "default" else kind
         values[name] = {**rope, "rope_type": kind}
     return rotary_decoder(Config(values, config.defaults))

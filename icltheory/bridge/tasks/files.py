@@ -157,6 +157,8 @@ def read_table(
     path = Path(path)
     if path.suffix not in FORMATS:
         raise ValueError(f"{path}: expected one of {', '.join(FORMATS)}")
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: expected a file, found none")
     refuse_pointer(path)
     if path.suffix == ".parquet":
         rows = _parquet_rows(path)
