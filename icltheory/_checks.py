@@ -27,7 +27,7 @@ def one_line(value: Any) -> str:
     if hasattr(value, "dtype") and np.shape(value):
         return f"an array of {value.dtype}, shape {np.shape(value)}"
     text = repr(value)
-    if isinstance(value, str | list | tuple | dict):
+    if "\n" not in text and isinstance(value, str | list | tuple | dict):
         return text if len(text) < 60 else f"{text[:56]} ..."
     short = len(text) < 60 and "\n" not in text
     return text if short else f"a value of type {type(value).__name__}"
