@@ -25,7 +25,7 @@ from icltheory.bridge import Tokens
 from icltheory.layered import attention_patterns
 from icltheory.models import LayeredGPT2
 from icltheory.plotting import Line, LinePanel, heat_map, line_panels
-from icltheory.regression import balanced_features as flow
+from icltheory.regression import features as flow
 from icltheory.regression import features as theory
 from icltheory.regression import kernels as descent
 from icltheory.statistics import Estimate

@@ -40,8 +40,8 @@ PACKAGES = [
     *("attention", "trajectory", "noise", "bounds", "linalg", "constructions"),
     *("regression.gaps", "regression.landscape", "regression.transfer"),
     *("regression.depth", "regression.flow_limits", "regression.features"),
-    *("regression.balanced_features", "regression.flows", "regression.kernels"),
-    *("regression.orders", *OTHERS),
+    *("regression.flows", "regression.kernels"),
+    *OTHERS,
 ]
 
 

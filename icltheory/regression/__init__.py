@@ -11,7 +11,6 @@ Stability: stable.
 """
 
 from icltheory.regression import (
-    balanced_features,
     depth,
     features,
     gaps,
@@ -27,11 +26,10 @@ from icltheory.regression.blocks import LSA, LTB, EffectiveParameters
 from icltheory.regression.drift import DriftingTasks
 from icltheory.regression.flow_limits import flow_bounds, flow_limit
 from icltheory.regression.flows import Trajectory, descend, flow
-from icltheory.regression.gaps import Excess, Gap, excess, gap
-from icltheory.regression.gradient_blocks import AttentionWeights, GDBeta
+from icltheory.regression.gaps import Excess, Gap, Rates, excess, gap, rates
+from icltheory.regression.gradient_blocks import GDBeta, Heads
 from icltheory.regression.heads import (
     HeadRemovals,
-    Heads,
     HeadTimes,
     head_plateaus,
     head_removals,
@@ -40,7 +38,6 @@ from icltheory.regression.heads import (
 from icltheory.regression.measures import Optimum, estimate_risk, risk, squared_errors
 from icltheory.regression.one_layer import FeatureMoments, OneLayer
 from icltheory.regression.optima import optimum
-from icltheory.regression.orders import Rates, rates
 from icltheory.regression.pools import PromptPool, TaskPool
 from icltheory.regression.population import CorrelatedTasks, LinearPopulation
 from icltheory.regression.predictors import (
@@ -58,7 +55,6 @@ from icltheory.regression.predictors import (
     Steps,
     Zero,
 )
-from icltheory.regression.prompts import PrefixPrompt, Prompt
 from icltheory.regression.recurrent import (
     DeltaRule,
     GatedLinearAttention,
@@ -79,13 +75,14 @@ from icltheory.regression.sources import (
     DecisionTree,
     Functions,
     LinearClassification,
+    PrefixPrompt,
+    Prompt,
     ReluNetwork,
     Source,
     SparseLinearRegression,
 )
 
 __all__ = [
-    "AttentionWeights",
     "LSA",
     "LTB",
     "AnswerExpansion",
@@ -135,7 +132,6 @@ __all__ = [
     "Trajectory",
     "Zero",
     "answer_expansion",
-    "balanced_features",
     "chunked_predictions",
     "depth",
     "descend",

@@ -155,7 +155,7 @@ class EffectiveParameters(LinearPredictor, Block):
         """
         check_dim(population, self.dim)
         moments = Moments.of(population, jnp.maximum(k, 1))
-        found = effective_risk(moments, self.c, self.p, self.v, self.U, self.u)
+        found = effective_risk(moments, self)
         at_zero = moments.signal + weighted(moments.H, self.c - moments.mean)
         return jnp.where(k > 0, found, at_zero)
 

@@ -21,7 +21,7 @@ from icltheory.regression.drift import DriftingTasks
 from icltheory.regression.population import LinearPopulation, check_linear
 from icltheory.regression.predictors import Bayes, LinearInLabels, Predictor
 from icltheory.regression.predictors.base import NoClosedForm, predictor_of
-from icltheory.regression.prompts import PrefixPrompt, Prompt
+from icltheory.regression.sources import PrefixPrompt, Prompt
 from icltheory.statistics import Estimate
 
 

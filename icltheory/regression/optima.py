@@ -21,7 +21,12 @@ from jax import lax
 from icltheory._checks import check_positive_int, count
 from icltheory._core import calculator
 from icltheory._typing import Array, PRNGKey, Scalar
-from icltheory.regression._block_moments import OF_POPULATION, Whitened, best_step
+from icltheory.regression._block_moments import (
+    OF_POPULATION,
+    Whitened,
+    best_step,
+    input_projector,
+)
 from icltheory.regression._linalg import quotient
 from icltheory.regression.blocks import LSA, LTB, EffectiveParameters
 from icltheory.regression.depth import (
@@ -132,7 +137,7 @@ def optimum(
 def _best_block(population, num_examples, as_ltb):
     H, Psi, noise_var = population.input_cov, population.task_cov, population.noise_var
     Gamma, gain = best_step(H, Psi, noise_var, jnp.asarray(num_examples, H.dtype))
-    best = GDBeta(population.task_mean, Gamma)
+    best = GDBeta(population.task_mean, Gamma @ input_projector(H))
     return best.to_ltb() if as_ltb else best, noise_var + gain
 
 
@@ -327,7 +332,7 @@ def _starts(white: Whitened, key: PRNGKey, count: int) -> Array:
 
 def _weights(white, population, q, v, A, g) -> LSA:
     """Returns the LSA at whitened coordinates, with balanced norms."""
-    back, mean = white.roots.inverse @ white.basis, population.task_mean
+    back, mean = white.back, population.task_mean
     u = back @ g
     U = back @ A @ back.T - jnp.outer(mean, u)
     p = back @ q - v * mean

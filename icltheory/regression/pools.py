@@ -10,8 +10,7 @@ import numpy as np
 
 from icltheory._checks import check_key, check_positive_int
 from icltheory._typing import Array, Float, Int, PRNGKey
-from icltheory.regression.prompts import Prompt
-from icltheory.regression.sources import Source
+from icltheory.regression.sources import Prompt, Source
 
 
 class _Wrapped(Source):

@@ -24,8 +24,8 @@ from icltheory._checks import (
 )
 from icltheory._core import Record, calculator, exact_products, where_valid
 from icltheory._typing import Array, PRNGKey, Scalar
+from icltheory.regression._averages import start_constant, step_constant
 from icltheory.regression._block_moments import OF_POPULATION, Whitened, best_step
-from icltheory.regression._leading_terms import start_constant, step_constant
 from icltheory.regression._linalg import (
     as_floats,
     quotient,

@@ -16,7 +16,7 @@ from icltheory._checks import check_choice, check_integer, check_key, check_posi
 from icltheory._core import Record
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.regression._linalg import default_dtype, einsum
-from icltheory.regression.prompts import PrefixPrompt
+from icltheory.regression.sources import PrefixPrompt
 
 __all__ = ["EXTRA_SHIFTS", "GARG_SHIFTS", "Shift", "garg_shifts"]
 
