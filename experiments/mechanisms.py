@@ -25,6 +25,7 @@ from icltheory.bridge import Tokens
 from icltheory.layered import attention_patterns
 from icltheory.models import LayeredGPT2
 from icltheory.plotting import Line, LinePanel, heat_map, line_panels
+from icltheory.regression import balanced_features as flow
 from icltheory.regression import features as theory
 from icltheory.regression import kernels as descent
 from icltheory.statistics import Estimate
@@ -160,7 +161,7 @@ def balanced(config, K):
     """Descent until the loss reaches its level, beside the flow in closed form."""
     eta = config.step_size / 2
     target = 1 - math.sqrt(2 * config.loss_level * (K - 1) / K)
-    ends = [float(theory.balanced_time(jnp.asarray(a), K, eta)) for a in (0.5, target)]
+    ends = [float(flow.balanced_time(jnp.asarray(a), K, eta)) for a in (0.5, target)]
 
     @jax.jit
     def measured():
@@ -168,15 +169,9 @@ def balanced(config, K):
         steps = math.ceil(1.02 * ends[1]) + 10
         path = theory.feature_descent(population, eta, steps)
         phases = theory.feature_phases(path, 2 * config.loss_level)
-        times = theory.balanced_time(path.own_attention[1:, 0], K, eta)
-        losses, at = (
-            path.losses[:, 0] / 2,
-            theory.balanced_attention(path.steps, K, eta),
-        )
-        predicted, limit = (
-            theory.balanced_loss(at, K) / 2,
-            theory.loss_asymptote(K, eta),
-        )
+        times = flow.balanced_time(path.own_attention[1:, 0], K, eta)
+        losses, at = path.losses[:, 0] / 2, flow.balanced_attention(path.steps, K, eta)
+        predicted, limit = flow.balanced_loss(at, K) / 2, flow.loss_asymptote(K, eta)
         A, B = path.logits[:, 0, 0], path.logits[:, 0, 1]
         return {
             "half": [phases.half[0], ends[0]],  # when attention is 1/2: descent, flow

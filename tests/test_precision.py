@@ -40,7 +40,7 @@ PACKAGES = [
     *("attention", "trajectory", "noise", "bounds", "linalg", "constructions"),
     *("regression.gaps", "regression.landscape", "regression.transfer"),
     *("regression.depth", "regression.flow_limits", "regression.features"),
-    *("regression.flows", "regression.kernels"),
+    *("regression.balanced_features", "regression.flows", "regression.kernels"),
     *OTHERS,
 ]
 

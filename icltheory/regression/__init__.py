@@ -11,6 +11,7 @@ Stability: stable.
 """
 
 from icltheory.regression import (
+    balanced_features,
     depth,
     features,
     gaps,
@@ -26,11 +27,9 @@ from icltheory.regression.blocks import LSA, LTB, EffectiveParameters
 from icltheory.regression.drift import DriftingTasks
 from icltheory.regression.flow_limits import flow_bounds, flow_limit
 from icltheory.regression.flows import Trajectory, descend, flow
-from icltheory.regression.gaps import Excess, Gap, Rates, excess, gap, rates
+from icltheory.regression.gaps import excess, gap, rates
 from icltheory.regression.gradient_blocks import GDBeta, Heads
 from icltheory.regression.heads import (
-    HeadRemovals,
-    HeadTimes,
     head_plateaus,
     head_removals,
     head_times,
@@ -62,9 +61,7 @@ from icltheory.regression.recurrent import (
     chunked_predictions,
 )
 from icltheory.regression.softmax import (
-    AnswerExpansion,
     DebiasedStep,
-    RiskExpansion,
     SoftmaxHead,
     SoftmaxHeads,
     answer_expansion,
@@ -85,7 +82,6 @@ from icltheory.regression.sources import (
 __all__ = [
     "LSA",
     "LTB",
-    "AnswerExpansion",
     "Averaging",
     "Bayes",
     "CorrelatedTasks",
@@ -95,14 +91,10 @@ __all__ = [
     "DiscreteMMSE",
     "DriftingTasks",
     "EffectiveParameters",
-    "Excess",
     "FeatureMoments",
     "Functions",
     "GDBeta",
-    "Gap",
     "GatedLinearAttention",
-    "HeadRemovals",
-    "HeadTimes",
     "Heads",
     "Lasso",
     "LeastSquares",
@@ -119,10 +111,8 @@ __all__ = [
     "PrefixPrompt",
     "Prompt",
     "PromptPool",
-    "Rates",
     "ReluNetwork",
     "Ridge",
-    "RiskExpansion",
     "SoftmaxHead",
     "SoftmaxHeads",
     "Source",
@@ -132,6 +122,7 @@ __all__ = [
     "Trajectory",
     "Zero",
     "answer_expansion",
+    "balanced_features",
     "chunked_predictions",
     "depth",
     "descend",

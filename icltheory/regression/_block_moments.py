@@ -147,6 +147,10 @@ class Whitened(NamedTuple):
         """Eigenvalues of Omega."""
         return ((M + 1) * self.phi + self.tau) / M
 
+    def labels(self, M: Array) -> Array:
+        """Kappa' = 2 tau^2 / M + 2 (1 + 2 / M) tr(Phi^2), what reading y'y costs."""
+        return 2 * self.tau**2 / M + 2 * (1 + 2 / M) * self.square
+
 
 def input_projector(H: Array) -> Array:
     """The projector on im(H), which derivatives hold fixed."""

@@ -191,7 +191,7 @@ def gap(population: LinearPopulation, num_examples: Any) -> Gap:
     gains = (white.phi / white.omega(M)) ** 2
     F = jnp.sum(gains)  # where all phi are 0 no value helps, and the share is 1
     share = quotient(gains + F, (M + 1) * gains + F, 1)
-    kappa = _label_variance(white, M)
+    kappa = white.labels(M)
     Gamma, _ = best_step(H, population.second_moment, population.noise_var, M)
     return Gap(
         lower=size / (M + 1),
@@ -226,7 +226,7 @@ def small_mean_gap(population: LinearPopulation, num_examples: Any) -> Scalar:
     M = jnp.asarray(num_examples, white.phi.dtype)
     a = white.phi / white.omega(M)
     corner, side = (a**2 + jnp.sum(a**2)) / M, 2 * a * white.phi / M
-    form = _quadratic(a, white.tau, corner, side, _label_variance(white, M))
+    form = _quadratic(a, white.tau, corner, side, white.labels(M))
     return jnp.sum(white.m**2 / (1 + form))
 
 
@@ -255,7 +255,7 @@ def scalar_gap(
         raise ValueError(f"population: expected dimension 1, got {population.dim}")
     white = Whitened.of(population)
     M = jnp.asarray(num_examples, white.phi.dtype)
-    phi, tau, kappa = white.phi[0], white.tau, _label_variance(white, M)
+    phi, tau, kappa = white.phi[0], white.tau, white.labels(M)
     corner, side = 2 / M, 2 * phi / M
     level = 1 + _quadratic(jnp.ones_like(phi), tau, corner, side, kappa)
     # The product z_1 z_2, by Cramer's rule.
@@ -264,11 +264,6 @@ def scalar_gap(
     inner = product > 0
     limit = phi / (2 * white.omega(M)[0]) / jnp.sqrt(jnp.where(inner, product, 1))
     return white.m[0] ** 2 / level, jnp.where(inner, limit, jnp.inf)
-
-
-def _label_variance(white: Whitened, M: Array) -> Array:
-    """Kappa'."""
-    return 2 * white.tau**2 / M + 2 * (1 + 2 / M) * white.square
 
 
 def _quadratic(a: Array, b: Array, corner: Array, side: Array, other: Array) -> Array:

@@ -3,7 +3,7 @@
 
 import abc
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -122,17 +122,8 @@ class Source(Record):
     whole-array calls, so that a sharded batch has the values of an unsharded one.
     """
 
-    if TYPE_CHECKING:  # a dataclass would use an inherited property as a default
-
-        @property
-        def dim(self) -> int:
-            """Input dimension d."""
-            ...
-
-        @property
-        def dtype(self) -> Any:
-            """Dtype of the samples."""
-            ...
+    dim: eqx.AbstractVar[int]
+    dtype: eqx.AbstractVar[Any]
 
     def _read(self, *counts: str) -> None:
         """Checks the named counts and reads the dtype, ``None`` being JAX's default."""
@@ -197,10 +188,7 @@ class Source(Record):
 class NoisyLinear(Source):
     """Linear functions with Gaussian noise; a subclass has the field ``noise_var``."""
 
-    if TYPE_CHECKING:
-
-        @property
-        def noise_var(self) -> Number: ...
+    noise_var: eqx.AbstractVar[Any]
 
     def evaluate(self, w, X) -> Float[Array, "B P"]:
         return inner_products(w, X)

@@ -5,16 +5,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.regression.features import (
-    FeaturePopulation,
+from icltheory.regression.balanced_features import (
     balanced_attention,
     balanced_loss,
     balanced_time,
+    loss_asymptote,
+)
+from icltheory.regression.features import (
+    FeaturePopulation,
     feature_descent,
     feature_gradient,
     feature_losses,
     feature_phases,
-    loss_asymptote,
 )
 
 RNG = np.random.default_rng(0)

@@ -9,7 +9,7 @@ import sympy as sp
 
 from icltheory import chain_of_thought as cot
 from icltheory.patterns import hinge, is_feasible, margin, pruned_hinge
-from icltheory.regression.features import balanced_time
+from icltheory.regression.balanced_features import balanced_time
 
 R = sp.Rational
 POINTS = [R(p, 4) for p in range(-8, 9)]

@@ -7,17 +7,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.regression.features import (
-    FeaturePath,
-    FeaturePopulation,
+from icltheory.regression.balanced_features import (
     balanced_attention,
     balanced_loss,
     balanced_time,
+    loss_asymptote,
+)
+from icltheory.regression.features import (
+    FeaturePath,
+    FeaturePopulation,
     feature_attention,
     feature_descent,
     feature_losses,
     feature_phases,
-    loss_asymptote,
 )
 
 P = np.array([0.5, 0.3, 0.2])
