@@ -37,7 +37,6 @@ from icltheory.regression.heads import (
 from icltheory.regression.measures import Optimum, estimate_risk, risk, squared_errors
 from icltheory.regression.one_layer import FeatureMoments, OneLayer
 from icltheory.regression.optima import optimum
-from icltheory.regression.pools import PromptPool, TaskPool
 from icltheory.regression.population import CorrelatedTasks, LinearPopulation
 from icltheory.regression.predictors import (
     Averaging,
@@ -60,6 +59,7 @@ from icltheory.regression.recurrent import (
     Mesa,
     chunked_predictions,
 )
+from icltheory.regression.shifts import PromptPool, TaskPool
 from icltheory.regression.softmax import (
     DebiasedStep,
     SoftmaxHead,

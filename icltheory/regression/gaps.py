@@ -75,9 +75,8 @@ def excess(model: Any, population: LinearPopulation, num_examples: Any) -> Exces
     of the start b = beta - beta*, and the first is :math:`\mathrm{tr}(D^\top H D\,
     H^{1/2} \Omega H^{1/2})` with :math:`D = \Gamma - \Gamma^*`. The excess of a linear
     step over the best one is that on ``population.with_(task_mean=0 * mean,
-    task_cov=population.second_moment)``.
-
-    ``model`` is a LinearStep, GDBeta, LSA, LTB or EffectiveParameters.
+    task_cov=population.second_moment)``. A model is a LinearStep, GDBeta, LSA, LTB or
+    EffectiveParameters.
 
     Example:
         >>> population = LinearPopulation(jnp.eye(2), jnp.ones(2), jnp.eye(2), 0.0)
@@ -373,20 +372,19 @@ def rates(
     tau, strength = signal + noise_var, M * phi
     part = quotient(jnp.minimum(strength, noise_var), noise_var, 1)
     dimension = jnp.sum(jnp.where(strength > 0, part, 0))
-    allowed = signal
-    if constant is not None:
-        allowed = jnp.asarray(constant, signal.dtype) * noise_var
+    c = quotient(signal, noise_var, jnp.inf) if constant is None else constant
+    c = jnp.asarray(c, signal.dtype)
+    allowed = signal if constant is None else c * noise_var
     # c S = c sigma^2 D / M, which is also finite without noise.
     total, scaled = noise_var * dimension / M, allowed * dimension / M
     upper = noise_var + total + 2 * scaled
     bayes = jnp.sum(phi * quotient(noise_var, noise_var + strength, 1))
     best = jnp.sum(phi * (phi + tau) / ((M + 1) * phi + tau))
     missed = jnp.exp(-M * (1 - math.log(2)) / 2)
-    smallest = quotient(signal, noise_var, jnp.inf)
     return Rates(
         effective_dimension=dimension,
         threshold_sum=total,
-        constant=smallest if constant is None else jnp.asarray(constant, signal.dtype),
+        constant=c,
         holds=signal <= allowed,
         best_step=RiskBounds(noise_var + total / 3, upper),
         average=RiskBounds(noise_var + total / 2, upper),

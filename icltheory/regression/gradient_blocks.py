@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from icltheory._checks import (
     Check,
@@ -32,7 +33,7 @@ from icltheory.regression._linalg import (
     einsum,
     seen_eigenvalues,
 )
-from icltheory.regression.blocks import LTB, Block, EffectiveParameters, label_row
+from icltheory.regression.blocks import LTB, Block, EffectiveParameters
 from icltheory.regression.population import LinearPopulation, step_risk
 from icltheory.regression.predictors import LinearInLabels
 from icltheory.regression.predictors.steps import OneStep
@@ -119,21 +120,17 @@ class GDBeta(LinearInLabels, Block):
 
         Source: Zhang, Wu and Bartlett (2024), Lemma 5.1.
         """
-        d, dtype = self.dim, self.dtype
+        d = self.dim
         key_dim = d if key_dim is None else key_dim
         check_integer("key_dim", key_dim, d)
         check_positive_int("value_dim", value_dim)
         check_positive_int("hidden_dim", hidden_dim)
-        label = label_row(d, dtype)
-        matrices = (
-            (jnp.eye(d, d + 1, dtype=dtype), key_dim),
-            (jnp.pad(self.Gamma.T, ((0, 0), (0, 1))), key_dim),
-            (label, value_dim),
-            (jnp.append(-self.beta, 1)[None], value_dim),
-            (jnp.append(self.beta, 1)[None], hidden_dim),
-            (label, hidden_dim),
-        )
-        return LTB(*(jnp.pad(W, ((0, n - len(W)), (0, 0))) for W, n in matrices))
+        # The row of u = 0 in the scores is not needed.
+        W_K, W_Q, *others = jax.tree.leaves(self.effective().to_ltb())
+        matrices = W_K[:d], W_Q[:d], *others
+        rows = np.repeat([key_dim, value_dim, hidden_dim], 2)
+        padded = zip(matrices, rows, strict=True)
+        return LTB(*(jnp.pad(W, ((0, n - len(W)), (0, 0))) for W, n in padded))
 
 
 class Heads(OneStep, Block):

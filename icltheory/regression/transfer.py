@@ -205,10 +205,14 @@ class TaskComplexity(Record):
 
     bias: Scalar
     variance: Scalar
-    total: Scalar
     effective_dimension: Scalar
     largest_step: Scalar
     commutes: Bool[Array, ""]
+
+    @property
+    def total(self) -> Scalar:
+        """The order of the excess risk."""
+        return self.bias + self.variance
 
 
 @calculator(static=("num_tasks",), initial_step=scalar & nonnegative)
@@ -294,13 +298,11 @@ def task_complexity_bound(
     tasks = jnp.asarray(num_tasks / np.log(num_tasks), H.dtype)
     strength = tasks * initial_step * lam[:, None] * feature[None]
     dimension = jnp.sum(jnp.minimum(1, strength**2))
-    variance = total * dimension / tasks
     swapped = jnp.max(jnp.abs(H @ start - start @ H))
     scale = jnp.max(jnp.abs(start)) * jnp.max(lam)
     return TaskComplexity(
         bias=bias,
-        variance=variance,
-        total=bias + variance,
+        variance=total * dimension / tasks,
         effective_dimension=dimension,
         largest_step=1 / (jnp.sum(lam) * jnp.sum(feature)),
         commutes=swapped <= 1e-6 * scale,
