@@ -206,7 +206,7 @@ def flow(
     times = usable_times(times, dtype)
     rtol, atol = read_settings(solver, rtol, atol, max_steps, dtype)
     model = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), model)
-    kinds = {GDBeta: _integrate.OfGDBeta, Heads: _integrate.OfHead}
+    kinds: dict[Any, Any] = {GDBeta: _integrate.OfGDBeta, Heads: _integrate.OfHead}
     kind = kinds.get(kind_of(model))
     if kind is None and solver == "exponential":
         raise ValueError(

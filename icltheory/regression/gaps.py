@@ -1,6 +1,5 @@
 """Excess risk over the best LTB, its gap to the best LSA, and rates of the risks."""
 
-import functools
 import math
 from typing import Any
 
@@ -98,7 +97,8 @@ def excess(model: Any, population: LinearPopulation, num_examples: Any) -> Exces
     D = B - Gamma.T
     found = jnp.sum(D * (moments.H_Omega_H @ D @ H)), *others
     at_zero = 0, weighted(H, parts.c - moments.mean), 0, 0
-    return Excess(*map(functools.partial(jnp.where, given), found, at_zero))
+    pairs = zip(found, at_zero, strict=True)
+    return Excess(*(jnp.where(given, *pair) for pair in pairs))
 
 
 def parts_of(model: Any) -> EffectiveParameters:

@@ -3,7 +3,7 @@
 
 import abc
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -30,9 +30,8 @@ class PrefixPrompt(Record):
     .. math:: \hat y_k = f(x^{query}_k \mid x_1, y_1, \dots, x_k, y_k),
         \qquad k = 0, \dots, P - 1.
 
-    In a standard prompt the query after k examples is the next example; in a shifted
-    one it may be any point. ``w`` holds the parameters of the tasks, an array or a
-    pytree.
+    In a standard prompt the query after k examples is the next example. ``w`` holds the
+    parameters of the tasks, an array or a pytree.
 
     Example:
         >>> X, y = jnp.eye(3)[None], jnp.ones((1, 3))
@@ -65,11 +64,9 @@ class PrefixPrompt(Record):
 
 
 class Prompt(Record):
-    r"""A batch of prompts with one query after all N examples.
+    r"""A batch of prompts with one query after all N examples; labels have noise.
 
     .. math:: (x_1, y_1, \dots, x_N, y_N, x_{query}) \mapsto y_{query}.
-
-    Labels have their noise; ``w`` is as in :class:`PrefixPrompt`.
 
     Example:
         >>> prompt = Prompt(jnp.eye(3), jnp.ones(3), jnp.ones(3), jnp.array(3.0), None)
@@ -118,12 +115,20 @@ class Source(Record):
 
     .. math:: x \sim D_X, \qquad w \sim D_W, \qquad y = f_w(x) + \text{noise}.
 
-    A subclass says how parameters arise and how they label inputs. All is drawn by
-    whole-array calls, so that a sharded batch has the values of an unsharded one.
+    All is drawn by whole-array calls: a sharded batch has the values of an unsharded.
     """
 
-    dim: eqx.AbstractVar[int]
-    dtype: eqx.AbstractVar[Any]
+    if TYPE_CHECKING:  # a dataclass would use an inherited property as a default
+
+        @property
+        def dim(self) -> int:
+            """Input dimension d."""
+            ...
+
+        @property
+        def dtype(self) -> Any:
+            """Dtype of the samples."""
+            ...
 
     def _read(self, *counts: str) -> None:
         """Checks the named counts and reads the dtype, ``None`` being JAX's default."""
@@ -188,10 +193,14 @@ class Source(Record):
 class NoisyLinear(Source):
     """Linear functions with Gaussian noise; a subclass has the field ``noise_var``."""
 
-    noise_var: eqx.AbstractVar[Any]
+    if TYPE_CHECKING:
+
+        @property
+        def noise_var(self) -> Number: ...
 
     def evaluate(self, w, X) -> Float[Array, "B P"]:
-        return inner_products(w, X)
+        """<w, x> of every point, as a sum at full precision."""
+        return jnp.sum(X * w[:, None, :], axis=-1)
 
     def label(self, key, w, X) -> tuple[Float[Array, "B P"], Any]:
         """<w, x> plus noise, also drawn for 0 so that streams stay comparable."""
@@ -271,14 +280,13 @@ class LinearClassification(Source):
         return jax.random.normal(key, (num_prompts, self.dim), self.dtype)
 
     def evaluate(self, w, X) -> Float[Array, "B P"]:
-        return jnp.sign(inner_products(w, X))
+        return jnp.sign(jnp.sum(X * w[:, None, :], axis=-1))
 
 
 class ReluNetwork(Source):
     r"""Two-layer ReLU networks with standard normal weights.
 
-    .. math:: y = \sqrt{2 / h}\ W_2^\top \mathrm{relu}(W_1^\top x), \qquad
-        W_1 \in R^{d \times h},\ W_2 \in R^h,
+    .. math:: y = \sqrt{2 / h}\ W_2^\top \mathrm{relu}(W_1^\top x) ,
 
     whose variance is d, that of linear regression. The paper has h = 100. The ``w`` of
     its prompts is ``{"W1": (B, d, h), "W2": (B, h)}``.
@@ -390,8 +398,3 @@ class Functions(Source):
         y = jax.vmap(self.draw)(w, X)
         check_shape("what draw returns", y, X.shape[:2])
         return jnp.asarray(y, X.dtype)
-
-
-def inner_products(w: Array, X: Array) -> Array:
-    """<w, x> of every point, computed as a sum at full precision."""
-    return jnp.sum(X * w[:, None, :], axis=-1)

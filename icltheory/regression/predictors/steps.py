@@ -1,7 +1,7 @@
 """Gradient and Newton steps from zero, linear attention, averaging, and zero."""
 # ruff: noqa: D102  (a method that overrides one inherits its documentation)
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -294,9 +294,12 @@ def tune_step_size(X: Any, y: Any, x_query: Any, y_query: Any, steps: int) -> Sc
 class OneStep(LinearInLabels):
     """A gradient step from zero, preconditioned by its ``Gamma``."""
 
-    Gamma: eqx.AbstractVar[Any]
-
     of_any_inputs = True
+
+    if TYPE_CHECKING:
+
+        @property
+        def Gamma(self) -> Any: ...
 
     def weights(self, X: Array, y: Array) -> Array:
         mean = einsum("nd,n->d", X, y) / max(X.shape[0], 1)
