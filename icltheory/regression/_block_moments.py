@@ -164,7 +164,7 @@ def best_step(H: Array, Psi: Array, noise_var: Array, M: Array) -> tuple[Array, 
     tau = jnp.trace(Psi_H) + noise_var
     tau = jnp.where(tau > 0, tau, 1)
     system = (M + 1) * Psi_H + tau * eye
-    Gamma = M * jnp.linalg.solve(system, Psi)
+    Gamma = jnp.linalg.solve(system, M * Psi)
     gain = jnp.linalg.solve(system, (Psi_H + tau * eye) @ Psi_H)
     return Gamma, jnp.trace(gain)
 
