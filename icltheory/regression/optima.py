@@ -126,7 +126,8 @@ def optimum(
         name = getattr(family, "__name__", family)
         raise ValueError(
             "family: expected LinearStep, GDBeta, LTB, LSA, DebiasedStep, Steps(L), "
-            f"OneLayer(phi) or softmax heads, got {name!r}; a predictor has risk"
+            f"OneLayer(phi) or softmax heads, got {name!r}: of a predictor "
+            "there is risk(predictor, population, num_examples)"
         )
     start = _given(key, "for a search")
     model, least = best_lsa(linear, num_examples, start, num_starts)

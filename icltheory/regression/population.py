@@ -139,10 +139,12 @@ class LinearPopulation(NoisyLinear):
 
     @property
     def dim(self) -> int:
+        """Input dimension d."""
         return np.shape(self.task_mean)[-1]
 
     @property
     def dtype(self) -> np.dtype:
+        """Dtype of the moments."""
         return jnp.result_type(self.task_mean)
 
     @property
@@ -164,11 +166,13 @@ class LinearPopulation(NoisyLinear):
             )
 
     def sample_inputs(self, key, num_points, num_prompts) -> Float[Array, "B P d"]:
+        """Draws inputs from N(0, H)."""
         self.check_drawn()
         z = jax.random.normal(key, (num_prompts, num_points, self.dim), self.dtype)
         return apply_root(self.input_root, z)
 
     def sample_parameters(self, key, num_prompts, *, active_dims=None) -> Array:
+        """Draws w from N(beta*, Psi); ``active_dims`` is ignored."""
         z = jax.random.normal(key, (num_prompts, self.dim), self.dtype)
         return jnp.asarray(self.task_mean)[None] + apply_root(self.task_root, z)
 
@@ -189,17 +193,21 @@ class TaskPerExample(NoisyLinear):
 
     @property
     def dim(self) -> int:
+        """Input dimension d."""
         return self.population.dim
 
     @property
     def dtype(self) -> np.dtype:
+        """Dtype of the population."""
         return self.population.dtype
 
     @property
     def noise_var(self) -> Scalar:
+        """Noise variance of the labels."""
         return self.population.noise_var
 
     def sample_inputs(self, key, num_points, num_prompts) -> Float[Array, "B P d"]:
+        """Draws inputs of the population."""
         return self.population.sample_inputs(key, num_points, num_prompts)
 
     def evaluate(self, w, X) -> Float[Array, "B P"]:

@@ -146,6 +146,7 @@ class DeltaRule(_Recurrent):
     """
 
     def update(self, w: Array, x: Array, y: Array, size: Array) -> Array:
+        """The state after one more example."""
         w = self.known()[1].astype(w.dtype) * w
         return w + size * x * (y - dot(w, x))
 
@@ -214,9 +215,11 @@ class GatedLinearAttention(_Recurrent):
     """
 
     def update(self, w: Array, x: Array, y: Array, size: Array) -> Array:
+        """The state after one more example."""
         return self.known()[1].astype(w.dtype) * w + size * x * y
 
     def added(self, w: Array, X: Array, y: Array, size: Array, gate: Array) -> Array:
+        """Multiples of the inputs that a chunk adds."""
         return size * y
 
     def exact_risk(self, population: Any, k: Array) -> Array:

@@ -200,6 +200,7 @@ class _Wrapped(Source):
         return self.task.targets
 
     def sample_inputs(self, key, num_points, num_prompts) -> Float[Array, "B P d"]:
+        """Draws inputs of the task."""
         return self.task.sample_inputs(key, num_points, num_prompts)
 
     def evaluate(self, w: Any, X: Float[Array, "B P d"]) -> Float[Array, "B P"]:

@@ -144,7 +144,7 @@ class Source(Record):
     def sample_inputs(
         self, key: PRNGKey, num_points: int, num_prompts: int
     ) -> Float[Array, "B P d"]:
-        """Draws standard normal inputs, unless a family overrides them."""
+        """Draws the inputs of prompts; standard normal unless the source says more."""
         return jax.random.normal(key, (num_prompts, num_points, self.dim), self.dtype)
 
     @abc.abstractmethod

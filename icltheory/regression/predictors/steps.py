@@ -48,6 +48,7 @@ class Zero(LinearInLabels):
         return jnp.zeros_like(X)
 
     def exact_risk(self, population: LinearPopulation, k: Array) -> Array:
+        """The variance of the labels, tr(H E w w')."""
         return population.signal
 
 
@@ -75,6 +76,7 @@ class Averaging(LinearInLabels):
         return jnp.sum(sums * X_query, axis=-1) / prefix_counts(y)
 
     def exact_risk(self, population: LinearPopulation, k: Array) -> Array:
+        """That of a linear step with Gamma = I."""
         return step_risk(population, jnp.eye(population.dim), k)
 
 
@@ -144,6 +146,7 @@ class Steps(LinearInLabels):
             )
 
     def exact_risk(self, population: LinearPopulation, k: Array) -> Array:
+        """That of a linear step, for one step of one size."""
         size = self._sizes(population.dtype)[0]
         if self.preconditioner is None:
             return step_risk(population, size * jnp.eye(population.dim), k)
@@ -306,6 +309,10 @@ class OneStep(LinearInLabels):
         return einsum("ij,j->i", self.Gamma.astype(X.dtype), mean)
 
     def exact_risk(self, population: LinearPopulation, k: Array) -> Array:
+        """R = tr H M - 2 tr H Gamma H M + tr H Gamma S Gamma', M = E w w'.
+
+        S is the second moment of X'y / N.
+        """
         return step_risk(population, self.Gamma, k)
 
 
