@@ -38,6 +38,7 @@ STEPS, LOWER_BOUND = "best gradient steps", "lower bound for linear layers"
 PAPER_ERRORS = {20: 0.02, 40: 0.0006}  # Garg et al. 2022, Section 3, d = 20
 CLOSE = 0.05  # in claims a smaller difference of normalised errors counts as none
 LEVEL = 0.95  # of all intervals
+SNAPSHOTS = "snapshots"  # folder of a run with one of parameters for each step kept
 bootstrap = jax.jit(functools.partial(curve_interval, level=LEVEL))
 
 
@@ -399,8 +400,12 @@ def train(setup: Setup, run: frame.Run) -> tuple[Any, list[dict], dict[str, floa
         line["learning_rate"] = float(jnp.asarray(rate(done - 1)))
         line |= {"active_dims": dims, "active_points": points}
         if done in wanted:
-            errors = model_errors(setup, stacked(setup, chunk.state), prompt)
-            line["errors"] = errors.mean(axis=1).tolist()
+            params = stacked(setup, chunk.state)
+            line["errors"] = model_errors(setup, params, prompt).mean(axis=1).tolist()
+            store = training.Checkpoints(run.folder / SNAPSHOTS / f"{done}")
+            # It is there already where an interrupted run repeats a part.
+            if store.restore(params).state is None:
+                store.save(done, params)
         return line
 
     fitted = fit(training_step(setup), initial_state(setup), run, config, record)
@@ -425,6 +430,13 @@ def load(run: str | os.PathLike) -> tuple[Setup, Any]:
     found = store.restore(initial_state(setup))
     expect(found.state is not None, "run", "a run with a checkpoint", run)
     return setup, training.averaged(found.state)
+
+
+def snapshots(setup: Setup, run: str | os.PathLike) -> dict[int, Any]:
+    """Loads the models of a run along its training by step, with an axis of seeds."""
+    like = stacked(setup, initial_state(setup))
+    kept = {int(path.name): path for path in (Path(run) / SNAPSHOTS).iterdir()}
+    return {s: training.Checkpoints(kept[s]).restore(like).state for s in sorted(kept)}
 
 
 def evaluation_prompt(setup: Setup) -> reg.PrefixPrompt:

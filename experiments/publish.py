@@ -32,7 +32,7 @@ _ASIDE = ("seconds", "ms", "findings", "tables", "claims")
 # Presets that are stored in addition to the default one, as EXPERIMENT_PRESET.
 _FURTHER = {
     "task_diversity": ("gpu",),
-    "which_algorithm": ("language",),
+    "which_algorithm": ("garg", "language"),
     "garg_linear": ("gpu", "d20", "sparse", "relu_network", "decision_tree"),
     "ltb_gpt2": ("noiseless", "d20"),
     "real_model": ("night",),
@@ -88,7 +88,7 @@ def store(run: Path, name: str) -> list[str]:
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir(parents=True)
         # Folders of runs and data are specific to one machine.
-        command = re.sub(r" --(output|task-folder) \S+", "", config["command"])
+        command = re.sub(r" --(output|task-folder|garg-run) \S+", "", config["command"])
         parts = {"config": config | {"command": command}, "result": result}
         for file, part in parts.items():
             text = json.dumps(part, separators=(",", ":"))

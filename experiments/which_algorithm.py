@@ -3,9 +3,9 @@
 A stack of three gradient steps; trained linear, softmax and gated attention;
 transformers after every layer and along their training, and on pools of few and many
 tasks. Each is compared with the best member of every family of icltheory.microscope; a
-share is the mean squared distance of answers over their variance. The preset language
-compares a language model with simple predictors of labels, and relabels its
-demonstrations.
+share is the mean squared distance of answers over their variance. The preset garg
+analyses the transformer of garg_linear at d = 20. The preset language compares a
+language model with simple predictors of labels, and relabels its demonstrations.
 """
 
 import dataclasses
@@ -16,16 +16,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import frame, real_model, recurrent_learners, softmax_attention
+from experiments import (
+    frame,
+    garg_linear,
+    real_model,
+    recurrent_learners,
+    softmax_attention,
+)
 from experiments.frame import Check, Claim, Report, check_at_least, expect
 from experiments.real_model.measure import Subject as LanguageSubject
 from experiments.shared.training import (
     GPT2_CPU,
     Recipe,
+    Timing,
     TrainedModels,
     fit,
     linear_recipe,
     train,
+    with_seeds,
 )
 from experiments.task_diversity import CPU as TASKS
 from experiments.task_diversity import Pool
@@ -77,7 +85,8 @@ class Language:
 class Config:
     """The models and how they are compared."""
 
-    models: Literal["regression", "language"] = "regression"  # which are compared
+    # which are compared
+    models: Literal["regression", "garg", "language"] = "regression"
     gpt2: Recipe = GARG  # Garg's transformer, with the steps of its snapshots
     large: Recipe = LARGE  # a transformer in more dimensions
     tasks: Recipe = dataclasses.replace(TASKS, seeds=(0,))  # transformers of the pools
@@ -89,6 +98,8 @@ class Config:
     gated_steps: int = 800  # training steps of the layers with a gate
     persistence: float = 0.95  # correlation of a task with the next, for these layers
     step_size: float = 0.35  # step size of the stack that is built by hand
+    garg: garg_linear.Config = garg_linear.PRESETS["d20"]  # trained with garg alone
+    garg_shots: tuple[int, ...] = (10, 20, 30, 40)  # examples at which it is compared
     num_prompts: int = 2000  # prompts of a comparison; half tune, half judge
     seed: int = 0  # seed of the prompts
     language: Language = Language()  # used with language alone
@@ -115,8 +126,8 @@ class Config:
         expect(fits, "shots", f"numbers from 1 to {most}", self.shots)
 
 
-PRESETS = {"cpu": Config(), "language": Config("language")}
-TIMES = {"cpu": "7 to 12 min, 2 cores", "language": "6 min, 2 cores"}
+PRESETS = {"cpu": Config(), "garg": Config("garg"), "language": Config("language")}
+TIMES = {"cpu": "7 to 12 min, 2 cores", "garg": "", "language": "6 min, 2 cores"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,6 +136,8 @@ class Switches(frame.Flags):
 
     # folder with one of the task's name for each, in place of the hub
     task_folder: Path | None = None
+    # of the preset garg: a run of garg_linear, in place of training
+    garg_run: Path | None = None
 
 
 class Subject(NamedTuple):
@@ -342,6 +355,34 @@ def measure(config: Config, run: Any) -> dict[str, Any]:
     }
 
 
+def measure_garg(config: Config, run: Any, folder: Path | None) -> dict[str, Any]:
+    """Analyses a transformer of garg_linear by examples, layer and training step."""
+    if folder is None:
+        setup = garg_linear.set_up(config.garg, devices=None)
+        params, _, _ = garg_linear.train(setup, run)
+        folder = run.folder
+    else:
+        setup, params = garg_linear.load(folder)
+        params = with_seeds(params, setup.config.seeds)
+    own, steps = setup.config, garg_linear.snapshots(setup, folder)
+    names = {f.name for f in dataclasses.fields(Recipe)} & {*vars(own)}
+    same: Any = {name: getattr(own, name) for name in names}
+    recipe = Recipe("gpt2", **same | {"snapshots": (*steps,)})
+    trained = TrainedModels("", recipe, setup.model, params, steps, [], Timing())
+    name, population = f"transformer, d = {own.dim}", recipe.task()
+    model = TrainedModel(setup.model, trained.of_seed(0))
+    given: Any = {"num_examples": config.garg_shots, **options(config)}
+    named = ms.identify(model, population, families(population), **given)
+    each = tuple(ms.Identification((one,)) for one in named.analyses)
+    shots = {f"{name}: by examples": ms.Along("examples", config.garg_shots, each)}
+    one = Subject(model, population, own.num_points - 1)
+    return {
+        "models": {name: named},
+        "along": shots | along(config, trained, name),
+        "risks": {name: risks(config, one)},
+    }
+
+
 def pool_name(size: int) -> str:
     """What the transformer of a pool is called."""
     tasks = f"{size} task{'s' * (size > 1)}" if size else "new tasks"
@@ -388,10 +429,19 @@ def numbers(found: dict[str, Any]) -> dict[str, Any]:
             name: [row_of(*pair) for pair in axis.analyses()]
             for name, axis in found["along"].items()
         },
-        "pools": found["pools"].rows(),
-        "gates": found["gates"],
         "risks": found["risks"],
     }
+
+
+def closest(
+    claim: str, one: Any, *wanted: str, also: str = "", holds: bool = True
+) -> Claim:
+    """The claim that one of the families wanted is among the closest."""
+    said = f"closest {one.best}, {percent(one.best.share)}"
+    if one.best.name not in wanted:
+        said += f"; {wanted[0]} {percent(one[wanted[0]].share)}"
+    expected = f"{' or '.join(wanted)} among the closest{also}"
+    return Claim(claim, said, bool({*wanted} & {*one.closest}) and holds, expected)
 
 
 def claims(config: Config, found: dict[str, Any]) -> list[Claim]:
@@ -399,14 +449,8 @@ def claims(config: Config, found: dict[str, Any]) -> list[Claim]:
     singles = {name: one.last for name, one in found["models"].items()}
     made: list[Claim] = []
 
-    def nearest(who: str, name: str, *wanted: str, also: str = "", holds: bool = True):
-        one = singles[name]
-        said = f"closest {one.best}, {percent(one.best.share)}"
-        if one.best.name not in wanted:
-            said += f"; {wanted[0]} {percent(one[wanted[0]].share)}"
-        expected = f"{' or '.join(wanted)} among the closest{also}"
-        holds = bool({*wanted} & {*one.closest}) and holds
-        made.append(Claim(f"{who} ({name})", said, holds, expected))
+    def nearest(who: str, name: str, *wanted: str, **more: Any):
+        made.append(closest(f"{who} ({name})", singles[name], *wanted, **more))
 
     for depth in config.layers:
         name = f"linear attention, L = {depth}"
@@ -469,17 +513,22 @@ def change_of_algorithm(pools: ms.Along) -> Claim:
     )
 
 
-def checks(config: Config, found: dict[str, Any]) -> list[Check]:
-    """What is known of the hand-built stack, and of the Bayes gaps."""
+def checks_by_hand(config: Config, found: dict[str, Any]) -> list[Check]:
+    """What is known of the hand-built stack."""
     built = found["models"]["three steps by hand"].last
     step = built.best.parameters.get("step size", np.nan)
     exact = built.best.distance.mean
     named = float(built.best.name == "gradient descent")
-    made = [
+    return [
         Check("three steps by hand: named gradient descent", named, 1, "within"),
         Check("three steps by hand: distance", exact, 1e-10, "<="),
         Check("three steps by hand: step size", step, config.step_size, "within", 1e-6),
     ]
+
+
+def checks_of_gaps(found: dict[str, Any]) -> list[Check]:
+    """That Bayes gaps add up to the risks."""
+    made = []
     for name, own in found["risks"].items():
         means, errors = np.array([own[k] for k in ("bayes_gap", "bayes", "risk")]).T
         z = abs(means[0] + means[1] - means[2]) / np.linalg.norm(errors)
@@ -500,16 +549,16 @@ def tables(found: dict[str, Any]) -> list[Any]:
         frame.table(shown["models"], {"model": "{model}"} | columns | linear, title)
     ]
     for name, rows in shown["along"].items():
-        head = {"step" if name.endswith("training") else "layer": "{model}"}
+        head = {found["along"][name].axis: "{model}"}
         made.append(frame.table(rows, head | columns, name))
     return made
 
 
-def draw_along(found: dict[str, Any]) -> Any:
-    """Shares by layer and by training step."""
-    axes, rows = found["along"], len(found["along"]) // 3
-    title = "Transformers by layer and along training"
-    with frame.panels(rows, 3, title, figsize=(15, 4.6 * rows)) as (figure, grid):
+def draw_along(found: dict[str, Any], columns: int, title: str) -> Any:
+    """Shares by layer, by training step and by examples."""
+    axes, rows = found["along"], len(found["along"]) // columns
+    size = 5 * columns, 4.6 * rows
+    with frame.panels(rows, columns, title, figsize=size) as (figure, grid):
         for ax, (name, axis) in zip(np.ravel(grid), axes.items(), strict=True):
             curves = {n: s for n, s in axis.shares().items() if n in SHOWN}
             look: Any = {"xlabel": axis.axis, "colours": method_colours(SHOWN)}
@@ -564,15 +613,35 @@ def draw_pools(config: Config, pools: ms.Along) -> Any:
 
 def report(config: Config, found: dict[str, Any]) -> Report:
     """Numbers, checks, claims, tables and figures of the run."""
-    figures = {"map.png": draw_map(found), "along.png": draw_along(found)}
+    drawn = draw_along(found, 3, "Transformers by layer and along training")
+    figures = {"map.png": draw_map(found), "along.png": drawn}
     return Report(
-        numbers(found),
-        checks=checks(config, found),
+        numbers(found) | {"pools": found["pools"].rows(), "gates": found["gates"]},
+        checks=[*checks_by_hand(config, found), *checks_of_gaps(found)],
         tables=tables(found),
         claims=claims(config, found),
         claims_title="what the literature says of trained models",
         findings=[one.last.summary for one in found["models"].values()],
         figures=figures | {"pools.png": draw_pools(config, found["pools"])},
+        interval_level=LEVEL,
+    )
+
+
+def report_garg(found: dict[str, Any]) -> Report:
+    """Numbers, checks, claims, tables and the figure of the transformer of Garg."""
+    [(name, one)] = found["models"].items()
+    who = "Garg et al. 2022: without noise it is least squares"
+    made = [closest(f"{who} ({name})", one.last, "Bayes")]
+    axes = found["along"].items()
+    made += [newton(name, axis) for name, axis in axes if axis.axis == "layer"]
+    return Report(
+        numbers(found),
+        checks=checks_of_gaps(found),
+        tables=tables(found),
+        claims=made,
+        claims_title="what the literature says of trained models",
+        findings=[one.summary],
+        figures={"along.png": draw_along(found, 2, f"Garg's {name}")},
         interval_level=LEVEL,
     )
 
@@ -670,6 +739,8 @@ def main(config, run, flags):
             found = measure_language(config, run, flags.task_folder)
         return report_language(config, found)
     with run.phase("training and comparison"):
+        if config.models == "garg":
+            return report_garg(measure_garg(config, run, flags.garg_run))
         found = measure(config, run)
     return report(config, found)
 

@@ -73,7 +73,7 @@ def test_a_small_run_writes_everything_it_promises(whole):
     folder, result = whole
     names = {path.name for path in folder.iterdir() if path.suffix != ".svg"}
     files = {"config.json", "metrics.jsonl", "result.json", "report.html"}
-    assert names == files | PICTURES | {"timing.json", "checkpoints"}
+    assert names == files | PICTURES | {"timing.json", "checkpoints", "snapshots"}
     assert json.loads((folder / "result.json").read_text()) == result
     lines = [json.loads(x) for x in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == list(range(5, 125, 5))
@@ -97,6 +97,10 @@ def test_the_model_of_a_run_is_loaded_again(whole, tmp_path):
         errors = training.prefix_errors(setup.model, params, prompt).mean(axis=0)
     expected = np.array(result["curves"][MODEL]["mean"])
     np.testing.assert_allclose(errors / setup.config.dim, expected, rtol=1e-5)
+    with as_alone():
+        kept = garg_linear.snapshots(setup, folder)
+    assert [*kept] == [5, 10, 15, 30, 60, 120]
+    jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[0], b), kept[120], params)
     empty = tmp_path / "empty"
     empty.mkdir()
     shutil.copy(folder / "config.json", empty)
