@@ -27,9 +27,12 @@ from icltheory.regression.blocks import LSA, LTB, EffectiveParameters
 from icltheory.regression.drift import DriftingTasks
 from icltheory.regression.flow_limits import flow_bounds, flow_limit
 from icltheory.regression.flows import Trajectory, descend, flow
-from icltheory.regression.gaps import excess, gap, rates
-from icltheory.regression.gradient_blocks import GDBeta, Heads
+from icltheory.regression.gaps import Excess, Gap, excess, gap
+from icltheory.regression.gradient_blocks import AttentionWeights, GDBeta
 from icltheory.regression.heads import (
+    HeadRemovals,
+    Heads,
+    HeadTimes,
     head_plateaus,
     head_removals,
     head_times,
@@ -37,6 +40,8 @@ from icltheory.regression.heads import (
 from icltheory.regression.measures import Optimum, estimate_risk, risk, squared_errors
 from icltheory.regression.one_layer import FeatureMoments, OneLayer
 from icltheory.regression.optima import optimum
+from icltheory.regression.orders import Rates, rates
+from icltheory.regression.pools import PromptPool, TaskPool
 from icltheory.regression.population import CorrelatedTasks, LinearPopulation
 from icltheory.regression.predictors import (
     Averaging,
@@ -53,15 +58,17 @@ from icltheory.regression.predictors import (
     Steps,
     Zero,
 )
+from icltheory.regression.prompts import PrefixPrompt, Prompt
 from icltheory.regression.recurrent import (
     DeltaRule,
     GatedLinearAttention,
     Mesa,
     chunked_predictions,
 )
-from icltheory.regression.shifts import PromptPool, TaskPool
 from icltheory.regression.softmax import (
+    AnswerExpansion,
     DebiasedStep,
+    RiskExpansion,
     SoftmaxHead,
     SoftmaxHeads,
     answer_expansion,
@@ -72,16 +79,16 @@ from icltheory.regression.sources import (
     DecisionTree,
     Functions,
     LinearClassification,
-    PrefixPrompt,
-    Prompt,
     ReluNetwork,
     Source,
     SparseLinearRegression,
 )
 
 __all__ = [
+    "AttentionWeights",
     "LSA",
     "LTB",
+    "AnswerExpansion",
     "Averaging",
     "Bayes",
     "CorrelatedTasks",
@@ -91,10 +98,14 @@ __all__ = [
     "DiscreteMMSE",
     "DriftingTasks",
     "EffectiveParameters",
+    "Excess",
     "FeatureMoments",
     "Functions",
     "GDBeta",
+    "Gap",
     "GatedLinearAttention",
+    "HeadRemovals",
+    "HeadTimes",
     "Heads",
     "Lasso",
     "LeastSquares",
@@ -111,8 +122,10 @@ __all__ = [
     "PrefixPrompt",
     "Prompt",
     "PromptPool",
+    "Rates",
     "ReluNetwork",
     "Ridge",
+    "RiskExpansion",
     "SoftmaxHead",
     "SoftmaxHeads",
     "Source",

@@ -13,8 +13,7 @@ import jax.numpy as jnp
 from icltheory._typing import Array
 from icltheory.regression._block_moments import Moments, best_step, curvature
 from icltheory.regression._linalg import seen_eigenvalues
-from icltheory.regression.gradient_blocks import GDBeta, Heads
-from icltheory.regression.heads import drive
+from icltheory.regression.gradient_blocks import AttentionWeights, GDBeta, Scales
 from icltheory.regression.population import LinearPopulation
 
 
@@ -52,7 +51,6 @@ class OfGDBeta(NamedTuple):
         at = Moments.of(population, jnp.asarray(num_examples, start.dtype))
         Gamma, _ = best_step(at.H, at.Psi, at.noise_var, at.M)
         h, V = seen_eigenvalues(at.H)
-        Gamma = Gamma @ (V * (h > 0).astype(h.dtype)[None]) @ V.T
         w = at.H @ (start.beta - at.mean)
         seen, W = basis_along(at.H_Omega_H, w)
         return cls(
@@ -120,54 +118,49 @@ class OfGDBeta(NamedTuple):
         return 2 * jnp.concatenate([Q, pairs.ravel()])
 
 
-class OfHead(NamedTuple):
-    """Coordinates of one merged head: U in the eigenbasis of H, u from the invariant.
+class OfAttention(NamedTuple):
+    """Coordinates of attention weights: U in the eigenbasis, u from the invariant.
 
-    ``B`` is H E[w w'] H and ``S`` the second moment of X'y / N in that basis,
-    ``balance`` u^2 - |U|_F^2 and ``sign`` that of u, both at the start.
+    ``balance`` is u^2 - |U|_F^2 and ``sign`` that of u, both at the start.
     """
 
-    h: Array
-    V: Array
-    B: Array
-    S: Array
+    scales: Scales
+    basis: Array
     balance: Array
     sign: Array
 
     @classmethod
     def of(
-        cls, population: LinearPopulation, num_examples: Any, start: Heads
-    ) -> "OfHead":
+        cls, population: LinearPopulation, num_examples: Any, start: AttentionWeights
+    ) -> "OfAttention":
         """Computes the coordinates of a population and a start."""
-        h, V = jnp.linalg.eigh(population.input_cov)
-        B, S = (V.T @ part @ V for part in drive(population, num_examples))
-        balance = start.v[0] ** 2 - jnp.sum(start.K**2)
-        return cls(h, V, B, S, balance, jnp.sign(start.v[0]))
+        balance = start.u**2 - jnp.sum(start.U**2)
+        return cls(*Scales.of(population, num_examples), balance, jnp.sign(start.u))
 
-    def state(self, model: Heads) -> Array:
-        """Converts a head to a state."""
-        return (self.V.T @ model.K[0] @ self.V).ravel()
+    def state(self, weights: AttentionWeights) -> Array:
+        """Converts weights to a state."""
+        return (self.basis.T @ weights.U @ self.basis).ravel()
 
-    def model(self, state: Array) -> Heads:
-        """Converts a state to a head."""
+    def model(self, state: Array) -> AttentionWeights:
+        """Converts a state to weights."""
         U, u = self._split(state)
-        return Heads(u[None], (self.V @ U @ self.V.T)[None])
+        return AttentionWeights(u, self.basis @ U @ self.basis.T)
 
     def _split(self, state: Array) -> tuple[Array, Array]:
-        d = len(self.h)
+        d = len(self.basis)
         square = jnp.sum(state**2) + self.balance
         return state.reshape(d, d), self.sign * jnp.sqrt(jnp.maximum(square, 0))
 
     def field(self, state: Array) -> Array:
         """Time derivative of U."""
         U, u = self._split(state)
-        return 2 * u * (self.B - u * (self.S @ U) * self.h[None]).ravel()
+        drive = u * jnp.diag(self.scales.values**2)
+        return 2 * (drive - u**2 * self.scales.pairs * U).ravel()
 
     def decay_rates(self, state: Array) -> Array:
         """Decay rates of U, including the change of u near the limit."""
         U, u = self._split(state)
-        pairs = jnp.outer(jnp.diagonal(self.S), self.h)
-        return 2 * (pairs * (u**2 + U**2)).ravel()
+        return 2 * (self.scales.pairs * (u**2 + U**2)).ravel()
 
 
 def basis_along(matrix: Array, direction: Array) -> tuple[Array, Array]:

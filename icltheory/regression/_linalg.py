@@ -55,18 +55,6 @@ def quotient(a: Any, b: Array, at_zero: Any) -> Array:
     return jnp.where(b > 0, a / jnp.where(b > 0, b, 1), at_zero)
 
 
-def bisected(below, high):
-    """The largest number in [0, high] for which ``below`` holds."""
-
-    def halve(_, ends):
-        middle = (ends[0] + ends[1]) / 2
-        low = below(middle)
-        return jnp.where(low, middle, ends[0]), jnp.where(low, ends[1], middle)
-
-    ends = jnp.zeros_like(high), jax.lax.stop_gradient(high)
-    return jax.lax.stop_gradient(jax.lax.fori_loop(0, 100, halve, ends)[0])
-
-
 def einsum(subscripts: str, *operands: Array) -> Array:
     """Computes an einsum at full precision, which accelerators would reduce."""
     return jnp.einsum(subscripts, *operands, precision=jax.lax.Precision.HIGHEST)

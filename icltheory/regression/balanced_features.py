@@ -13,7 +13,6 @@ import jax.numpy as jnp
 from icltheory._checks import Check, check_integer, positive, unit
 from icltheory._core import calculator
 from icltheory._typing import Array, Float, Scalar
-from icltheory.regression._linalg import bisected
 
 __all__ = ["balanced_attention", "balanced_loss", "balanced_time", "loss_asymptote"]
 
@@ -67,12 +66,18 @@ def balanced_attention(
     """
     check_integer("num_features", num_features, 2)
     t = jnp.asarray(steps, jnp.result_type(float, step_size))
+
+    def halve(_, ends):
+        low, high = ends
+        middle = jnp.sqrt(low * high)
+        later = _time(middle, num_features, step_size) > t
+        return jnp.where(later, middle, low), jnp.where(later, high, middle)
+
     # u decays as a power of t, so bisection of its logarithm is accurate everywhere.
-    longest = jnp.full(t.shape, -0.5 * jnp.log(jnp.finfo(t.dtype).tiny), t.dtype)
-    log_u = -bisected(
-        lambda x: _time(jnp.exp(-x), num_features, step_size) <= t, longest
-    )
-    u = jnp.exp(log_u)
+    smallest = jnp.full(t.shape, jnp.sqrt(jnp.finfo(t.dtype).tiny), t.dtype)
+    ends = smallest, jnp.full(t.shape, 1 - 1 / num_features, t.dtype)
+    low, high = jax.lax.fori_loop(0, 80, halve, ends)
+    u = jax.lax.stop_gradient(jnp.sqrt(low * high))
     # Bisection has no derivative, so a Newton step of size 0 provides it.
     s = num_features / (num_features - 1)
     speed = 2 * step_size * s**2 / num_features * u**3 * (1 - u) ** 2

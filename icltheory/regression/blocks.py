@@ -147,14 +147,15 @@ class EffectiveParameters(LinearPredictor, Block):
         H^{1/2}, tau = tr(Phi) + sigma^2, Omega = ((N + 1) Phi + tau I) / N,
 
         .. math:: R - \sigma^2 = \mathrm{tr}(\Phi) - 2\,\mathrm{tr}(B^\top \Phi)
-            + \mathrm{tr}(B^\top \Omega B) + \text{start} + \text{fluctuation}
-            + \text{drift} ,
-
-        the last three as in ``gaps.Excess``.
+            + \mathrm{tr}(B^\top \Omega B) + \|A^\top q + v \tau g - m\|^2
+            + \tfrac1N \bigl( \|A^\top q\|^2 + \|A\|_F^2 \|q\|^2
+            + 4 v\, g^\top A^\top \Phi q \bigr)
+            + v^2 \|g\|^2 \bigl( \tfrac{2 \tau^2}{N}
+            + 2 (1 + \tfrac2N)\, \mathrm{tr}(\Phi^2) \bigr) .
         """
         check_dim(population, self.dim)
         moments = Moments.of(population, jnp.maximum(k, 1))
-        found = effective_risk(moments, self)
+        found = effective_risk(moments, self.c, self.p, self.v, self.U, self.u)
         at_zero = moments.signal + weighted(moments.H, self.c - moments.mean)
         return jnp.where(k > 0, found, at_zero)
 

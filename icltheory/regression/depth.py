@@ -22,7 +22,6 @@ from icltheory.linalg.random_matrices import (
     exact_moments,
     recurrence_of_moments,
 )
-from icltheory.regression._block_moments import best_step
 from icltheory.regression._linalg import is_isotropic, seen_inverse
 from icltheory.regression.measures import Optimum
 from icltheory.regression.population import LinearPopulation, label_moment
@@ -121,12 +120,16 @@ def best_matrix(population: LinearPopulation, num_examples: Any) -> tuple[Array,
     """
     H, M = population.input_cov, population.second_moment
     k = jnp.asarray(num_examples, H.dtype)
+    HM = H @ M
     if population.fourth_moment is None:  # H, which may be singular, cancels
-        Gamma, risk = best_step(H, M, population.noise_var, k)
+        tau = population.signal + population.noise_var
+        tau = jnp.where(tau > 0, tau, 1)
+        system = (k + 1) * HM + tau * jnp.eye(len(H), dtype=H.dtype)
+        Gamma = k * jnp.linalg.solve(system.T, M).T
     else:
-        MH = M @ H
-        Gamma = k * MH @ seen_inverse(label_moment(population, M, k))
-        risk = population.signal - jnp.sum((H @ Gamma) * MH)
+        inverse = seen_inverse(label_moment(population, M, k))
+        Gamma = k * HM.T @ inverse
+    risk = population.signal - jnp.sum((H @ Gamma) * HM.T)
     return _known(population, (Gamma, risk + population.noise_var))
 
 

@@ -6,50 +6,31 @@ import jax.numpy as jnp
 
 from icltheory._core import Record, calculator
 from icltheory._typing import Array, Bool, Float, Scalar
-from icltheory.regression._block_moments import OF_POPULATION, Moments
-from icltheory.regression._linalg import quotient, seen_eigenvalues
-from icltheory.regression.flows import can_learn, increasing, kind_of, usable_times
-from icltheory.regression.gradient_blocks import (
-    GDBeta,
-    Heads,
-    inverse_step,
-    is_standard,
-)
+from icltheory.regression._block_moments import OF_POPULATION, InputRoots, Moments
+from icltheory.regression._linalg import quotient
+from icltheory.regression.flows import can_learn, increasing, usable_times
+from icltheory.regression.gradient_blocks import AttentionWeights, GDBeta, Scales
 from icltheory.regression.landscape import minimizers
 from icltheory.regression.population import LinearPopulation
 
 __all__ = ["AttentionBounds", "FlowBounds", "flow_bounds", "flow_limit"]
 
 
-def _has_limit(name: str, population: LinearPopulation, given: Any) -> Any:
-    """The check of a population for a model whose limit is known."""
-    flag, model = can_learn(name, population, given), given["model"]
-    if (kind := kind_of(model)) is None:
-        raise ValueError(
-            "model: expected a GDBeta or one merged head, whose limit is known, got "
-            f"{type(model).__name__}"
-        )
-    return flag & is_standard(name, population) if kind is Heads else flag
-
-
-_OF_LIMIT: dict[str, Any] = OF_POPULATION | {"population": _has_limit}
-
-
-@calculator(**_OF_LIMIT)
+@calculator(**OF_POPULATION | {"population": can_learn})
 def flow_limit(model: Any, population: LinearPopulation, num_examples: Any) -> Any:
-    r"""Limit of the gradient flow of a GDBeta or of one merged head.
+    r"""Limit of the gradient flow of a GDBeta or of AttentionWeights.
 
     .. math:: \beta_\infty = \beta_0 - P (\beta_0 - \beta^*), \qquad
         \Gamma_\infty = \Gamma_0 - P (\Gamma_0 - \Gamma^*) P,
 
     with P the projector on im(H), for every start of a GDBeta. What the inputs do not
-    span stays as it was at the start. For one merged head and tasks w ~ N(0, I)
+    span stays as it was at the start. For attention weights
 
     .. math:: u_\infty U_\infty = G^{-1}, \qquad
         u_\infty^2 - \|U_\infty\|_F^2 = u_0^2 - \|U_0\|_F^2 ,
 
     which from a balanced start is u = tr(G^{-2})^{1/4}; that it is reached is proved
-    from ``Heads.balanced``.
+    from ``AttentionWeights.balanced``.
 
     Example:
         >>> H = jnp.diag(jnp.array([1.0, 0.0]))
@@ -58,23 +39,24 @@ def flow_limit(model: Any, population: LinearPopulation, num_examples: Any) -> A
         >>> end.beta.tolist(), end.Gamma.round(3).tolist()
         ([1.0, 0.0], [[0.8, 1.0], [1.0, 1.0]])
         >>> three = LinearPopulation.isotropic(3)
-        >>> start = Heads.balanced(three, 4, jnp.eye(3) / 3**0.25, 0.1)
+        >>> start = AttentionWeights.balanced(three, 4, jnp.eye(3) / 3**0.25, 0.1)
         >>> end = flow_limit(start, three, 4)
-        >>> round(float(end.Gamma[0, 0]), 6), round(float(end.K[0, 0, 0]), 6)
+        >>> round(float(end.u * end.U[0, 0]), 6), round(float(end.U[0, 0]), 6)
         (0.5, 0.537285)
 
     Source: Zhang, Wu and Bartlett (2024), Theorem 6.3; Zhang, Frei and Bartlett (2024),
     Theorem 4.1.
     """
+    _check_kind(model)
     if isinstance(model, GDBeta):
         ends = minimizers(population, num_examples)
         best = ends.best
         return ends.member(model.beta - best.beta, model.Gamma - best.Gamma)
-    _, g, V = inverse_step(population, num_examples)
-    size = jnp.sum(g**-2.0)
-    balance = model.v[0] ** 2 - jnp.sum(model.K**2)
-    u = jnp.sqrt((balance + jnp.sqrt(balance**2 + 4 * size)) / 2) * jnp.sign(model.v)
-    return Heads(u, (V / (u * g)[None] @ V.T)[None])
+    scales, V = Scales.of(population, num_examples)
+    size = jnp.sum(scales.g**-2.0)
+    balance = model.u**2 - jnp.sum(model.U**2)
+    u = jnp.sqrt((balance + jnp.sqrt(balance**2 + 4 * size)) / 2) * jnp.sign(model.u)
+    return AttentionWeights(u, V / (u * scales.g)[None] @ V.T)
 
 
 class FlowBounds(Record):
@@ -99,7 +81,7 @@ class FlowBounds(Record):
 
 
 class AttentionBounds(Record):
-    r"""Bounds along the gradient flow of one merged head from a balanced start.
+    r"""Bounds along the gradient flow of attention weights from a balanced start.
 
     .. math:: |\nabla R(\theta_t)|^2 \ge \mu\, (R(\theta_t) - R_{\min}), \qquad
         u_t \ge u_{min}, \qquad
@@ -116,11 +98,11 @@ class AttentionBounds(Record):
     holds: Bool[Array, ""]
 
 
-@calculator(**_OF_LIMIT, times=increasing)
+@calculator(**OF_POPULATION | {"population": can_learn}, times=increasing)
 def flow_bounds(
     model: Any, population: LinearPopulation, num_examples: Any, times: Any
 ) -> FlowBounds | AttentionBounds:
-    r"""Proved rates of the gradient flow of a GDBeta or of one merged head, as curves.
+    r"""Proved rates of the gradient flow of a GDBeta or of AttentionWeights, as curves.
 
     For a GDBeta, with :math:`\lambda_1` and :math:`\lambda_-` the largest and the
     smallest positive eigenvalue of H,
@@ -141,7 +123,7 @@ def flow_bounds(
 
     where ||Omega|| is replaced by the bound ((M + 1) |Phi|_F + tau) / M.
 
-    For one merged head u = s, U = s Theta Theta', w ~ N(0, I) and no noise,
+    For the attention weights u = s, U = s Theta Theta', without noise,
 
     .. math:: \mu = 2 s^2 \frac{K_1}{K_2}, \quad
         K_1 = |\Lambda \Theta|_F^2\, (2 - \sqrt d\, s^2 |G|_{op}), \quad
@@ -158,7 +140,7 @@ def flow_bounds(
         >>> [round(float(bound), 3) for bound in bounds.Gamma]
         [0.566, 1.159]
         >>> one = LinearPopulation.isotropic(1)
-        >>> start = Heads.balanced(one, 1, jnp.eye(1), 0.5)
+        >>> start = AttentionWeights(0.5, 0.5 * jnp.eye(1))
         >>> bounds = flow_bounds(start, one, 1, jnp.zeros(1))
         >>> round(float(bounds.rate), 6), bool(bounds.holds)
         (1.875, True)
@@ -166,16 +148,25 @@ def flow_bounds(
     Source: Zhang, Wu and Bartlett (2024), Lemmas G.3, G.5 and G.6; Zhang, Frei and
     Bartlett (2024), Theorem 4.1 and its proof.
     """
+    _check_kind(model)
     t = usable_times(times, jnp.result_type(float, model.dtype, population.dtype))
     bounds = _of_gd_beta if isinstance(model, GDBeta) else _of_attention
     return bounds(model, population, num_examples, t)
+
+
+def _check_kind(model: Any) -> None:
+    if not isinstance(model, GDBeta | AttentionWeights):
+        raise ValueError(
+            "model: expected a GDBeta or AttentionWeights, whose limit is known, got "
+            f"{type(model).__name__}"
+        )
 
 
 def _of_gd_beta(start, population, num_examples, t) -> FlowBounds:
     moments = Moments.of(population, jnp.asarray(num_examples, t.dtype))
     ends, M = minimizers(population, num_examples), moments.M
     beta_0, Gamma_0 = ends.distance(start)
-    values, _ = seen_eigenvalues(moments.H)
+    values = InputRoots.of(moments.H).values
     largest = jnp.max(values)
     smallest = jnp.min(jnp.where(values > 0, values, largest))
     alpha, gamma = 2 * moments.tau * smallest**2 / M, 8 * smallest / (M + 2)
@@ -208,16 +199,17 @@ def _convolved(alpha: Array, gamma: Array, t: Array) -> Array:
 
 
 def _of_attention(start, population, N, t) -> AttentionBounds:
-    lam, g, V = inverse_step(population, N)
-    u, root = start.v[0], jnp.sqrt(jnp.asarray(population.dim, t.dtype))
-    U, largest = V.T @ start.K[0] @ V, lam[-1]
-    margin = 2 - root * u**2 * g[-1]
+    at, V = Scales.of(population, N)
+    s2, root = start.u**2, jnp.sqrt(jnp.asarray(population.dim, t.dtype))
+    U = V.T @ start.U @ V
+    margin = 2 - root * s2 * at.g[-1]
     # |Lambda Theta|_F^2 = tr(Lambda Theta Theta' Lambda)
-    K_1 = jnp.sum(lam**2 * jnp.diagonal(U)) / u * margin
-    K_2 = root * largest**2 * jnp.sum(1 / (g * lam)) * jnp.sum(1 / lam)
-    rate, floor = 2 * u**2 * K_1 / K_2, u**2 * K_1 / (2 * root * largest**2)
-    missed = u * U - jnp.diag(1 / g)
-    excess = jnp.sum((g * lam)[:, None] * lam[None] * missed**2)
+    K_1 = jnp.sum(at.values**2 * jnp.diagonal(U)) / start.u * margin
+    lam, largest = at.values, at.values[-1]
+    K_2 = root * largest**2 * jnp.sum(1 / (at.g * lam)) * jnp.sum(1 / lam)
+    rate, floor = 2 * s2 * K_1 / K_2, s2 * K_1 / (2 * root * largest**2)
+    missed = start.u * U - jnp.diag(1 / at.g)
+    excess = jnp.sum(at.pairs * missed**2)
     return AttentionBounds(
         times=t,
         excess=jnp.exp(-rate * t) * excess,
@@ -227,9 +219,9 @@ def _of_attention(start, population, N, t) -> AttentionBounds:
     )
 
 
-def _is_small(start: Heads) -> Array:
+def _is_small(start: AttentionWeights) -> Array:
     """Whether u = ||U||_F and U is positive semi-definite, up to rounding."""
-    u, U = start.v[0], start.K[0]
-    balanced = jnp.abs(u - jnp.sqrt(jnp.sum(U**2))) <= 1e-5 * u
-    symmetric = jnp.max(jnp.abs(U - U.T)) <= 1e-5 * u
-    return balanced & symmetric & (jnp.linalg.eigvalsh(U)[0] >= -1e-5 * u)
+    U, least = start.U, -1e-5 * start.u
+    balanced = jnp.abs(start.u - jnp.sqrt(jnp.sum(U**2))) <= 1e-5 * start.u
+    symmetric = jnp.max(jnp.abs(U - U.T)) <= -least
+    return balanced & symmetric & (jnp.linalg.eigvalsh(U)[0] >= least)

@@ -27,7 +27,13 @@ from icltheory.regression._block_moments import (
 )
 from icltheory.regression.blocks import LSA, LTB, EffectiveParameters
 from icltheory.regression.gaps import excess
-from icltheory.regression.gradient_blocks import GDBeta, Heads
+from icltheory.regression.gradient_blocks import (
+    AttentionWeights,
+    GDBeta,
+    is_balanced,
+    is_standard,
+)
+from icltheory.regression.heads import Heads
 from icltheory.regression.landscape import minimizers
 from icltheory.regression.population import LinearPopulation
 from icltheory.trajectory._descent import PlainRule, check_steps
@@ -35,7 +41,7 @@ from icltheory.trajectory._descent import descend as run
 
 __all__ = ["Trajectory", "descend", "flow"]
 
-MODELS = (GDBeta, LSA, LTB, EffectiveParameters, Heads)
+MODELS = (GDBeta, LSA, LTB, EffectiveParameters, AttentionWeights, Heads)
 SOLVERS = ("auto", "exponential", "explicit", "implicit")
 
 
@@ -91,25 +97,9 @@ def can_learn(name: str, population: LinearPopulation, given: Any) -> Any:
         names = ", ".join(kind.__name__ for kind in MODELS)
         raise ValueError(f"model: expected one of {names}, got {type(model).__name__}")
     check_dim(population, model.dim)
-    flag = informative(name, population)
-    solver = given.get("solver", "auto")
-    if kind_of(model) is not Heads or solver not in ("auto", "exponential"):
-        return flag
-    excess = jnp.square(model.v[0]) - jnp.sum(jnp.square(model.K)) * (1 - 1e-5)
-    return flag & _BALANCED("model", excess)
-
-
-_BALANCED = Check(
-    lambda excess: excess >= 0,
-    "u^2 - ||U||_F^2 >= 0 for one merged head, or solver='explicit'",
-)
-
-
-def kind_of(model: Any) -> type | None:
-    """The kind of a model whose flow has coordinates in which it is nearly diagonal."""
-    if isinstance(model, Heads):
-        return Heads if model.is_merged else None
-    return GDBeta if isinstance(model, GDBeta) else None
+    if isinstance(model, AttentionWeights):
+        return is_standard(name, population) & is_balanced("model", model)
+    return informative(name, population)
 
 
 _RISES = Check(
@@ -171,15 +161,21 @@ def flow(
         \dot\Gamma = 2 H \Delta H - 2 H \Gamma \Bigl[ \tfrac{M+1}{M} H \Delta H
         + \tfrac{\mathrm{tr}(H \Delta) + \sigma^2}{M} H \Bigr],
 
-    with Delta = Psi + (beta - beta*)(beta - beta*)'. GD-beta and one merged head are
-    integrated by an exponential Runge-Kutta method in eigenbases, in which the flow
-    near the optimum is diagonal: the number of steps hardly depends on the condition
-    number of H. Other models are integrated by Tsit5
+    with Delta = Psi + (beta - beta*)(beta - beta*)', and for attention weights
+
+    .. math:: \dot U = 2 u \Lambda^2 - 2 u^2 G \Lambda U \Lambda, \qquad
+        \dot u = 2\, \mathrm{tr}\bigl(\Lambda^2 U^\top
+        - u\, G \Lambda U \Lambda U^\top\bigr) .
+
+    GD-beta and attention weights are integrated by an exponential Runge-Kutta method in
+    eigenbases, in which the flow near the optimum is diagonal: the number of steps
+    hardly depends on the condition number of H. Other models are integrated by Tsit5
     (``"explicit"``) or, where the flow is stiff and the parameters few, by Kvaerno5
     (``"implicit"``).
 
     Args:
-        model: The start: a GDBeta, LSA, LTB, EffectiveParameters or Heads.
+        model: The start: a GDBeta, LSA, LTB, EffectiveParameters, AttentionWeights (for
+            tasks of mean 0 and covariance I) or Heads.
         times: Increasing times from 0 or later.
         solver: ``"auto"``, ``"exponential"``, ``"explicit"`` or ``"implicit"``.
         rtol: Relative tolerance of a step, 1e-6 in float64; ``atol`` is 1.8e-12.
@@ -191,10 +187,10 @@ def flow(
         >>> path = flow(start, population, 3, jnp.array([0.0, 1.0, 100.0]))
         >>> [round(float(risk), 3) for risk in path.risk], path.model.Gamma.shape
         ([4.0, 1.142, 1.0], (3, 2, 2))
+        >>> start = AttentionWeights(jnp.array(1.0), jnp.eye(1))
         >>> one = LinearPopulation.isotropic(1)
-        >>> start = Heads(jnp.ones(1), jnp.ones((1, 1, 1)))  # one merged head
         >>> path = flow(start, one, 1, jnp.array([0.0, 25.0]))
-        >>> [f"{u:.3f}" for u in path.model.v[:, 0]], [f"{e:.4f}" for e in path.excess]
+        >>> [f"{u:.3f}" for u in path.model.u], [f"{e:.4f}" for e in path.excess]
         (['1.000', '0.577'], ['1.3333', '0.0000'])
 
     Source: Zhang, Wu and Bartlett (2024), Theorem 6.3 and Appendix G; Zhang, Frei and
@@ -206,12 +202,12 @@ def flow(
     times = usable_times(times, dtype)
     rtol, atol = read_settings(solver, rtol, atol, max_steps, dtype)
     model = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), model)
-    kinds: dict[Any, Any] = {GDBeta: _integrate.OfGDBeta, Heads: _integrate.OfHead}
-    kind = kinds.get(kind_of(model))
+    kinds = {GDBeta: _integrate.OfGDBeta, AttentionWeights: _integrate.OfAttention}
+    kind = kinds.get(type(model))
     if kind is None and solver == "exponential":
         raise ValueError(
             "solver: expected 'explicit' or 'implicit' for models other than GDBeta "
-            "and one merged head, got 'exponential'"
+            "and AttentionWeights, got 'exponential'"
         )
     if solver == "auto":
         solver = "explicit" if kind is None else "exponential"
@@ -239,7 +235,8 @@ def minus_gradient(model: Any, moments: Moments) -> Any:
         return model.minus_gradient(moments)
 
     def risk(model):
-        return effective_risk(moments, model.effective())
+        parts = model.effective()
+        return effective_risk(moments, parts.c, parts.p, parts.v, parts.U, parts.u)
 
     return jax.tree.map(jnp.negative, jax.grad(risk)(model))
 

@@ -1,21 +1,21 @@
-"""Excess risk over the best LTB, its gap to the best LSA, and rates of the risks."""
+"""Excess risk over the best LTB, and the gap between LSA and LTB: what an MLP gains."""
 
-import math
 from typing import Any
 
 import jax.numpy as jnp
 
-from icltheory._checks import count, nonnegative, scalar
+from icltheory._checks import count
 from icltheory._core import Record, calculator
-from icltheory._typing import Array, Bool, Scalar
+from icltheory._typing import Array, Scalar
 from icltheory.regression._block_moments import (
     OF_POPULATION,
     Moments,
     Whitened,
     best_step,
+    centred,
     check_dim,
-    excess_parts,
     of_population,
+    tensor_cross,
     weighted,
 )
 from icltheory.regression._linalg import quotient
@@ -24,16 +24,7 @@ from icltheory.regression.gradient_blocks import GDBeta
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.predictors import LinearStep
 
-__all__ = [
-    "Excess",
-    "Gap",
-    "Rates",
-    "excess",
-    "gap",
-    "rates",
-    "scalar_gap",
-    "small_mean_gap",
-]
+__all__ = ["Excess", "Gap", "excess", "gap", "scalar_gap", "small_mean_gap"]
 
 
 class Excess(Record):
@@ -74,8 +65,9 @@ def excess(model: Any, population: LinearPopulation, num_examples: Any) -> Exces
     of the start b = beta - beta*, and the first is :math:`\mathrm{tr}(D^\top H D\,
     H^{1/2} \Omega H^{1/2})` with :math:`D = \Gamma - \Gamma^*`. The excess of a linear
     step over the best one is that on ``population.with_(task_mean=0 * mean,
-    task_cov=population.second_moment)``. A model is a LinearStep, GDBeta, LSA, LTB or
-    EffectiveParameters.
+    task_cov=population.second_moment)``.
+
+    ``model`` is a LinearStep, GDBeta, LSA, LTB or EffectiveParameters.
 
     Example:
         >>> population = LinearPopulation(jnp.eye(2), jnp.ones(2), jnp.eye(2), 0.0)
@@ -91,14 +83,23 @@ def excess(model: Any, population: LinearPopulation, num_examples: Any) -> Exces
     check_dim(population, parts.dim)
     given = jnp.asarray(num_examples) > 0
     moments = Moments.of(population, jnp.maximum(num_examples, 1))
-    H = moments.H
-    Gamma, _ = best_step(H, moments.Psi, moments.noise_var, moments.M)
-    B, *others = excess_parts(moments, parts)
-    D = B - Gamma.T
-    found = jnp.sum(D * (moments.H_Omega_H @ D @ H)), *others
-    at_zero = 0, weighted(H, parts.c - moments.mean), 0, 0
-    pairs = zip(found, at_zero, strict=True)
-    return Excess(*(jnp.where(given, *pair) for pair in pairs))
+    H, M, tau = moments.H, moments.M, moments.tau
+    Gamma, _ = best_step(H, moments.Psi, moments.noise_var, M)
+    v, u = parts.v, parts.u
+    q, A = centred(moments, parts.p, v, parts.U, u)
+    D = v * A + jnp.outer(q, u) - Gamma.T
+    mixed = A.T @ H @ q
+    read_out = parts.c - moments.mean
+    start = jnp.where(given, mixed + v * tau * u, 0) + read_out
+    labels = v**2 * weighted(H, u)
+    cubic = tensor_cross(moments, q, v, A, u) + 4 * labels * moments.square
+    read = labels * (2 * tau**2 / M + 2 * moments.square)
+    return Excess(
+        jnp.where(given, jnp.sum(D * (moments.H_Omega_H @ D @ H)), 0),
+        weighted(H, start) + jnp.where(given, read, 0),
+        jnp.where(given, cubic / M, 0),
+        jnp.where(given, weighted(H, mixed) / M, 0),
+    )
 
 
 def parts_of(model: Any) -> EffectiveParameters:
@@ -182,7 +183,7 @@ def gap(population: LinearPopulation, num_examples: Any) -> Gap:
     M = jnp.asarray(num_examples, white.phi.dtype)
     H, mean = population.input_cov, population.task_mean
     size, tau = weighted(H, mean), white.tau
-    ends = jnp.stack([white.phi[0], jnp.max(white.phi)])
+    ends = jnp.stack([white.lowest, jnp.max(white.phi)])
     above = (tau**2 - tau * ends + ends**2) / M + white.square / 2
     theta = jnp.max(above / ((tau**2 + ends**2) / M + white.square))
     squares, shown = white.m**2, jnp.sum(white.m**2)
@@ -190,7 +191,7 @@ def gap(population: LinearPopulation, num_examples: Any) -> Gap:
     gains = (white.phi / white.omega(M)) ** 2
     F = jnp.sum(gains)  # where all phi are 0 no value helps, and the share is 1
     share = quotient(gains + F, (M + 1) * gains + F, 1)
-    kappa = white.labels(M)
+    kappa = _label_variance(white, M)
     Gamma, _ = best_step(H, population.second_moment, population.noise_var, M)
     return Gap(
         lower=size / (M + 1),
@@ -225,7 +226,7 @@ def small_mean_gap(population: LinearPopulation, num_examples: Any) -> Scalar:
     M = jnp.asarray(num_examples, white.phi.dtype)
     a = white.phi / white.omega(M)
     corner, side = (a**2 + jnp.sum(a**2)) / M, 2 * a * white.phi / M
-    form = _quadratic(a, white.tau, corner, side, white.labels(M))
+    form = _quadratic(a, white.tau, corner, side, _label_variance(white, M))
     return jnp.sum(white.m**2 / (1 + form))
 
 
@@ -254,7 +255,7 @@ def scalar_gap(
         raise ValueError(f"population: expected dimension 1, got {population.dim}")
     white = Whitened.of(population)
     M = jnp.asarray(num_examples, white.phi.dtype)
-    phi, tau, kappa = white.phi[0], white.tau, white.labels(M)
+    phi, tau, kappa = white.phi[0], white.tau, _label_variance(white, M)
     corner, side = 2 / M, 2 * phi / M
     level = 1 + _quadratic(jnp.ones_like(phi), tau, corner, side, kappa)
     # The product z_1 z_2, by Cramer's rule.
@@ -265,6 +266,11 @@ def scalar_gap(
     return white.m[0] ** 2 / level, jnp.where(inner, limit, jnp.inf)
 
 
+def _label_variance(white: Whitened, M: Array) -> Array:
+    """Kappa'."""
+    return 2 * white.tau**2 / M + 2 * (1 + 2 / M) * white.square
+
+
 def _quadratic(a: Array, b: Array, corner: Array, side: Array, other: Array) -> Array:
     """Form h' D^{-1} h for h = (a, b); 0 / 0 counts as b^2 / other, its limit."""
     determinant = corner * other - side**2
@@ -272,129 +278,3 @@ def _quadratic(a: Array, b: Array, corner: Array, side: Array, other: Array) -> 
     singular = determinant <= 0
     form = above / jnp.where(singular, 1, determinant)
     return jnp.where(singular, b**2 / other, form)
-
-
-# From the proof: 1 + 4 c + 8 log 9 + 8 bounds the noise from the tail of w.
-_BASE = 4 * (9 + 8 * math.log(9))
-
-
-class RiskBounds(Record):
-    """A lower and an upper bound on a risk."""
-
-    lower: Scalar
-    upper: Scalar
-
-
-class LikelyBounds(Record):
-    """Bounds on the Bayes risk given drawn inputs, and how likely they hold.
-
-    ``lower`` holds with ``lower_probability`` at least, for any c, and both with
-    ``probability``. Where ``lower`` holds, (R_min - sigma^2) / (R(X) - sigma^2) is at
-    most ``ratio`` = 3 (1 + 2c).
-    """
-
-    lower: Scalar
-    upper: Scalar
-    lower_probability: Scalar
-    probability: Scalar
-    ratio: Scalar
-
-
-class Rates(Record):
-    r"""Bounds on the best GD-beta and on Bayes by one sum over directions.
-
-    Args:
-        effective_dimension: D_eff, directions that M examples separate from noise.
-        threshold_sum: S.
-        constant: c; infinite for no noise.
-        holds: Whether tr(H Psi) <= c sigma^2, as the upper bounds with c suppose.
-        best_step: Bounds on R_min, the risk of the best GD-beta and LTB.
-        average: Bounds on the average Bayes risk E R(X).
-        sandwich: Bounds on it at any signal-to-noise ratio; the upper one is R_min.
-        competitive_ratio: Bound on (R_min - sigma^2) / (E R(X) - sigma^2).
-        likely: Bounds on the Bayes risk R(X) of drawn inputs.
-    """
-
-    effective_dimension: Scalar
-    threshold_sum: Scalar
-    constant: Scalar
-    holds: Bool[Array, ""]
-    best_step: RiskBounds
-    average: RiskBounds
-    sandwich: RiskBounds
-    competitive_ratio: Scalar
-    likely: LikelyBounds
-
-
-@calculator(**OF_POPULATION, constant=scalar & nonnegative)
-def rates(
-    population: LinearPopulation, num_examples: Any, *, constant: Any = None
-) -> Rates:
-    r"""Rates of the best gradient step and of Bayes, with explicit constants.
-
-    With phi_i the eigenvalues of H^{1/2} Psi H^{1/2}, tau = sum_i phi_i + sigma^2 and
-
-    .. math:: D_{eff} = \sum_i \min\{1, M \phi_i / \sigma^2\}, \qquad
-        S = \sum_i \min\{\phi_i, \sigma^2 / M\} = \sigma^2 D_{eff} / M, \qquad
-        \mathrm{tr}(H \Psi) \le c\, \sigma^2,
-
-    .. math::
-        \tfrac13 S &\le R_{\min} - \sigma^2 \le (1 + 2c)\, S, \\
-        \tfrac12 S &\le E_X R(X) - \sigma^2 \le (1 + 2c)\, S, \\
-        \sum_i \frac{\phi_i \sigma^2}{\sigma^2 + M \phi_i}
-        &\le E_X R(X) - \sigma^2 \le R_{\min} - \sigma^2
-        = \sum_i \frac{\phi_i (\phi_i + \tau)}{(M + 1) \phi_i + \tau}, \\
-        \frac{R_{\min} - \sigma^2}{E_X R(X) - \sigma^2} &\le
-        1 + \frac{\tau - \sigma^2 + \phi_1}{\sigma^2}, \\
-        \tfrac13 S &\le R(X) - \sigma^2 \le (36 + 32 \log 9 + 16 c)\, S .
-
-    Without ``constant``, c is tr(H Psi) / sigma^2. In the last line the left side holds
-    with a probability over the inputs X of at least 1 - p, p = e^{-M (1 - log 2) / 2},
-    for any c, and both with 1 - p - e^{-M} - e^{-M / 32}. The paper states orders; the
-    constants are proved on the page "Flows, rates and related results". On drawn X,
-    with c between 0.01 and 3.2, (R(X) - sigma^2) / S lay between 0.17 and 4.9.
-
-    Example:
-        >>> found = rates(LinearPopulation.isotropic(2, 4.0), 8)
-        >>> round(float(found.best_step.lower), 6), float(found.best_step.upper)
-        (4.333333, 6.0)
-        >>> float(found.average.lower), float(found.average.upper)
-        (4.5, 6.0)
-        >>> found = rates(LinearPopulation.isotropic(2, 1.0), 3)
-        >>> float(found.sandwich.lower), float(found.competitive_ratio)
-        (1.5, 4.0)
-
-    Source: Zhang, Wu and Bartlett (2024), Lemma 6.1 and Corollary 6.2; Tsigler and
-    Bartlett (2023); Davidson and Szarek (2001), Theorem II.13.
-    """
-    phi, noise_var = Whitened.of(population).phi, jnp.asarray(population.noise_var)
-    signal, M = jnp.sum(phi), jnp.asarray(num_examples, phi.dtype)
-    tau, strength = signal + noise_var, M * phi
-    part = quotient(jnp.minimum(strength, noise_var), noise_var, 1)
-    dimension = jnp.sum(jnp.where(strength > 0, part, 0))
-    c = quotient(signal, noise_var, jnp.inf) if constant is None else constant
-    c = jnp.asarray(c, signal.dtype)
-    allowed = signal if constant is None else c * noise_var
-    # c S = c sigma^2 D / M, which is also finite without noise.
-    total, scaled = noise_var * dimension / M, allowed * dimension / M
-    upper = noise_var + total + 2 * scaled
-    bayes = jnp.sum(phi * quotient(noise_var, noise_var + strength, 1))
-    best = jnp.sum(phi * (phi + tau) / ((M + 1) * phi + tau))
-    missed = jnp.exp(-M * (1 - math.log(2)) / 2)
-    return Rates(
-        effective_dimension=dimension,
-        threshold_sum=total,
-        constant=c,
-        holds=signal <= allowed,
-        best_step=RiskBounds(noise_var + total / 3, upper),
-        average=RiskBounds(noise_var + total / 2, upper),
-        sandwich=RiskBounds(noise_var + bayes, noise_var + best),
-        competitive_ratio=1 + quotient(signal + jnp.max(phi), noise_var, jnp.inf),
-        likely=LikelyBounds(
-            lower=noise_var + total / 3,
-            upper=noise_var + _BASE * total + 16 * scaled,
-            lower_probability=1 - missed,
-            probability=1 - missed - jnp.exp(-M) - jnp.exp(-M / 32),
-            ratio=3 * (1 + 2 * quotient(allowed, noise_var, jnp.inf)),
-        ),
-    )

@@ -1,4 +1,4 @@
-"""Several heads of linear attention in training: removed heads, and plateaus.
+"""Linear attention with several heads: its exact risk, removed heads, and plateaus.
 
 A head has a value weight v_h and a key-query matrix U_h, which is one matrix (merged)
 or a product K_h'Q_h of rank R (separate). The layer is one linear step with the sum
@@ -12,12 +12,127 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from icltheory._checks import (
+    check_key,
+    check_positive_int,
+    check_shape,
+    checked,
+    positive,
+    scalar,
+)
 from icltheory._core import Record
-from icltheory._typing import Array, Float, Int, Scalar
-from icltheory.regression._block_moments import check_dim, of_population
-from icltheory.regression._linalg import einsum, quotient, root_matrix
-from icltheory.regression.gradient_blocks import Heads
-from icltheory.regression.population import LinearPopulation, label_moment
+from icltheory._typing import Array, Float, Int, PRNGKey, Scalar
+from icltheory.regression._block_moments import (
+    Moments,
+    check_dim,
+    gd_beta_gradient,
+    of_population,
+)
+from icltheory.regression._linalg import (
+    Number,
+    default_dtype,
+    einsum,
+    quotient,
+    root_matrix,
+)
+from icltheory.regression.blocks import Block, EffectiveParameters
+from icltheory.regression.population import LinearPopulation, label_moment, step_risk
+from icltheory.regression.predictors.base import LinearInLabels
+
+
+class Heads(LinearInLabels, Block):
+    r"""One layer of linear attention with H heads.
+
+    .. math:: \hat w = \frac{\Gamma}{N} X^\top y, \qquad
+        \Gamma = \sum_h v_h U_h^\top, \qquad U_h = K_h^\top Q_h ,
+
+    for values v ``(H,)``, keys K and queries Q ``(H, R, d)``; or U_h = K_h ``(d, d)``
+    where Q is ``None``, the key-query matrix as one parameter.
+
+    Example:
+        >>> K = jnp.array([[[1.0, 0.0]], [[0.0, 1.0]]])  # two heads of rank 1
+        >>> model = Heads(jnp.array([1.0, 2.0]), K, K)
+        >>> model.Gamma.tolist()
+        [[1.0, 0.0], [0.0, 2.0]]
+
+    Source: Zhang, Singh, Latham and Saxe (2025).
+    """
+
+    v: Any
+    K: Any
+    Q: Any = None
+
+    def __post_init__(self):
+        self._read()
+        check_shape("v", self.v, ("H",))
+        check_positive_int("heads", len(self.v))
+        rank = "d" if self.Q is None else "R"
+        check_shape("K", self.K, (len(self.v), rank, "d"))
+        check_positive_int("dim", self.K.shape[-1])
+        if self.Q is not None:
+            check_shape("Q", self.Q, self.K.shape)
+
+    @classmethod
+    def random(
+        cls,
+        dim: int,
+        heads: int,
+        scale: Number,
+        *,
+        key: PRNGKey,
+        rank: int | None = None,
+        dtype: Any = None,
+    ) -> "Heads":
+        """Draws all weights from N(0, scale^2); merged heads without a rank."""
+        rows = dim if rank is None else rank
+        for name, value in (("dim", dim), ("heads", heads), ("rank", rows)):
+            check_positive_int(name, value)
+        check_key("key", key)
+        dtype = default_dtype(dtype)
+        scale = jnp.asarray(checked("scale", scale, scalar & positive), dtype)
+        keys, shape = jax.random.split(key, 3), (heads, rows, dim)
+        v = scale * jax.random.normal(keys[0], (heads,), dtype)
+        K, Q = (scale * jax.random.normal(key, shape, dtype) for key in keys[1:])
+        return cls(v, K, None if rank is None else Q)
+
+    def key_query(self) -> Float[Array, "H d d"]:
+        """The key-query matrices U_h."""
+        return self.K if self.Q is None else einsum("hri,hrj->hij", self.K, self.Q)
+
+    @property
+    def Gamma(self) -> Float[Array, "d d"]:
+        """The linear step that the heads make together."""
+        return einsum("h,hji->ij", self.v, self.key_query())
+
+    def weights(self, X: Array, y: Array) -> Array:
+        """The step from zero."""
+        moment = einsum("nd,n->d", X, y) / max(X.shape[0], 1)
+        return einsum("ij,j->i", self.Gamma, moment)
+
+    def exact_risk(self, population: LinearPopulation, k: Array) -> Array:
+        """The risk of a linear step with Gamma, without the query's noise."""
+        check_dim(population, self.dim)
+        return step_risk(population, self.Gamma, k)
+
+    def effective(self) -> EffectiveParameters:
+        """The same function as effective parameters: v = 1, U = Gamma', the rest 0."""
+        one, zero = jnp.ones((), self.dtype), jnp.zeros_like(self.K[0, 0])
+        return EffectiveParameters(zero, zero, one, self.Gamma.T, zero)
+
+    def minus_gradient(self, at: Moments) -> "Heads":
+        r"""Minus the gradient of the risk, for D = 2 (B - H Gamma S).
+
+        .. math:: \dot v_h = \langle D, U_h^\top\rangle, \quad \dot K_h = v_h Q_h D,
+            \quad \dot Q_h = v_h K_h D^\top, \qquad \text{merged} \quad
+            \dot U_h = v_h D^\top .
+        """
+        D = -gd_beta_gradient(at, jnp.zeros_like(at.mean), self.Gamma)[1]
+        v = self.v[:, None, None]
+        if self.Q is None:
+            return Heads(einsum("ij,hji->h", D, self.K), v * D.T[None])
+        KD = einsum("hrj,ij->hri", self.K, D)
+        QD = einsum("hri,ij->hrj", self.Q, D)
+        return Heads(jnp.sum(self.Q * KD, axis=(1, 2)), v * QD, v * KD)
 
 
 def drive(population: LinearPopulation, num_examples: Any) -> tuple[Array, Array]:

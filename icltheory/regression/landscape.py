@@ -81,8 +81,8 @@ def minimizers(population: LinearPopulation, num_examples: Any) -> Minimizers:
     """
     H, Psi, noise_var = population.input_cov, population.task_cov, population.noise_var
     M = jnp.asarray(num_examples, population.dtype)
-    (Gamma, _), P = best_step(H, Psi, noise_var, M), input_projector(H)
-    return Minimizers(GDBeta(population.task_mean, Gamma @ P), P)
+    Gamma, _ = best_step(H, Psi, noise_var, M)
+    return Minimizers(GDBeta(population.task_mean, Gamma), input_projector(H))
 
 
 class OptimalityConditions(Record):
@@ -236,14 +236,15 @@ def spurious_minimum(
     the paper's).
     """
     white = Whitened.of(population)
-    phi = white.phi
+    phi, tau = white.phi, white.tau
     M = jnp.asarray(num_examples, phi.dtype)
     omega, top = white.omega(M), jnp.argmax(phi)
     gain = phi[top] / omega[top]
     rest = jnp.sum(phi**2) - phi[top] ** 2
-    labels = white.labels(M) - 2 * phi[top] ** 2 / M
+    labels = 2 * (tau**2 - phi[top] ** 2) / M + 2 * (1 + 2 / M) * white.square
     # The direction of the top eigenvector, in the coordinates of the inputs.
-    u, mean = jnp.sqrt(gain) * white.back[:, top], population.task_mean
+    back = white.roots.inverse @ white.basis[:, top]
+    u, mean = jnp.sqrt(gain) * back, population.task_mean
     parts = EffectiveParameters(mean, u, jnp.zeros((), u.dtype), -jnp.outer(mean, u), u)
     excess = jnp.sum((phi**2 / omega).at[top].set(0))
     return SpuriousMinimum(parts, excess, gain**2 * labels - M * rest)

@@ -24,11 +24,10 @@ from icltheory._checks import (
 )
 from icltheory._core import Record, calculator, exact_products, where_valid
 from icltheory._typing import Array, PRNGKey, Scalar
-from icltheory.regression._averages import start_constant, step_constant
 from icltheory.regression._block_moments import OF_POPULATION, Whitened, best_step
+from icltheory.regression._leading_terms import start_constant, step_constant
 from icltheory.regression._linalg import (
     as_floats,
-    bisected,
     quotient,
     seen_eigenvalues,
     seen_inverse,
@@ -277,7 +276,7 @@ def _limit(r, test, alpha, kappa, tau, rho, ridge):
         return (xi <= ridge) | (found < 0)
 
     top = spread + ridge + (scale + spread) / tau + scale / kappa
-    k = bisected(below, 2 * top)
+    k = _bisect(below, 2 * top)
     slope = jax.grad(lambda k: missing(k)[1])(k)
     # One step of Newton polishes the root, and gives it derivatives.
     k = k - quotient(missing(k)[1], jax.lax.stop_gradient(slope), 0)
@@ -292,6 +291,18 @@ def _limit(r, test, alpha, kappa, tau, rho, ridge):
     variance = own / tau * (G.values + xi * G.slopes)
     new = jnp.mean(test * (2 * z * G.values - 1) + of_test * (square + variance))
     return HighDimensionalLimit(rho + new, own)
+
+
+def _bisect(below, high):
+    """The largest number in [0, high] for which ``below`` holds."""
+
+    def halve(_, ends):
+        middle = (ends[0] + ends[1]) / 2
+        low = below(middle)
+        return jnp.where(low, middle, ends[0]), jnp.where(low, ends[1], middle)
+
+    ends = jnp.zeros_like(high), jax.lax.stop_gradient(high)
+    return jax.lax.stop_gradient(jax.lax.fori_loop(0, 100, halve, ends)[0])
 
 
 class PretrainingPlan(Record):
@@ -336,7 +347,7 @@ def prompts_needed(
 
     least, at_two = reached(k / dim, many), reached(k / dim, 2 + 0 * risk)
     n = dim**2 * (1 + quotient(at_two - least, risk - least, jnp.inf))
-    u = bisected(lambda u: reached(u / (1 - u), many) > risk, jnp.ones_like(risk))
+    u = _bisect(lambda u: reached(u / (1 - u), many) > risk, jnp.ones_like(risk))
     return PretrainingPlan(
         n, jnp.where(reached(many, many) < risk, u / (1 - u), many) * dim
     )

@@ -22,14 +22,14 @@ from icltheory._checks import (
 )
 from icltheory._core import Record, calculator, where_valid
 from icltheory._typing import Array, Float, Scalar
-from icltheory.regression._averages import (
+from icltheory.regression._block_moments import weighted
+from icltheory.regression._linalg import as_floats, einsum, finite_floats, is_isotropic
+from icltheory.regression._softmax import (
     concentration,
     one_head,
     score_form,
     value_forms,
 )
-from icltheory.regression._block_moments import weighted
-from icltheory.regression._linalg import as_floats, einsum, finite_floats, is_isotropic
 from icltheory.regression.depth import best_matrix
 from icltheory.regression.measures import Optimum
 from icltheory.regression.population import LinearPopulation, check_linear, step_risk

@@ -17,7 +17,6 @@ from icltheory._checks import (
 )
 from icltheory._core import Record, calculator
 from icltheory._typing import Array, Bool, Float, Scalar
-from icltheory.regression._block_moments import Whitened
 from icltheory.regression._linalg import (
     as_floats,
     is_isotropic,
@@ -25,6 +24,7 @@ from icltheory.regression._linalg import (
     seen_eigenvalues,
 )
 from icltheory.regression.gradient_blocks import CENTRED
+from icltheory.regression.orders import eigenvalues
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.predictors import LinearStep
 
@@ -147,7 +147,7 @@ def length_transfer_rate(
 
     Source: Wu, Zou, Chen, Braverman, Gu and Bartlett (2024), Section 5.
     """
-    phi = Whitened.of(population).phi
+    phi = eigenvalues(population)
     N, M = (jnp.asarray(n, phi.dtype) for n in (train_length, test_length))
     level_N, level_M = population.noise_var / N, population.noise_var / M
     # (mu_M - mu_N)^2 min{phi / mu_N^2, 1 / phi}, which is finite without noise.
@@ -205,14 +205,10 @@ class TaskComplexity(Record):
 
     bias: Scalar
     variance: Scalar
+    total: Scalar
     effective_dimension: Scalar
     largest_step: Scalar
     commutes: Bool[Array, ""]
-
-    @property
-    def total(self) -> Scalar:
-        """The order of the excess risk."""
-        return self.bias + self.variance
 
 
 @calculator(static=("num_tasks",), initial_step=scalar & nonnegative)
@@ -298,11 +294,13 @@ def task_complexity_bound(
     tasks = jnp.asarray(num_tasks / np.log(num_tasks), H.dtype)
     strength = tasks * initial_step * lam[:, None] * feature[None]
     dimension = jnp.sum(jnp.minimum(1, strength**2))
+    variance = total * dimension / tasks
     swapped = jnp.max(jnp.abs(H @ start - start @ H))
     scale = jnp.max(jnp.abs(start)) * jnp.max(lam)
     return TaskComplexity(
         bias=bias,
-        variance=total * dimension / tasks,
+        variance=variance,
+        total=bias + variance,
         effective_dimension=dimension,
         largest_step=1 / (jnp.sum(lam) * jnp.sum(feature)),
         commutes=swapped <= 1e-6 * scale,

@@ -10,7 +10,6 @@ from scipy.integrate import solve_ivp
 
 from icltheory import regression as reg
 from tests.regression import oracles_ltb_rates as oracles
-from tests.regression.calls import merged
 
 DIM, N = 2, 2
 SPECTRA = {"plain": (1.3, 0.6), "skewed": (2.0, 0.05), "round": (1.0, 1.0)}
@@ -88,7 +87,7 @@ def test_reduced_flow_is_the_gradient_of_the_whole_layer(measured):
         others = np.abs(np.append(found[:DIM], scores[DIM])).max()
         measured("slope of the entries that stay 0", others)
         assert others < 1e-13 * (1 + np.abs(found).max())
-        weights = merged(u, U)
+        weights = reg.AttentionWeights(u, U)
         path, size = jax.tree.map(np.asarray, at_once(population, weights))
         size = size / np.sum(found**2) - 1
         measured("relative error of the squared gradient", size, below=1e-13)
@@ -103,7 +102,7 @@ def test_flow_of_the_whole_layer_is_the_reduced_one_and_ends_at_their_limit(meas
     Lam, _, gradient, hessian = whole_layer()
     Theta, s = balanced_start(Lam, N, 0.5)
     population = reg.LinearPopulation(Lam)
-    start = reg.Heads.balanced(population, N, Theta, s)
+    start = reg.AttentionWeights.balanced(population, N, Theta, s)
     times = np.append(0, np.geomspace(0.005, 1000, 30))
     solved = solve_ivp(
         lambda _, z: -np.asarray(gradient(z)),
@@ -121,7 +120,7 @@ def test_flow_of_the_whole_layer_is_the_reduced_one_and_ends_at_their_limit(meas
     found = np.array([embedded(*pair) for pair in zip(*both(path), strict=True)])
     measured("distance of the two flows", found - whole, below=2e-7)
     end = reg.flow_limit(start, population, N)
-    limit = embedded(float(end.v[0]), np.asarray(end.K[0]))
+    limit = embedded(float(end.u), np.asarray(end.U))
     for name, last in (("reduced", found[-1]), ("whole", whole[-1])):
         measured(f"distance from the limit, {name}", np.abs(last - limit).max())
     steps = solved.y.T  # between them the solver interpolates, less exactly
@@ -133,7 +132,7 @@ def test_flow_of_the_whole_layer_is_the_reduced_one_and_ends_at_their_limit(meas
 
 
 def both(path):
-    return np.asarray(path.model.v[:, 0]), np.asarray(path.model.K[:, 0])
+    return np.asarray(path.model.u), np.asarray(path.model.U)
 
 
 @functools.cache
@@ -144,18 +143,16 @@ def path_of(name):
         np.append(0, np.geomspace(5e-3, 1500, 80)),
         reg.LinearPopulation(Lam),
     )
-    start = reg.Heads.balanced(population, 4, Theta, s)
+    start = reg.AttentionWeights.balanced(population, 4, Theta, s)
     path = reg.flow(start, population, 4, times, rtol=1e-10, atol=1e-14)
     assert path.succeeded
     slopes = jax.vmap(lambda m: squared(jax.grad(reg.risk)(m, population, 4)))(
         path.model
     )
-    excess = np.asarray(path.excess)
-    seen = excess > 2e-9  # at the end it is 0
-    ratios = np.asarray(slopes)[seen] / excess[seen]
+    ratios = np.asarray(slopes) / np.asarray(path.excess)
     bounds = reg.flow_bounds(start, population, 4, times)
     assert bounds.holds
-    return bounds, s, path, ratios
+    return bounds, s, path, ratios[np.asarray(path.excess) > 2e-9]
 
 
 @pytest.mark.statement(
@@ -167,7 +164,7 @@ def test_corrected_constant_and_lower_bound_hold_along_the_flow(name, measured):
     bounds, s, path, slopes = path_of(name)
     measured("least slope over mu", slopes.min() / bounds.rate)
     assert slopes.min() >= bounds.rate
-    floor = np.min(path.model.v) / bounds.scale_floor
+    floor = np.min(path.model.u) / bounds.scale_floor
     measured("least u over its bound", floor)
     assert floor >= 1
     bound = path.excess[0] * np.exp(-bounds.rate * path.times)

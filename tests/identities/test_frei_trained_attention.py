@@ -8,14 +8,13 @@ import pytest
 from icltheory import regression as reg
 from tests.derivatives import slope_error
 from tests.regression import oracles_ltb_rates as oracles
-from tests.regression.calls import merged
 
 DIM = 3
 
 
 @jax.jit
 def constants_of(Lam, N, Theta, scale):
-    start = merged(scale, scale * Theta @ Theta.T)
+    start = reg.AttentionWeights(scale, scale * Theta @ Theta.T)
     return reg.flow_bounds(start, reg.LinearPopulation(Lam), N, jnp.zeros(1))
 
 
@@ -28,18 +27,12 @@ def drawn(seed, dim=DIM):
 # --- the limit
 
 
-def matrices(head):
-    """W^PV and W^KQ of one merged head."""
-    empty = jnp.zeros((len(head.K[0]) + 1,) * 2)
-    return empty.at[-1, -1].set(head.v[0]), empty.at[:-1, :-1].set(head.K[0])
-
-
 @jax.jit
 def limit_and_optimum(Lam, N):
-    start = merged(0.1, 0.1 * jnp.eye(DIM) / DIM**0.5)
+    start = reg.AttentionWeights(0.1, 0.1 * jnp.eye(DIM) / DIM**0.5)
     end = reg.flow_limit(start, reg.LinearPopulation(Lam), N)
     best = reg.optimum(reg.GDBeta, reg.LinearPopulation(Lam), N).model
-    return end.Gamma, *matrices(end), best.Gamma
+    return end.u * end.U, *end.matrices(), best.Gamma
 
 
 @pytest.mark.statement("Frei: Theorem 4.1, limit")
@@ -72,15 +65,15 @@ def test_limit_is_stationary_for_the_whole_layer_without_mask(measured):
     X, y, x, y_query, weights = oracles.prompt_grid(
         2, Lam, np.eye(2), np.zeros(2), 0.0, degrees=(3, 3, 1, 4, 1)
     )
-    start = merged(0.1, 0.1 * np.eye(2) / 2**0.5)
+    start = reg.AttentionWeights(0.1, 0.1 * np.eye(2) / 2**0.5)
     end = reg.flow_limit(start, reg.LinearPopulation(Lam), 2)
-    limit = [np.asarray(W) for W in matrices(end)]
+    limit = [np.asarray(W) for W in end.matrices()]
 
     def risk(W_PV, W_KQ):
         guess = oracles.attention_prediction(W_PV, W_KQ, X, y, x, masked=False)
         return weights @ (guess - y_query) ** 2
 
-    least = oracles.one_step_risk(np.asarray(end.Gamma), Lam, np.eye(2), 0.0, 2)
+    least = oracles.one_step_risk(np.asarray(end.u * end.U), Lam, np.eye(2), 0.0, 2)
     np.testing.assert_allclose(risk(*limit), least, rtol=1e-12)
     slopes = []
     for change in 1e-4 * np.eye(18).reshape(18, 2, 3, 3):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from icltheory.regression import LinearPopulation, rates
+from icltheory.regression import LinearPopulation, orders
 
 SPECTRA = {
     "flat, little signal": (np.full(8, 0.02), 40),
@@ -29,7 +29,7 @@ def drawn_risks(phi, M, count, rng):
 @pytest.mark.parametrize("name", SPECTRA)
 def test_drawn_inputs_obey_both_bounds(name, measured):
     phi, M = SPECTRA[name]
-    found = rates(LinearPopulation(np.diag(phi), noise_var=1.0), M).likely
+    found = orders.rates(LinearPopulation(np.diag(phi), noise_var=1.0), M).likely
     S = np.minimum(phi, 1 / M).sum()
     np.testing.assert_allclose(found.lower, 1 + S / 3, rtol=1e-12)
     kappa = 9 + 8 * np.log(9) + 4 * phi.sum()
@@ -43,7 +43,7 @@ def test_drawn_inputs_obey_both_bounds(name, measured):
 
 @pytest.mark.statement("Zhang: Lemma 6.1, high probability")
 def test_probabilities_are_those_of_the_proof(measured):
-    whole = rates(LinearPopulation.isotropic(2, 1.0), 200)
+    whole = orders.rates(LinearPopulation.isotropic(2, 1.0), 200)
     found = whole.likely
     missed = np.exp(-200 * (1 - np.log(2)) / 2)
     np.testing.assert_allclose(found.lower_probability, 1 - missed, rtol=1e-14)
@@ -52,7 +52,9 @@ def test_probabilities_are_those_of_the_proof(measured):
     measured("probability of both sides at M = 200", both)
     np.testing.assert_allclose(found.ratio, 3 * (1 + 2 * 2), rtol=1e-12)
     assert bool(whole.holds)
-    assert not bool(rates(LinearPopulation.isotropic(2, 1.0), 200, constant=1).holds)
+    assert not bool(
+        orders.rates(LinearPopulation.isotropic(2, 1.0), 200, constant=1).holds
+    )
 
 
 @pytest.mark.statement("Zhang: Lemma 6.1, high probability")
@@ -86,7 +88,7 @@ def test_best_step_is_of_the_bayes_order_on_drawn_inputs(measured):
         excess = np.sum(phi * (phi + tau) / ((M + 1) * phi + tau))
         risks = drawn_risks(phi, M, 200, np.random.default_rng(2))
         limit = float(
-            rates(LinearPopulation(np.diag(phi), noise_var=1.0), M).likely.ratio
+            orders.rates(LinearPopulation(np.diag(phi), noise_var=1.0), M).likely.ratio
         )
         measured("ratio over its bound", (excess / risks).max() / limit)
         assert np.all(excess <= limit * risks)
@@ -94,7 +96,7 @@ def test_best_step_is_of_the_bayes_order_on_drawn_inputs(measured):
 
 @pytest.mark.statement("Zhang: Lemma 6.1, high probability")
 def test_without_noise_the_bounds_are_finite():
-    found = rates(LinearPopulation(np.eye(2)), 50).likely
+    found = orders.rates(LinearPopulation(np.eye(2)), 50).likely
     assert float(found.lower) == 0
     assert np.isfinite(found.upper)
     assert np.isinf(found.ratio)

@@ -1,10 +1,8 @@
-"""Predictors on one prompt or on a batch of them, and models that several files try."""
+"""Predictors on one prompt or on a batch of them."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-
-from icltheory.regression import Heads
 
 
 def answer(rule, *prompt):
@@ -18,8 +16,3 @@ def answers(rule, X, y, X_query=None):
     prompt = map(jnp.asarray, (X, y, X if X_query is None else X_query))
     run = rule.predict_prefixes
     return (jax.vmap(run) if np.ndim(X) == 3 else run)(*prompt)
-
-
-def merged(u, U):
-    """One head of linear attention with the value u and the key-query matrix U."""
-    return Heads(jnp.reshape(u, (1,)), jnp.asarray(U)[None])

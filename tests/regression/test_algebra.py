@@ -308,7 +308,7 @@ def test_predictions_of_one_example():
 
 def test_constants_of_convergence_in_one_dimension():
     """With a covariance of 1: K_1 = 2 - s^2 g, and u_min^2 = s^2 K_1 / 2, g = 3."""
-    start = reg.Heads(jnp.array([0.5]), 0.5 * jnp.ones((1, 1, 1)))
+    start = reg.AttentionWeights(0.5, 0.5 * jnp.eye(1))
     found = reg.flow_bounds(start, LinearPopulation.isotropic(1), 1, jnp.zeros(1))
     K_1 = 2 - 0.25 * 3
     np.testing.assert_allclose(found.scale_floor**2, 0.25 * K_1 / 2, rtol=1e-12)

@@ -9,6 +9,7 @@ import pytest
 
 from icltheory import regression as reg
 from icltheory.regression import (
+    AttentionWeights,
     LinearPopulation,
     descend,
     flow,
@@ -18,7 +19,6 @@ from icltheory.regression import (
 from icltheory.regression.flows import read_settings
 from tests.oracles_ltb import random_population
 from tests.raising import raises_one_line as raises
-from tests.regression.calls import merged
 
 EYE = np.eye(2)
 TIMES = np.array([0.0, 0.5, 3.0])
@@ -175,18 +175,15 @@ def test_a_flow_of_attention_is_that_of_effective_parameters():
     """With noise and an unequal start, by another solver on all of c, p, v, U, u."""
     H = np.diag([1.3, 0.6])
     noisy = LinearPopulation(H, np.zeros(2), EYE, 0.3)
-    u, U, zero = -0.9, np.array([[0.3, 0.1], [-0.2, 0.4]]), np.zeros(2)
-    start = merged(u, U)
+    start = AttentionWeights(-0.9, np.array([[0.3, 0.1], [-0.2, 0.4]]))
     times, tight = np.array([0.5, 60.0]), {"rtol": 1e-10, "atol": 1e-12}
     path = flow(start, noisy, 4, times, **tight)
-    other = flow(
-        reg.EffectiveParameters(zero, zero, u, U, zero), noisy, 4, times, **tight
-    ).model
-    np.testing.assert_allclose(path.model.v[:, 0], other.v, atol=1e-8)
-    np.testing.assert_allclose(path.model.K[:, 0], other.U, atol=1e-8)
+    other = flow(start.effective(), noisy, 4, times, **tight).model
+    np.testing.assert_allclose(path.model.u, other.v, atol=1e-8)
+    np.testing.assert_allclose(path.model.U, other.U, atol=1e-8)
     end = flow_limit(start, noisy, 4)
-    np.testing.assert_allclose(path.model.v[-1], end.v, atol=1e-6)
-    np.testing.assert_allclose(path.model.K[-1], end.K, atol=1e-6)
+    np.testing.assert_allclose(path.model.u[-1], end.u, atol=1e-6)
+    np.testing.assert_allclose(path.model.U[-1], end.U, atol=1e-6)
     assert not flow_bounds(start, noisy, 4, times).holds
 
 
@@ -226,7 +223,7 @@ def test_flows_refuse_settings_that_mean_nothing():
         with raises(message):
             flow(model, problem_of(), 4, TIMES, **change)
     for run in (flow_limit, lambda *start: flow_bounds(*start, TIMES)):
-        with raises("model: expected a GDBeta or one merged head, whose limit is"):
+        with raises("model: expected a GDBeta or AttentionWeights, whose limit is"):
             run(at, problem_of(), 4)
 
 
@@ -262,20 +259,19 @@ def test_a_sampled_descent_needs_key_and_batch():
 
 def test_flows_of_attention_refuse_what_cannot_be():
     two, Theta = LinearPopulation.isotropic(2), EYE / 2**0.25
-    start = reg.Heads.balanced(two, 4, Theta, 0.5)
+    start = AttentionWeights.balanced(two, 4, Theta, 0.5)
     flat = two.with_(input_cov=jnp.diag(jnp.array([1.0, 0.0])))
-    small = merged(0.1, start.K[0])
+    small = AttentionWeights(jnp.array(0.1), start.U)
     definite = "population: expected a positive definite input_cov, got 0"
     for weights, population, message in (
         (start, flat, definite),
         (start, problem_of(), "population: expected task_mean = 0, got 1.0"),
         (start, two.with_(task_cov=2 * EYE), "population: expected task_cov = I, got"),
-        (small, two, "model: expected u^2 - ||U||_F^2 >= 0 for one merged head, or"),
+        (small, two, "model: expected u^2 - ||U||_F^2 >= 0, got -"),
     ):
-        with raises(message):
-            flow_bounds(weights, population, 4, TIMES)
-    with raises("model: expected u^2 - ||U||_F^2 >= 0"):
-        flow(small, two, 4, TIMES)
+        for run in (flow, flow_bounds):
+            with raises(message):
+                run(weights, population, 4, TIMES)
     for rest, message in (
         ((two, 0, TIMES), "num_examples: expected"),
         ((three(), 4, TIMES), "population: expected dimension 2, got 3"),
@@ -291,7 +287,11 @@ def test_flows_of_attention_refuse_what_cannot_be():
         (flat, Theta, 0.5, definite),
     ):
         with raises(message):
-            reg.Heads.balanced(population, 4, root, scale)
+            AttentionWeights.balanced(population, 4, root, scale)
+    with raises("u: expected shape (), got (1,)"):
+        AttentionWeights(jnp.ones(1), EYE)
+    with raises("U: expected shape (d, d), got (2, 3)"):
+        AttentionWeights(1.0, jnp.ones((2, 3)))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Gradient and Newton steps from zero, linear attention, averaging, and zero."""
 # ruff: noqa: D102  (a method that overrides one inherits its documentation)
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -294,29 +294,7 @@ def tune_step_size(X: Any, y: Any, x_query: Any, y_query: Any, steps: int) -> Sc
     return jax.lax.scan(refine, (jnp.zeros_like(top), top), length=_ROUNDS)[1][-1]
 
 
-class OneStep(LinearInLabels):
-    """A gradient step from zero, preconditioned by its ``Gamma``."""
-
-    of_any_inputs = True
-
-    if TYPE_CHECKING:
-
-        @property
-        def Gamma(self) -> Any: ...
-
-    def weights(self, X: Array, y: Array) -> Array:
-        mean = einsum("nd,n->d", X, y) / max(X.shape[0], 1)
-        return einsum("ij,j->i", self.Gamma.astype(X.dtype), mean)
-
-    def exact_risk(self, population: LinearPopulation, k: Array) -> Array:
-        """R = tr H M - 2 tr H Gamma H M + tr H Gamma S Gamma', M = E w w'.
-
-        S is the second moment of X'y / N.
-        """
-        return step_risk(population, self.Gamma, k)
-
-
-class LinearStep(OneStep):
+class LinearStep(LinearInLabels):
     r"""One layer of linear attention: a preconditioned gradient step from zero.
 
     .. math:: \hat w = \Gamma X^\top y / N .
@@ -337,9 +315,22 @@ class LinearStep(OneStep):
 
     Gamma: Any
 
+    of_any_inputs = True
+
     def __post_init__(self):
         (self.Gamma,) = finite_floats(Gamma=self.Gamma)
         check_shape("Gamma", self.Gamma, ("d", "d"))
+
+    def weights(self, X: Array, y: Array) -> Array:
+        mean = einsum("nd,n->d", X, y) / max(X.shape[0], 1)
+        return einsum("ij,j->i", self.Gamma.astype(X.dtype), mean)
+
+    def exact_risk(self, population: LinearPopulation, k: Array) -> Array:
+        """R = tr H M - 2 tr H Gamma H M + tr H Gamma S Gamma', M = E w w'.
+
+        S is the second moment of X'y / N.
+        """
+        return step_risk(population, self.Gamma, k)
 
     def masked_weights(self) -> tuple[Float[Array, "n n"], Float[Array, "n n"]]:
         r"""P and Q of a layer :math:`-[Z + P Z M Z^\top Q Z / N]_{d+1, N+1}`.
