@@ -32,7 +32,7 @@ _ASIDE = ("seconds", "ms", "findings", "tables", "claims")
 # Presets that are stored in addition to the default one, as EXPERIMENT_PRESET.
 _FURTHER = {
     "task_diversity": ("gpu",),
-    "which_algorithm": ("garg", "language"),
+    "which_algorithm": ("language",),
     "garg_linear": ("gpu", "d20", "sparse", "relu_network", "decision_tree"),
     "ltb_gpt2": ("noiseless", "d20"),
     "real_model": ("night",),

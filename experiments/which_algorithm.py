@@ -3,9 +3,9 @@
 A stack of three gradient steps; trained linear, softmax and gated attention;
 transformers after every layer and along their training, and on pools of few and many
 tasks. Each is compared with the best member of every family of icltheory.microscope; a
-share is the mean squared distance of answers over their variance. The preset garg
-analyses the transformer of garg_linear at d = 20. The preset language compares a
-language model with simple predictors of labels, and relabels its demonstrations.
+share is the mean squared distance of answers over their variance. The preset language
+compares a language model with simple predictors of labels, and relabels its
+demonstrations.
 """
 
 import dataclasses
@@ -16,24 +16,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import (
-    frame,
-    garg_linear,
-    real_model,
-    recurrent_learners,
-    softmax_attention,
-)
+from experiments import frame, real_model, recurrent_learners, softmax_attention
 from experiments.frame import Check, Claim, Report, check_at_least, expect
 from experiments.real_model.measure import Subject as LanguageSubject
 from experiments.shared.training import (
     GPT2_CPU,
     Recipe,
-    Timing,
     TrainedModels,
     fit,
     linear_recipe,
     train,
-    with_seeds,
 )
 from experiments.task_diversity import CPU as TASKS
 from experiments.task_diversity import Pool
@@ -85,8 +77,7 @@ class Language:
 class Config:
     """The models and how they are compared."""
 
-    # which are compared
-    models: Literal["regression", "garg", "language"] = "regression"
+    models: Literal["regression", "language"] = "regression"  # which are compared
     gpt2: Recipe = GARG  # Garg's transformer, with the steps of its snapshots
     large: Recipe = LARGE  # a transformer in more dimensions
     tasks: Recipe = dataclasses.replace(TASKS, seeds=(0,))  # transformers of the pools
@@ -98,8 +89,6 @@ class Config:
     gated_steps: int = 800  # training steps of the layers with a gate
     persistence: float = 0.95  # correlation of a task with the next, for these layers
     step_size: float = 0.35  # step size of the stack that is built by hand
-    garg: garg_linear.Config = garg_linear.PRESETS["d20"]  # trained with garg alone
-    garg_shots: tuple[int, ...] = (10, 20, 30, 40)  # examples at which it is compared
     num_prompts: int = 2000  # prompts of a comparison; half tune, half judge
     seed: int = 0  # seed of the prompts
     language: Language = Language()  # used with language alone
@@ -126,12 +115,8 @@ class Config:
         expect(fits, "shots", f"numbers from 1 to {most}", self.shots)
 
 
-PRESETS = {"cpu": Config(), "garg": Config("garg"), "language": Config("language")}
-TIMES = {
-    "cpu": "7 to 12 min, 2 cores",
-    "garg": "85 min, 2 cores; 13 min with --garg-run",
-    "language": "6 min, 2 cores",
-}
+PRESETS = {"cpu": Config(), "language": Config("language")}
+TIMES = {"cpu": "7 to 12 min, 2 cores", "language": "6 min, 2 cores"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,8 +125,6 @@ class Switches(frame.Flags):
 
     # folder with one of the task's name for each, in place of the hub
     task_folder: Path | None = None
-    # of the preset garg: a run of garg_linear, in place of training
-    garg_run: Path | None = None
 
 
 class Subject(NamedTuple):
@@ -177,7 +160,7 @@ def families(source: Any) -> list[ms.Family]:
     return [row for row in ms.families_for(source) if row.name not in ASIDE]
 
 
-def options(config: Config) -> dict[str, Any]:
+def options(config: Any) -> dict[str, Any]:
     """Options of all comparisons."""
     key = training.stream_key(config.seed, "evaluation")
     return {"key": key, "num_prompts": config.num_prompts}
@@ -278,7 +261,7 @@ def pool_models(config: Config, run: Any, earlier: list) -> dict[int, Subject]:
 # --- what is measured
 
 
-def along(config: Config, trained: TrainedModels, name: str) -> dict[str, ms.Along]:
+def along(config: Any, trained: TrainedModels, name: str) -> dict[str, ms.Along]:
     """A transformer after every layer, by its read-out and a probe, and in training."""
     recipe, module, params = trained.recipe, trained.module, trained.of_seed(0)
     population, N = recipe.task(), recipe.num_points - 1
@@ -302,7 +285,7 @@ def along(config: Config, trained: TrainedModels, name: str) -> dict[str, ms.Alo
     return {f"{name}: {view}": axis for view, axis in views}
 
 
-def risks(config: Config, one: Subject) -> dict[str, list[float]]:
+def risks(config: Any, one: Subject) -> dict[str, list[float]]:
     """Risks of a model, of Bayes and of the best gradient step, and the Bayes gap."""
     given = one.source, one.num_examples
     key, more = training.stream_key(config.seed, "data"), jax.random.key(config.seed)
@@ -356,34 +339,6 @@ def measure(config: Config, run: Any) -> dict[str, Any]:
         "risks": known,
         "gates": gates,
         "pools": transition(config, pools),
-    }
-
-
-def measure_garg(config: Config, run: Any, folder: Path | None) -> dict[str, Any]:
-    """Analyses a transformer of garg_linear by examples, layer and training step."""
-    if folder is None:
-        setup = garg_linear.set_up(config.garg, devices=None)
-        params, _, _ = garg_linear.train(setup, run)
-        folder = run.folder
-    else:
-        setup, params = garg_linear.load(folder)
-        params = with_seeds(params, setup.config.seeds)
-    own, steps = setup.config, garg_linear.snapshots(setup, folder)
-    names = {f.name for f in dataclasses.fields(Recipe)} & {*vars(own)}
-    same: Any = {name: getattr(own, name) for name in names}
-    recipe = Recipe("gpt2", **same | {"snapshots": (*steps,)})
-    trained = TrainedModels("", recipe, setup.model, params, steps, [], Timing())
-    name, population = f"transformer, d = {own.dim}", recipe.task()
-    model = TrainedModel(setup.model, trained.of_seed(0))
-    given: Any = {"num_examples": config.garg_shots, **options(config)}
-    named = ms.identify(model, population, families(population), **given)
-    each = tuple(ms.Identification((one,)) for one in named.analyses)
-    shots = {f"{name}: by examples": ms.Along("examples", config.garg_shots, each)}
-    one = Subject(model, population, own.num_points - 1)
-    return {
-        "models": {name: named},
-        "along": shots | along(config, trained, name),
-        "risks": {name: risks(config, one)},
     }
 
 
@@ -631,25 +586,6 @@ def report(config: Config, found: dict[str, Any]) -> Report:
     )
 
 
-def report_garg(found: dict[str, Any]) -> Report:
-    """Numbers, checks, claims, tables and the figure of the transformer of Garg."""
-    [(name, one)] = found["models"].items()
-    who = "Garg et al. 2022: without noise it is least squares"
-    made = [closest(f"{who} ({name})", one.last, "Bayes")]
-    axes = found["along"].items()
-    made += [newton(name, axis) for name, axis in axes if axis.axis == "layer"]
-    return Report(
-        numbers(found),
-        checks=checks_of_gaps(found),
-        tables=tables(found),
-        claims=made,
-        claims_title="what the literature says of trained models",
-        findings=[one.summary],
-        figures={"along.png": draw_along(found, 2, f"Garg's {name}")},
-        interval_level=LEVEL,
-    )
-
-
 # --- the language model
 
 
@@ -743,8 +679,6 @@ def main(config, run, flags):
             found = measure_language(config, run, flags.task_folder)
         return report_language(config, found)
     with run.phase("training and comparison"):
-        if config.models == "garg":
-            return report_garg(measure_garg(config, run, flags.garg_run))
         found = measure(config, run)
     return report(config, found)
 

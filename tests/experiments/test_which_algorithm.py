@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments import garg_linear, which_algorithm
+from experiments import which_algorithm
 from experiments.which_algorithm import POSTERIOR, RIDGE
 from icltheory import microscope as ms
 from icltheory.statistics import Estimate
@@ -50,31 +50,6 @@ def test_a_small_run_reports_every_model(small_run):
     # Two rules at two lengths for two pools, and without a pool.
     assert len(result["pools"]) == 2 * 2 * 3
     assert len(result["claims"]) == 1 + 3 + 2 + 2 + 4 + 3
-
-
-@pytest.mark.slow
-def test_a_transformer_of_garg_is_named_from_its_run_or_trained_anew(small_run):
-    sizes = TINY | {"optimizer.warmup-steps": 5, "seeds": 0, "eval-prompts": 64}
-    sizes |= {"snapshots": "0.5 1", "curriculum.dims.start": 1}
-    sizes |= {"curriculum.dims.end": 2, "curriculum.points.end": 5}
-    sizes |= {"curriculum.points.start": 3}
-    words = " ".join(f"--{name} {value}" for name, value in sizes.items())
-    folder, own, _ = small_run(garg_linear, f"--preset d20 {words}")
-    more = "--preset garg --garg-shots 2 4 --num-prompts 64"
-    inner = " ".join(f"--garg.{name} {value}" for name, value in sizes.items())
-    _, found, figures = small_run(which_algorithm, f"{more} --garg-run {folder}")
-    _, again, _ = small_run(which_algorithm, f"{more} {inner}")
-    assert figures == {"along"}
-    assert found["models"] == again["models"]
-    assert found["along"] == again["along"]
-    name = "transformer, d = 2"
-    places = {n: [row["model"] for row in rows] for n, rows in found["along"].items()}
-    assert places[f"{name}: by examples"] == [2, 4]
-    assert places[f"{name}: along training"] == [10, 20]
-    risk = found["risks"][name]["risk"]
-    error = own["curves"]["Transformer"]["mean"][4] * 2
-    assert abs(risk[0] - error) < 5 * np.hypot(risk[1], error * 0.3)
-    assert len(found["claims"]) == 3  # along two views of the layers, too
 
 
 def test_a_language_model_is_compared_with_predictors(small_run, tmp_path, monkeypatch):
