@@ -53,7 +53,7 @@ class Scored:
     args: tuple[Any, ...] = ()
 
     def __post_init__(self):
-        if not isinstance(self.inputs, tuple | list):
+        if not hasattr(self.inputs, "__iter__"):
             raise wrong("inputs", "a tuple of the model's inputs", self.inputs)
 
 
