@@ -53,8 +53,8 @@ class Scored:
     args: tuple[Any, ...] = ()
 
     def __post_init__(self):
-        if not hasattr(self.inputs, "__iter__"):
-            raise wrong("inputs", "a tuple of the model's inputs", self.inputs)
+        if self.inputs is None:
+            raise wrong("inputs", "the model's inputs", self.inputs)
 
 
 def sweep(
