@@ -54,11 +54,13 @@ def load(config: Config, run: Any, folder: Path | None) -> TrainedModels:
         folder = run.folder
     else:
         setup, params = garg_linear.load(folder)
+        same = setup.config == config.garg
+        expect(same, "garg_run", "a run of the config garg", f"another: {folder}")
         params = with_seeds(params, setup.config.seeds)
     own, steps = setup.config, garg_linear.snapshots(setup, folder)
     names = {field.name for field in dataclasses.fields(Recipe)} & {*vars(own)}
-    same: Any = {name: getattr(own, name) for name in names}
-    recipe = Recipe("gpt2", **same | {"snapshots": (*steps,)})
+    sizes: Any = {name: getattr(own, name) for name in names}
+    recipe = Recipe("gpt2", **sizes | {"snapshots": (*steps,)})
     return TrainedModels("", recipe, setup.model, params, steps, [], Timing())
 
 

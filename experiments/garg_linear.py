@@ -434,8 +434,9 @@ def load(run: str | os.PathLike) -> tuple[Setup, Any]:
 
 def snapshots(setup: Setup, run: str | os.PathLike) -> dict[int, Any]:
     """Loads the models of a run along its training by step, with an axis of seeds."""
-    like = stacked(setup, initial_state(setup))
-    kept = {int(path.name): path for path in (Path(run) / SNAPSHOTS).iterdir()}
+    folder, like = Path(run) / SNAPSHOTS, stacked(setup, initial_state(setup))
+    expect(folder.is_dir(), "run", "a run with snapshots", run)
+    kept = {int(path.name): path for path in folder.iterdir()}
     return {s: training.Checkpoints(kept[s]).restore(like).state for s in sorted(kept)}
 
 

@@ -183,9 +183,8 @@ class LinePanel(NamedTuple):
     xscale: str = "linear"  # or "log", or "symlog", which is linear from 0 to 1
     yscale: str = "linear"  # or "log"
     levels: Mapping[str, float] = {}  # horizontal lines by their labels
-    marks: Mapping[
-        str, float
-    ] = {}  # vertical lines by their labels, best of one letter
+    # vertical lines by their labels, best of one letter
+    marks: Mapping[str, float] = {}
     ylim: tuple[float, float] | None = None
 
 

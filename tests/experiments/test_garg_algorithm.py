@@ -17,9 +17,11 @@ def test_a_transformer_of_garg_is_named_from_its_run_or_trained_anew(small_run):
     folder, own, _ = small_run(garg_linear, f"--preset d20 {words}")
     more = "--shots 2 4 --num-prompts 64"
     inner = " ".join(f"--garg.{name} {value}" for name, value in sizes.items())
-    _, found, figures = small_run(garg_algorithm, f"{more} --garg-run {folder}")
+    _, found, figures = small_run(garg_algorithm, f"{more} {inner} --garg-run {folder}")
     _, again, _ = small_run(garg_algorithm, f"{more} {inner}")
     assert figures == {"along"}
+    with pytest.raises(ValueError, match="^garg_run: expected a run of the config"):
+        garg_algorithm.main(["--garg-run", str(folder), "--output", str(folder)])
     assert found["models"] == again["models"]
     assert found["along"] == again["along"]
     name = "transformer, d = 2"

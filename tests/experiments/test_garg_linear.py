@@ -106,6 +106,8 @@ def test_the_model_of_a_run_is_loaded_again(whole, tmp_path):
     shutil.copy(folder / "config.json", empty)
     with pytest.raises(ValueError, match="^run: expected a run with a checkpoint"):
         garg_linear.load(empty)
+    with pytest.raises(ValueError, match="^run: expected a run with snapshots, got"):
+        garg_linear.snapshots(setup, empty)
     with pytest.raises(ValueError, match="expected a run folder with a readable"):
         garg_linear.load(tmp_path / "none")
     assert not (tmp_path / "none").exists()

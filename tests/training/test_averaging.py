@@ -124,3 +124,9 @@ def test_stacked_blocks_and_ensembles_keep_the_same_mean():
     both = trained(record, packed=True, members=[Member(0), Member(1)])
     both = training.averaged(both)
     same(jax.tree.map(lambda leaf: leaf[0], both), alone, 1e-3)
+
+
+@pytest.mark.parametrize("decay", [0.0, 1.0])
+def test_a_decay_without_a_mean_is_refused(decay):
+    with pytest.raises(ValueError, match="decay: expected a number between 0 and 1"):
+        with_average(optax.sgd(0.1), decay)
