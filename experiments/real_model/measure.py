@@ -17,7 +17,6 @@ from experiments.real_model.config import (
     arms_of,
     other_template,
 )
-from experiments.real_model.fetch import fetch
 from icltheory.bridge import (
     AnswerFile,
     Evaluator,
@@ -59,6 +58,8 @@ class Subject:
     """A model, its tasks, the singular systems of its matrices and its answers."""
 
     def __init__(self, config: Config, run: Any, task_folder: Path | None = None):
+        from experiments.real_model.fetch import fetch  # a program of its own
+
         self.config, self.run, self.task_folder = config, run, task_folder
         checkpoint = config.checkpoint or fetch()
         self.model: LanguageModel = load_checkpoint(checkpoint, config.dtype)
