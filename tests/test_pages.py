@@ -73,7 +73,9 @@ def entries(text):
 def test_every_experiment_has_a_page_with_these_headings(name):
     text = (DOCS / "experiments" / f"{name}.md").read_text()
     front, title = r"^(?:---\n.*?\n---\n\n)?", rf"# [^\n]+\? \({name}\)\n\n"
-    assert re.search(rf"{front}{title}\*\*In short\.\*\* ", text, re.DOTALL)
+    figure = r"```\{figure\} \S+\n"  # the answer first, then the figure
+    short = r"\*\*In short\.\*\* [^\n]+\n\n"
+    assert re.search(rf"{front}{title}{short}{figure}", text, re.DOTALL)
     assert re.findall(r"^## (.*)$", text, re.MULTILINE) == HEADINGS
     assert "```{result-run} " + name in text
     assert publish.shown_figures(name)
