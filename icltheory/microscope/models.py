@@ -2,6 +2,7 @@
 
 import abc
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -64,11 +65,24 @@ class WithParams(Predictor):
         return self.function(self.params, X, y, x_query)
 
 
-class _Hosted(Record):
-    """A model outside JAX: it is called with NumPy arrays and returns numbers."""
+class _Hosted(Predictor):
+    """A model outside JAX, as a predictor: NumPy arrays in, numbers out."""
 
     function: Callable[..., Any] = eqx.field(static=True)
     batched: bool = eqx.field(static=True, default=False)
+
+    def answer(self, X: Array, y: Array, x_query: Array) -> Array:
+        """The model's answer, by a callback of JAX that gets whole batches."""
+
+        def host(*given):
+            given = [np.asarray(array) for array in given]
+            batch, kind = given[1].shape[:-1], given[1].dtype
+            size, axes = math.prod(batch), len(batch)
+            rows = (array.reshape(size, *array.shape[axes:]) for array in given)
+            return self.call(*rows).reshape(batch).astype(kind)
+
+        one, method = jax.ShapeDtypeStruct((), y.dtype), "broadcast_all"
+        return jax.pure_callback(host, one, X, y, x_query, vmap_method=method)
 
     @abc.abstractmethod
     def call(self, X: np.ndarray, y: np.ndarray, x_query: np.ndarray) -> np.ndarray:
@@ -89,7 +103,7 @@ class NumpyModel(_Hosted):
 
     ``function(X, y, x_query)`` answers one prompt, or with ``batched`` a batch of them,
     (B, N, d), (B, N) and (B, d), in (B,). A prompt is answered 2 (N + d) + 3 times, so
-    use a batched function or few prompts.
+    use a batched function or few prompts. As a predictor it has a risk and bounds.
 
     Example:
         >>> model = NumpyModel(lambda X, y, x: y.mean())

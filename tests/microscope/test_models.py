@@ -64,6 +64,20 @@ def test_torch_uses_its_own_gradient():
         found = ms.responses(model, PROMPT)
         for ours, theirs in zip(*map(jax.tree.leaves, (expected, found)), strict=True):
             np.testing.assert_allclose(theirs, ours, rtol=1e-10, atol=1e-12)
+        ours, theirs = (reg.squared_errors(f, PROMPT) for f in (model, MODELS["jax"]))
+        np.testing.assert_allclose(ours, theirs, rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["numpy", "numpy, batched"])
+def test_a_model_outside_jax_is_a_predictor(name):
+    options = {"key": jax.random.key(1), "num_prompts": 6, "batch_size": 3}
+    ours, theirs = (
+        reg.squared_errors(MODELS[one], POPULATION, 4, **options)
+        for one in (name, "jax")
+    )
+    np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+    first = ms.NumpyModel(lambda X, y, x: y.sum()).predict_prefixes(np.eye(2), [1, 2])
+    assert first.tolist() == [0, 1]
 
 
 @pytest.mark.slow

@@ -135,7 +135,8 @@ def noted(name: str, **arrays: Any) -> Iterator[None]:
         shapes = ", ".join(f"{n} {np.shape(v)}" for n, v in arrays.items())
         error.add_note(
             f"{OF_USER}{name}, called with {shapes}: it is traced and batched by JAX, "
-            "with jax.numpy in place of NumPy and no float() or if on values"
+            "with jax.numpy in place of NumPy and no float() or if on values; a model "
+            "of NumPy or PyTorch is a microscope.NumpyModel or microscope.TorchModel"
         )
         raise
 
