@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from experiments import words_of
+
 FOLDER = Path(__file__).parent
 README = FOLDER / "README.md"
 # The ledger has no preset and no page among the experiments: its time and its page.
@@ -95,7 +97,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     for one in listed:
         time = next(iter(one.presets.values()), None) or "not measured"
         print(f"  {one.name:{width}}  {one.summary} [{time}]")
-    print("python -m experiments.NAME [--preset PRESET]; --help lists all options")
+    line = " ".join(words_of("NAME"))
+    print(f"{line} [--preset PRESET]; --help lists all options")
 
 
 if __name__ == "__main__":

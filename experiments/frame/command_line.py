@@ -18,6 +18,7 @@ import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec
 from tyro.constructors import PrimitiveTypeInfo as Kind
 
+from experiments import words_of
 from experiments.frame import config as configs
 from experiments.frame import slurm
 from experiments.frame.slurm import Request
@@ -109,7 +110,7 @@ class Launch(Generic[Config]):
 
     def line(self, *words: str) -> str:
         """The command of the same experiment with these words."""
-        return shlex.join(("python", "-m", f"experiments.{self.name}", *words))
+        return shlex.join((*words_of(self.name), *words))
 
 
 def swept(argv: Sequence[str]) -> list[list[str]]:
@@ -239,7 +240,7 @@ def read_line(
     ``name`` and ``about`` are the module below ``experiments`` and what it does, for
     the help page; further options are those of ``tyro.cli``, whose result is returned.
     """
-    prog, complaint = f"python -m experiments.{name}", io.StringIO()
+    prog, complaint = " ".join(words_of(name)), io.StringIO()
     options |= {"prog": prog, "description": about, "registry": _REGISTRY}
     try:
         with contextlib.redirect_stderr(complaint):

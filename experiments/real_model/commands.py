@@ -18,7 +18,7 @@ import numpy as np
 import tyro
 from rich.console import Console
 
-from experiments import frame
+from experiments import frame, words_of
 from experiments.frame import check_at_least, expect
 from experiments.real_model import cost
 from experiments.small_lm import FOLDER, SHIPPED, declaration
@@ -407,7 +407,7 @@ def run_search(argv: list[str] | None = None) -> None:
     console.print(f"{len(found.tried)} evaluations; the search ended: {found.stopped}")
     console.print(f"test: {found}")
     if found.path:
-        line = ["python", "-m", "experiments.real_model", "export"]
+        line = [*words_of("real_model"), "export"]
         line += ["--model", options.model]
         line += ["--revision", options.revision] if options.revision else []
         line += ["--at-least-one"] if options.at_least_one else []

@@ -2,7 +2,7 @@
 
 import contextlib
 import importlib
-import importlib.util
+import os
 import runpy
 import sys
 import time
@@ -41,7 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
     commands = {"run": _run, "runs": _runs, "prune": _prune, "ledger": _ledger}
-    if not words or words[0] in ("-h", "--help"):
+    first = words[:1] if words[:1] == ["prune"] else words[:2]  # it has a page itself
+    if not words or {"-h", "--help"} & {*first}:
         print(_USAGE)
         return 0
     if words[0] not in commands:
@@ -61,6 +62,9 @@ def _experiments() -> None:
     for folder in (here / "_shipped", here.parent):
         if (folder / "experiments" / "frame").is_dir():
             sys.path.insert(0, str(folder))
+            # For the processes that an experiment starts, such as jobs of a cluster.
+            found = filter(None, (str(folder), os.environ.get("PYTHONPATH")))
+            os.environ["PYTHONPATH"] = os.pathsep.join(found)
             return
     raise ImportError("experiments: expected them beside icltheory, found none")
 

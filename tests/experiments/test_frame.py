@@ -189,6 +189,13 @@ def test_a_report_is_printed_stored_and_shown_on_a_page_without_other_files(
     assert links == ["result.json", "config.json"]
 
 
+def test_a_wheel_tells_the_command_that_it_has(tmp_path, monkeypatch):
+    launch = launch_of(tmp_path)
+    assert launch.line("--quiet") == "python -m experiments.tiny --quiet"
+    monkeypatch.setattr("experiments.IN_WHEEL", True)
+    assert launch.line("--quiet") == "icltheory run tiny --quiet"
+
+
 def test_a_page_has_small_figures_as_vectors_and_names_the_documentation(tmp_path):
     launch = launch_of(tmp_path)
     run = Run.begin(launch)

@@ -112,7 +112,8 @@ def test_the_command_lists_compares_and_indexes(tmp_path, monkeypatch, capsys):
     assert page.count('<polyline points="0.0,2.0 120.0,28.0"/>') == 1
     assert "runs: expected compare A B" in said("runs", "compare", status=2).err
     assert "command: expected one of run" in said("walk", status=2).err
-    assert said().out.startswith("icltheory COMMAND")
+    for words in ((), ("-h",), ("runs", "--help"), ("run", "-h"), ("ledger", "-h")):
+        assert said(*words).out.startswith("icltheory COMMAND")
 
 
 def test_the_command_runs_experiments_and_prints_the_ledger(capsys):
