@@ -11,15 +11,16 @@ from typing import Any
 from icltheory.runs.stored import Run, find, summary
 
 _PAGE = """<!doctype html>
-<meta charset="utf-8"><title>Runs</title>
-<style>:root {{ color-scheme: light dark }}
+<html lang="en"><meta charset="utf-8"><title>Runs</title>
+<meta name="viewport" content="width=device-width">
+<style>:root {{ color-scheme: light dark }} div {{ overflow-x: auto }}
 body {{ font: 15px sans-serif; margin: 2em }} td, th {{ padding: .3em .8em;
 text-align: left; border-bottom: 1px solid #8885 }} polyline {{ fill: none;
 stroke: #1f77b4; stroke-width: 1.5 }}</style>
 <h1>Runs</h1>
-<table><tr><th>run<th>preset and settings<th>verdict<th>time<th>measured<th>loss</tr>
+<div><table><tr><th>run<th>preset and settings<th>verdict<th>time<th>measured<th>loss</tr>
 {}
-</table>
+</table></div>
 """
 
 
@@ -28,7 +29,8 @@ def write_index(root: str | os.PathLike = "runs") -> Path:
     path, lines = Path(root) / "index.html", []
     for run in reversed(find(root)):
         name, *cells = map(html.escape, summary(run))
-        link = f'<a href="{name}/report.html">{name}</a>'
+        report = run.folder.relative_to(root) / "report.html"
+        link = f'<a href="{html.escape(report.as_posix())}">{name}</a>'
         inner = "".join(f"<td>{one}</td>" for one in (link, *cells, _small_curve(run)))
         lines.append(f"<tr>{inner}</tr>")
     aside = path.with_name(".writing_index.html")

@@ -110,8 +110,13 @@ def load(folder: str | os.PathLike) -> Run:
 
 
 def find(root: str | os.PathLike = "runs", experiment: str = "*") -> list[Run]:
-    """All runs below a folder, of one experiment or of all, the newest last."""
-    found = [path.parent for path in Path(root).glob(f"{experiment}/*/config.json")]
+    """All runs below a folder, of one experiment or of all, the newest last.
+
+    Among them are those of Slurm jobs and arrays, which are in ``slurm`` below it.
+    """
+    places = "", "slurm/*/", "slurm/*/*/"
+    globs = [Path(root).glob(f"{at}{experiment}/*/config.json") for at in places]
+    found = [path.parent for paths in globs for path in paths]
     return [load(path) for path in sorted(found, key=lambda path: path.name)]
 
 
@@ -134,10 +139,11 @@ def summary(run: Run, most: int | None = None) -> tuple[str, ...]:
     """Name, preset and further settings, verdict, time, and what was measured."""
     words = run.about.get("command", "").split(run.about["experiment"], 1)[-1].split()
     preset = run.about.get("preset", "")
-    said = re.sub(rf"--preset {preset}|--output \S+", "", " ".join(words)).strip()
+    no_setting = rf"--preset {preset}|--output \S+|--quiet"
+    said = re.sub(no_setting, "", " ".join(words)).strip()
     spent = "" if run.seconds is None else f"{run.seconds:.0f} s"
     some = list(run.measured.items())[:most]
-    measured = ", ".join(f"{name} {value:.4g}" for name, value in some)
+    measured = ", ".join(f"{name}: {value:.4g}" for name, value in some)
     return run.name, f"{preset} {said}".strip(), run.verdict, spent, measured
 
 

@@ -100,8 +100,8 @@ def test_the_command_lists_compares_and_indexes(tmp_path, monkeypatch, capsys):
 
     assert said("runs").out.splitlines() == [
         "run    preset and settings  verdict  time  measured",
-        "toy/1  cpu --steps 7        passed   3 s   risk 0.25, bound 2",
-        "toy/2  cpu --steps 7        passed   3 s   risk 0.25, bound 2",
+        "toy/1  cpu --steps 7        passed   3 s   risk: 0.25, bound: 2",
+        "toy/2  cpu --steps 7        passed   3 s   risk: 0.25, bound: 2",
     ]
     assert said("runs", "compare", "toy/1", "toy/2").out.splitlines()[1].split() == [
         *("steps", "1", "2"),
@@ -109,11 +109,22 @@ def test_the_command_lists_compares_and_indexes(tmp_path, monkeypatch, capsys):
     assert said("runs", "index").out.strip() == "runs/index.html"
     page = (tmp_path / "runs" / "index.html").read_text()
     assert page.index("toy/2") < page.index("toy/1")
+    assert '<a href="toy/1/report.html">toy/1</a>' in page
     assert page.count('<polyline points="0.0,2.0 120.0,28.0"/>') == 1
     assert "runs: expected compare A B" in said("runs", "compare", status=2).err
     assert "command: expected one of run" in said("walk", status=2).err
     for words in ((), ("-h",), ("runs", "--help"), ("run", "-h"), ("ledger", "-h")):
         assert said(*words).out.startswith("icltheory COMMAND")
+
+
+def test_runs_of_a_cluster_are_among_them(tmp_path):
+    for place in ("", "slurm/toy-5", "slurm/toy-6/0", "slurm/toy-6/1"):
+        stored(tmp_path / place, place[-1:] or "9")
+    assert [run.name for run in runs.find(tmp_path, "toy")] == [
+        *("toy/0", "toy/1", "toy/5", "toy/9")
+    ]
+    page = runs.write_index(tmp_path).read_text()
+    assert 'href="slurm/toy-6/0/toy/0/report.html"' in page
 
 
 def test_the_command_runs_experiments_and_prints_the_ledger(capsys):
