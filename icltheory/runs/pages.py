@@ -18,7 +18,8 @@ body {{ font: 15px sans-serif; margin: 2em }} td, th {{ padding: .3em .8em;
 text-align: left; border-bottom: 1px solid #8885 }} polyline {{ fill: none;
 stroke: #1f77b4; stroke-width: 1.5 }}</style>
 <h1>Runs</h1>
-<div><table><tr><th>run<th>preset and settings<th>verdict<th>time<th>measured<th>loss</tr>
+<div><table>
+<tr><th>run<th>preset and settings<th>verdict<th>time<th>measured<th>loss</tr>
 {}
 </table></div>
 """
