@@ -8,7 +8,7 @@ pop = reg.LinearPopulation(
     task_cov=jnp.eye(3),
     noise_var=0.25,
 )
-# The best attention layer (LSA) is searched from random starts; each risk is exact.
+# The best LSA is searched (hence the key), the best LTB has a formula; risks are exact.
 lsa = reg.optimum(reg.LSA, pop, 20, key=jax.random.key(0)).risk
 ltb = jax.vmap(lambda n: reg.optimum(reg.LTB, pop, n).risk)(jnp.arange(1, 41))
 slope = jax.grad(lambda s: reg.optimum(reg.LTB, pop.with_(noise_var=s), 20).risk)(0.25)

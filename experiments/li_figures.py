@@ -479,9 +479,10 @@ def stops_of(trained):
 
 
 def largest_rise(stops, most):
-    """The stop with an error of at most ``most`` at which pruning raises it most."""
-    accurate = (stop for each in stops for stop in each)
-    return max((s for s in accurate if s["values"]["error"] <= most), key=rise)
+    """The stop of error at most ``most`` at which pruning raises it most, if any."""
+    every = (stop for each in stops for stop in each)
+    accurate = (stop for stop in every if stop["values"]["error"] <= most)
+    return max(accurate, key=rise, default=None)
 
 
 def rise(stop):
@@ -648,8 +649,16 @@ def one_layer_claims(config, stops):
     along = feature * ensemble.scale / ensemble.num_relevant**0.5
     shift = float(along / label * grid.coefficient_sum)
     bound, needs = pruned_error_bound(MASS, shift), pruning_needs(PRUNED, MASS)
-    most = largest_rise(stops, 0.02)
+    most, rose = largest_rise(stops, 0.02), "at no stop the error is at most .02"
     of = "a = +-{gain:g}/m, step size {step_size:g}"
+    if most is not None:
+        v_most = most["values"]
+        rose = (
+            f"by {rise(most):.4f} at most, from {v_most['error']:.4f} "
+            f"({of.format_map(most)}, step {most['step']}, attention "
+            f"{v_most['attention']:.2f}), of the stops with an error of at most .02 "
+            "before"
+        )
     between = "between label parts and q"
     starts = "the starts of Figures 11 and 14 give"
     return [
@@ -685,11 +694,8 @@ def one_layer_claims(config, stops):
         (
             "Figures 14, 15: at some setting and stop the 0-1 error rises at "
             f"R = {grid.pruned:g}",
-            f"by {rise(most):.4f} at most, from {most['values']['error']:.4f} "
-            f"({of.format_map(most)}, step {most['step']}, attention "
-            f"{most['values']['attention']:.2f}), of the stops with an error of at "
-            "most .02 before",
-            rise(most) >= 0.02,
+            rose,
+            most is not None and rise(most) >= 0.02,
             "a rise of .02 or more; in the figure .023 and .037",
         ),
     ]

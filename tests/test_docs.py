@@ -121,4 +121,4 @@ def test_the_readmes_numbers_are_the_stored_results():
         == (one["task"], one["module"], "scale")
     )
     assert scale["difference"] >= one["difference"]
-    assert "beats chance on one of seven data sets" in words
+    assert "gains more than luck explains on one of seven data sets" in words

@@ -154,6 +154,7 @@ def test_the_nearest_stop_and_the_largest_rise_are_found():
     most = li.largest_rise([stops], 0.02)
     assert most["step"] == 20
     assert li.rise(most) == pytest.approx(0.04)
+    assert li.largest_rise([stops], 0.005) is None
 
 
 def test_what_a_relation_is_off_is_the_worst_of_all_stops():
