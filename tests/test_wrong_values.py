@@ -143,6 +143,12 @@ def test_values_of_another_type_or_shape_are_named():
         reg.risk(object(), TASK, 3)
     with refused("population: expected a LinearPopulation, got Shift"):
         best_risk(shifts.Shift("skewed", 3))
+    with refused("population: expected a LinearPopulation, got LTB: the order is"):
+        reg.optimum(TASK, reg.LTB, 20)
+    with refused("noise_var: expected numbers, got '0.25'"):
+        LinearPopulation.isotropic(3, "0.25")
+    with refused("optimizer: expected an OptimizerConfig, such as of 'adam', got"):
+        training.fit(GPT_2, PLANE, key=KEY, optimizer="adam")
     with refused("scale: expected shape (), got (2,)"):
         linear_attention(*3 * [WIDE[0]], *INPUTS, scale=np.array([1.0, 9]))
     with refused("stack: expected a LinearAttentionStack, got an array of float"):

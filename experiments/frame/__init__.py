@@ -66,10 +66,13 @@ def experiment(
             if others:  # every line is read before the first one runs
                 for line in (first, *others):
                     parse(presets, list(slurm.without_options(line)), flags=flags)
-            found = one(parse(presets, first, flags=flags, others=others), others)
+            launch = parse(presets, first, flags=flags, others=others)
+            found = one(launch, others)
             for place, line in enumerate(others, 1):
                 later = one(parse(presets, line, flags=flags), others[place:])
                 found = later if later["verdict"] == "failed" else found
+            if others and not launch.options.quiet:
+                print(f"to compare them: icltheory runs {launch.options.output}")
             return found
 
         def one(launch: Any, rest: Sequence[list[str]]) -> dict:

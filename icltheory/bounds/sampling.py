@@ -168,12 +168,13 @@ def answers(predictor: Any, X: Array, y: Array, queries: Array) -> Array:
         return _each(_read_stack(predictor), X, y, queries)
     if isinstance(predictor, tuple) and len(predictor) == 2:
         return _of_model(*predictor, X, y, queries)
+    answers_one = hasattr(predictor, "predict_prefixes")  # as all of regression
     predictor = getattr(predictor, "predict", predictor)
     if not callable(predictor):
         kind = type(predictor).__name__
         raise ValueError(f"predictor: expected {KINDS}, got {kind}")
     one = [jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in (X, y, queries[:, 0])]
-    if _shape(predictor, one) == ():
+    if answers_one or _shape(predictor, one) == ():
         return _each(predictor, X, y, queries)
     return _batches(predictor, X, y, queries)
 

@@ -45,6 +45,8 @@ class GGUFFile:
     """
 
     def __init__(self, path: Path):
+        if not path.is_file():
+            raise FileNotFoundError(f"{path}: expected a file, found none")
         try:
             import gguf
         except ImportError:

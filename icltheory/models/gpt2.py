@@ -314,6 +314,9 @@ def transformer(
     """
     check_choice("kind", kind, get_args(Kind))
     check_positive_int("num_examples", num_examples)
+    known = tuple(n for n in GPT2.__annotations__ if n not in ("parent", "name"))
+    for name in options:
+        check_choice("option", name, known)
     layout = options.setdefault("token_layout", "matrix")
     points = num_examples + 1
     options.setdefault("init_std", min(max(6.4 / width, 0.02), 0.1))

@@ -127,8 +127,9 @@ class LinearPopulation(NoisyLinear):
         check_positive_int("dim", dim)
         dtype = default_dtype(dtype)
         eye = jnp.eye(dim, dtype=dtype)
-        mean = jnp.zeros(dim, dtype) if mean is None else jnp.asarray(mean, dtype)
-        return cls(eye, mean, eye, jnp.asarray(noise_var, dtype))
+        mean = jnp.zeros(dim, dtype) if mean is None else real("mean", mean)
+        noise_var = jnp.asarray(real("noise_var", noise_var), dtype)
+        return cls(eye, jnp.asarray(mean, dtype), eye, noise_var)
 
     def with_(self, **changes: Any) -> "LinearPopulation":
         """The population with some of its moments changed."""
@@ -179,11 +180,15 @@ class LinearPopulation(NoisyLinear):
 
 def check_linear(name: str, population: Any) -> None:
     """Raises unless the exact theory knows the source."""
-    if not isinstance(population, LinearPopulation | TaskPerExample):
-        raise ValueError(
-            f"{name}: expected a LinearPopulation, got {type(population).__name__}: "
-            "other sources have estimate_risk(predictor, source, num_examples, key=...)"
-        )
+    if isinstance(population, LinearPopulation | TaskPerExample):
+        return
+    kind = population if isinstance(population, type) else type(population)
+    hint = "other sources have estimate_risk(predictor, source, num_examples, key=...)"
+    if not hasattr(kind, "sample"):
+        hint = "the order is (what, population, num_examples)"
+    raise ValueError(
+        f"{name}: expected a LinearPopulation, got {kind.__name__}: {hint}"
+    )
 
 
 class TaskPerExample(NoisyLinear):

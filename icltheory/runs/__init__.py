@@ -6,6 +6,7 @@ A run is a folder ``runs/NAME/STAMP`` with ``config.json`` and, once it has ende
 Stability: provisional.
 """
 
+from icltheory.runs.experiments import experiment
 from icltheory.runs.pages import write_index, write_tensorboard
 from icltheory.runs.stored import Run, compare, find, load, summary
 from icltheory.runs.tables import number, plain, to_columns, to_frame
@@ -13,6 +14,7 @@ from icltheory.runs.tables import number, plain, to_columns, to_frame
 __all__ = [
     "Run",
     "compare",
+    "experiment",
     "find",
     "load",
     "number",

@@ -1,8 +1,7 @@
 """The command ``icltheory``: experiments, stored runs, pruning, the ledger."""
 
 import contextlib
-import importlib
-import os
+import difflib
 import runpy
 import sys
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from icltheory import runs
+from icltheory.runs.experiments import experiment, make_importable
 
 __all__ = ["main"]
 
@@ -56,28 +56,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
 
 
-def _experiments() -> None:
-    """Makes the package of experiments importable: of the wheel, or of the clone."""
-    here = Path(__file__).parents[1]
-    for folder in (here / "_shipped", here.parent):
-        if (folder / "experiments" / "frame").is_dir():
-            sys.path.insert(0, str(folder))
-            # For the processes that an experiment starts, such as jobs of a cluster.
-            found = filter(None, (str(folder), os.environ.get("PYTHONPATH")))
-            os.environ["PYTHONPATH"] = os.pathsep.join(found)
-            return
-    raise ImportError("experiments: expected them beside icltheory, found none")
-
-
 def _run(words: list[str]) -> int:
-    _experiments()
-    listed = importlib.import_module("experiments.__main__")
+    listed = experiment("__main__")
     if not words or words[0].startswith("-"):
         listed.main(words)
         return 0
     names = [one.name for one in listed.experiments()]
     if words[0] not in names:
-        raise ValueError(f"NAME: expected one of {', '.join(names)}, got {words[0]!r}")
+        near = difflib.get_close_matches(words[0], names, 1)
+        expected = f"did you mean {near[0]}?" if near else f"known: {', '.join(names)}"
+        raise ValueError(f"NAME: no experiment has the name {words[0]!r}; {expected}")
     return _as_program(f"experiments.{words[0]}", words[1:])
 
 
@@ -126,11 +114,15 @@ def _follow(root: str = "runs") -> None:
 
 
 def _folder(name: str) -> Path:
-    return Path(name) if Path(name).exists() else Path("runs") / name
+    """The folder of a run by its path, or by the name or the stamp in ``runs``."""
+    if Path(name).exists():
+        return Path(name)
+    found = (run.folder for run in runs.find() if name in (run.name, run.folder.name))
+    return next(found, Path("runs") / name)
 
 
 def _prune(words: list[str]) -> int:
-    _experiments()
+    make_importable()
     if words and not words[0].startswith("-"):
         words = ["--model", *words]
     command = "evaluate" if "--prune" in words else "search"
@@ -140,8 +132,7 @@ def _prune(words: list[str]) -> int:
 
 
 def _ledger(words: list[str]) -> int:
-    _experiments()
-    formulas = importlib.import_module("experiments.ledger.formulas")
+    formulas = experiment("ledger.formulas")
     folder = Path(str(formulas.__file__)).parent
     rows, wanted = [], [word.lower() for word in words]
     for path in sorted(folder.glob("*.toml")):

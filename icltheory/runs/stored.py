@@ -40,7 +40,10 @@ class Run:
 
     @property
     def verdict(self) -> str:
-        """``"passed"``, ``"failed"``, or ``"not ended"`` without a result."""
+        """``"passed"``, ``"failed"``, ``"not applicable"`` or ``"not ended"``.
+
+        The checks of a run apply to unmodified presets.
+        """
         return self.result.get("verdict", "not ended")
 
     @property
@@ -143,7 +146,7 @@ def summary(run: Run, most: int | None = None) -> tuple[str, ...]:
     said = re.sub(no_setting, "", " ".join(words)).strip()
     spent = "" if run.seconds is None else f"{run.seconds:.0f} s"
     some = list(run.measured.items())[:most]
-    measured = ", ".join(f"{name}: {value:.4g}" for name, value in some)
+    measured = ", ".join(f"{name}: {value:#.4g}" for name, value in some)
     return run.name, f"{preset} {said}".strip(), run.verdict, spent, measured
 
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory import models
-from icltheory._checks import check_key, check_positive_int
+from icltheory._checks import check_key, check_positive_int, wrong
 from icltheory._typing import Array, PRNGKey, PyTree
 from icltheory.batching import Progress
 from icltheory.regression.predictors.base import Predictor
@@ -139,6 +139,8 @@ def fit(
     several = jnp.ndim(key) == 1
     check_key("key", key[0] if several else key)
     num_points = 1 + _num_examples(model, source, num_examples)
+    if not isinstance(optimizer, OptimizerConfig | None):
+        raise wrong("optimizer", "an OptimizerConfig, such as of 'adam'", optimizer)
     config = optimizer or OptimizerConfig(
         "muon", 5e-3, 3e-3, "cosine", min(200, steps // 10), clip_norm=1.0
     )

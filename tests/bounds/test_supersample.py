@@ -12,7 +12,7 @@ from icltheory.attention import SoftmaxAttentionStack
 from icltheory.bounds._pairs import information_limit, mean_limit
 from icltheory.bounds.supersample import _WEIGHTS
 from icltheory.models import GPT2, LinearStack
-from icltheory.regression import LinearPopulation, NearestNeighbors, Steps
+from icltheory.regression import LinearPopulation, NearestNeighbors, Predictor, Steps
 
 TASK = LinearPopulation.isotropic(3, 0.25)
 LOSS = bounds.ClippedSquaredError(4.0)
@@ -159,6 +159,7 @@ def test_what_is_refused():
         (lambda: bound(losses[:0], coins[:0]), "losses: expected at least one"),
         (lambda: bound(many, np.zeros((15, 2))), "losses: expected at most 32"),
         (lambda: sampled(predictor=3), "predictor: expected a function"),
+        (lambda: sampled(predictor=Short()), "^num_examples: expected at most 1, got"),
         (lambda: sampled(predictor=(3, 4)), "predictor: expected a function"),
         (lambda: sampled(task=3), "task: expected a task"),
         (lambda: sampled(loss=lambda p, y: p - 9.0), "loss: expected a value in"),
@@ -217,6 +218,13 @@ def test_classes_of_narrow_integers_do_not_overflow():
     wide = bounds.prediction_bound(labels, labels, coins, 12).value
     narrow = labels.astype(np.int8)
     assert bounds.prediction_bound(narrow, narrow, coins, 12).value == wide
+
+
+class Short(Predictor):
+    """A predictor that refuses prompts of more than one example."""
+
+    def answer(self, X, y, x_query):
+        raise ValueError(f"num_examples: expected at most 1, got {len(y)}")
 
 
 def sampled(predictor=ONE_STEP, task=TASK, loss=LOSS):

@@ -402,6 +402,9 @@ def test_missing_files_are_named(tmp_path):
     config = tmp_path / "config.json"
     with raises(f"{config}: expected a file, found none", FileNotFoundError):
         load_checkpoint(tmp_path)
+    none = tmp_path / "none.gguf"
+    with raises(f"{none}: expected a file, found none", FileNotFoundError):
+        load_checkpoint(none)
     for text, message in (
         ('{\n"model_type" "llama"\n}', ", line 2: expected JSON"),
         ("[]", ": expected a JSON object, got list"),

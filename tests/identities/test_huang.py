@@ -148,17 +148,16 @@ def test_flow_obeys_its_differential_equation(measured):
 def test_second_phase_falls_like_one_over_t(measured):
     for K in (5, 20):
         attention = 1 - np.array([1e-2, 1e-3, 1e-4])
-        loss, time = balanced_loss(attention, K), balanced_time(attention, K, 0.25)
-        ratio = np.asarray(loss) * time / float(loss_asymptote(K, 0.25))
+        loss, time = balanced_loss(attention, K), balanced_time(attention, K, 0.4)
+        ratio = np.asarray(loss) * time / float(loss_asymptote(K, 0.4))
         measured("L t over (K - 1) / (4 eta), last", ratio[-1])
         assert np.all(np.diff(ratio) < 0)
         assert 1 < ratio[-1] < 1.001
     # Without the slow approach it is no prediction: at L = 2e-3 it is 20 to 30 % off.
     for K, expected in ((5, 1.20), (20, 1.30)):
         u = np.sqrt(2e-3 * (K - 1) / K)
-        at = (
-            float(balanced_time(1 - u, K, 0.25)) * 2e-3 / float(loss_asymptote(K, 0.25))
-        )
+        time, limit = balanced_time(1 - u, K, 0.4), loss_asymptote(K, 0.4)
+        at = float(time) * 2e-3 / float(limit)
         measured("L t over its limit at L = 2e-3", at)
         assert at == pytest.approx(expected, abs=0.02)
 

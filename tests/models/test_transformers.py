@@ -97,3 +97,5 @@ def test_sizes_and_what_cannot_be():
         transformer(5, 10, "mesa")
     with raises("num_examples: expected a positive integer, got 0"):
         transformer(5, 0)
+    with raises("option: expected one of 'dim', "):
+        transformer(5, 10, layers=3)

@@ -100,12 +100,15 @@ def test_the_command_lists_compares_and_indexes(tmp_path, monkeypatch, capsys):
 
     assert said("runs").out.splitlines() == [
         "run    preset and settings  verdict  time  measured",
-        "toy/1  cpu --steps 7        passed   3 s   risk: 0.25, bound: 2",
-        "toy/2  cpu --steps 7        passed   3 s   risk: 0.25, bound: 2",
+        "toy/1  cpu --steps 7        passed   3 s   risk: 0.2500, bound: 2.000",
+        "toy/2  cpu --steps 7        passed   3 s   risk: 0.2500, bound: 2.000",
     ]
     assert said("runs", "compare", "toy/1", "toy/2").out.splitlines()[1].split() == [
         *("steps", "1", "2"),
     ]
+    assert said("runs", "compare", "1", "2") == said(
+        "runs", "compare", "toy/1", "toy/2"
+    )
     assert said("runs", "index").out.strip() == "runs/index.html"
     page = (tmp_path / "runs" / "index.html").read_text()
     assert page.index("toy/2") < page.index("toy/1")
@@ -129,7 +132,9 @@ def test_runs_of_a_cluster_are_among_them(tmp_path):
 
 def test_the_command_runs_experiments_and_prints_the_ledger(capsys):
     assert main(["run", "nothing"]) == 2
-    assert "NAME: expected one of bound_vs_error, " in capsys.readouterr().err
+    assert "'nothing'; known: bound_vs_error, cot, " in capsys.readouterr().err
+    assert main(["run", "garg_liner"]) == 2
+    assert "'garg_liner'; did you mean garg_linear?" in capsys.readouterr().err
     assert main(["ledger", "zhang", "bayes", "predictor"]) == 0
     head, *rows = capsys.readouterr().out.splitlines()
     assert head.split() == ["paper", "label", "status", "says"]
