@@ -200,7 +200,9 @@ def further_tests(path: str) -> tuple[tuple[str, ...], ...]:
         if name.startswith(of_package)
         or (name.startswith(others) and re.search(rf"\b{parts[1]}\b", text))
     ]
-    examples = ("tests/test_docs.py", "-k", f"docstrings and {'.'.join(parts)}")
+    every = ("-m", "slow or not slow")  # most examples compile, and are slow
+    of_module = f"docstrings and {'.'.join(parts)}"
+    examples = ("tests/test_docs.py", *every, "-k", of_module)
     return examples, tuple(files)
 
 

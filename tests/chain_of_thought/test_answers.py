@@ -95,6 +95,11 @@ def test_the_vote_is_exact_where_two_states_have_one_answer():
         np.testing.assert_allclose(found.votes, exact, rtol=1e-12)
         assert found.estimate is None
         assert sum(found.votes) <= found.bound
+    two = cot.ReasoningTask(np.array([steps[0], [[0.2, 0.8], [0.9, 0.1]]]), 0.8)
+    # From 0 by 0 to 1, and from 1 by 1 to 0: .7 .8 + .3 .1 and .6 .9 + .4 .2.
+    exact = np.mean([cot.vote_error(p, 7, 0.8) for p in (0.59, 0.62)], axis=0)
+    found = cot.error(cot.DirectAnswer(), two, 7)
+    np.testing.assert_allclose(found.votes, exact, rtol=1e-12)
     longer = cot.ReasoningTask(cot.slide_transitions())
     assert cot.error(cot.ChainOfThought(), longer, 7).votes is None
     three = cot.ReasoningTask(np.full((1, 3, 3), 1 / 3))

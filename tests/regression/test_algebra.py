@@ -82,6 +82,17 @@ def test_a_risk_given_the_inputs_has_the_mean_of_squared_errors(rule):
     assert curve.mean.shape == (2,)
 
 
+def test_many_examples_are_drawn_as_a_triangular_factor():
+    rule, other = predictors.Bayes(MEAN), jax.random.fold_in(KEY, 1)
+    factor = estimate_risk(rule, MEAN, 12, key=KEY)
+    (mean,), (error,) = (
+        getattr(estimate_risk(rule, MEAN, [12], key=other), name)  # of all 12 rows
+        for name in ("mean", "standard_error")
+    )
+    total = np.hypot(float(factor.standard_error), float(error))
+    assert abs(float(factor.mean) - float(mean)) < 4 * total < 0.05
+
+
 @pytest.mark.slow
 def test_prefixes_of_any_function_are_its_answers_to_each_prefix():
     prompt = MEAN.sample(KEY, 6, 1)
