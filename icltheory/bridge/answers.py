@@ -9,6 +9,7 @@ import errno
 import json
 import os
 import sqlite3
+import weakref
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -89,8 +90,13 @@ class AnswerFile:
             uri = f"{self.path.absolute().as_uri()}?mode={mode}"
         with self._told():
             self._data = sqlite3.connect(
-                uri, _PATIENCE, uri=True, isolation_level=None, check_same_thread=False
+                uri,
+                timeout=_PATIENCE,
+                uri=True,
+                isolation_level=None,
+                check_same_thread=False,
             )
+            weakref.finalize(self, self._data.close)
             tables = {n for (n,) in self._data.execute(_TABLES)}
             known = {"about", "models", "answers"}
             if tables - known or (read_only and not tables):

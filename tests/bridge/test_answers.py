@@ -1,5 +1,6 @@
 """A file of answers: killed writers, several writers, and every complaint."""
 
+import contextlib
 import os
 import re
 import signal
@@ -119,7 +120,7 @@ def test_another_config_is_refused(tmp_path):
 def test_what_is_no_file_of_answers_is_left_alone(tmp_path):
     text, foreign = tmp_path / "thesis.txt", tmp_path / "other.sqlite"
     text.write_text("Once upon a time. " * 99)
-    with sqlite3.connect(foreign) as data:
+    with contextlib.closing(sqlite3.connect(foreign)) as data:
         data.execute("CREATE TABLE photos (name)")
     for path in (text, foreign):
         before = path.read_bytes()
