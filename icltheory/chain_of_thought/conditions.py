@@ -5,10 +5,11 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._checks import check_choice, check_shape, checked, positive, scalar
-from icltheory._core import Condition, Conditions, at_least, at_most, calculator
+from icltheory._core import calculator
 from icltheory._typing import ConditionForm
 from icltheory.chain_of_thought.alphabet import Alphabet, span_residual
 from icltheory.chain_of_thought.tasks import PermutationTasks, ReasoningTask
+from icltheory.patterns.conditions import Condition, Conditions, at_least, at_most
 
 FORMS = ("slides", "published")
 Number = Real[ArrayLike, ""]

@@ -9,7 +9,7 @@ not state are inferred from their figures; docstrings say where.
 Stability: provisional.
 """
 
-from icltheory._core import Condition, Conditions
+from icltheory.patterns.conditions import Condition, Conditions
 from icltheory.patterns.measures import Errors, Scores, error, scores
 from icltheory.patterns.model import (
     DeepPatternTransformer,

@@ -7,8 +7,9 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._checks import nonnegative, positive, unit
-from icltheory._core import Condition, Conditions, Record, at_least, at_most, calculator
+from icltheory._core import Record, calculator
 from icltheory._typing import Array, Float
+from icltheory.patterns.conditions import Condition, Conditions, at_least, at_most
 from icltheory.patterns.shift import is_feasible
 from icltheory.patterns.task import PatternTask
 from icltheory.patterns.task_sets import covers, task_ratio
