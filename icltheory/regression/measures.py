@@ -26,7 +26,11 @@ from icltheory.statistics import Estimate
 
 
 class Optimum(Record):
-    """The best member of a family, its risk, and why it is the best."""
+    """The best member of a family, its risk, and why it is the best.
+
+    The ``standard_error`` is that of the risk of ``model``, 0 where it is exact; the
+    ``certificate`` says what is known of other members.
+    """
 
     model: Any
     risk: Scalar

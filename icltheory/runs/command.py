@@ -140,8 +140,10 @@ def _ledger(words: list[str]) -> int:
             says = formulas.plain(row["says"])
             text = " ".join(map(str, (path.stem, says, *row.values()))).lower()
             if all(word in text for word in wanted):
-                rows.append((path.stem, row["label"], row["status"], says))
-    _table(("paper", "label", "status", "says"), rows)
+                found = *row.get("functions", ()), *row.get("experiments", ())
+                see = ", ".join(found)
+                rows.append((path.stem, row["label"], row["status"], see, says))
+    _table(("paper", "label", "status", "see", "says"), rows)
     return 0
 
 

@@ -137,7 +137,7 @@ def test_the_command_runs_experiments_and_prints_the_ledger(capsys):
     assert "'garg_liner'; did you mean garg_linear?" in capsys.readouterr().err
     assert main(["ledger", "zhang", "bayes", "predictor"]) == 0
     head, *rows = capsys.readouterr().out.splitlines()
-    assert head.split() == ["paper", "label", "status", "says"]
+    assert head.split() == ["paper", "label", "status", "see", "says"]
     assert any(row.startswith("zhang  Lemma 6.1") for row in rows)
     assert main(["ledger", "yao", "ΔW ≤"]) == 0
     assert not {*"$\\{}"} & {*capsys.readouterr().out}
