@@ -15,7 +15,8 @@ _PAGE = """<!doctype html>
 <meta name="viewport" content="width=device-width">
 <style>:root {{ color-scheme: light dark }} div {{ overflow-x: auto }}
 body {{ font: 15px sans-serif; margin: 2em }} td, th {{ padding: .3em .8em;
-text-align: left; border-bottom: 1px solid #8885 }} polyline {{ fill: none;
+text-align: left; vertical-align: top; border-bottom: 1px solid #8885 }}
+td:nth-child(5) {{ min-width: 18em }} polyline {{ fill: none;
 stroke: #1f77b4; stroke-width: 1.5 }}</style>
 <h1>Runs</h1>
 <div><table>
