@@ -23,9 +23,18 @@ def make_importable() -> None:
 def experiment(name: str) -> ModuleType:
     """The module of an experiment, such as what reads the models of its runs.
 
+    The folder of the package ``experiments`` becomes the first that Python searches. An
+    unknown name is a ``ValueError``.
+
     Example:
         >>> experiment("garg_linear").PRESETS["cpu"].num_layers
         3
     """
     make_importable()
-    return importlib.import_module(f"experiments.{name}")
+    full = f"experiments.{name}"
+    try:
+        return importlib.import_module(full)
+    except ModuleNotFoundError as error:
+        if error.name != full:  # what the experiment needs is not installed
+            raise
+        raise ValueError(f"name: expected an experiment, got {name!r}") from None

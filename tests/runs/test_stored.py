@@ -120,6 +120,12 @@ def test_the_command_lists_compares_and_indexes(tmp_path, monkeypatch, capsys):
         assert said(*words).out.startswith("icltheory COMMAND")
 
 
+def test_an_experiment_is_found_by_its_name():
+    assert runs.experiment("ledger.formulas").__name__ == "experiments.ledger.formulas"
+    with raises("name: expected an experiment, got 'nothing'"):
+        runs.experiment("nothing")
+
+
 def test_runs_of_a_cluster_are_among_them(tmp_path):
     for place in ("", "slurm/toy-5", "slurm/toy-6/0", "slurm/toy-6/1"):
         stored(tmp_path / place, place[-1:] or "9")
