@@ -69,14 +69,6 @@ REFUSED = {
         "--stack.steps 50 --stack.optimizer.warmup-steps 100": "warmup_steps: expected "
         "at most 50, got 100",
     },
-    "li_figures": {
-        "--votes.steps 0": "steps: expected at least one value, each at least 1",
-        "--votes.rivals 9": "rivals: expected numbers from 1 to 8",
-        "--votes.floor 0": "floor: expected a number above 0",
-        "--votes.probabilities 1.0 --votes.gaps 0.5": "expected a combination that",
-        "--one-layer.pruned 1": "pruned: expected a number in (0, 1), got 1",
-        "--three-layers.layers.num-layers 2": "layers.num_layers: expected 3, as in",
-    },
     "ltb_gap": {
         "--dims": "dims: expected at least one value, each above 0, got ()",
         "--noise-var -1": "noise_var: expected at least 0, got -1",

@@ -6,7 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy.optimize import linprog
+from scipy.stats import binom
 
+from experiments.cot import PUBLISHED, PUBLISHED_LENGTHS
+from icltheory.chain_of_thought import vote_error
 from icltheory.patterns import loss_gradients
 from tests.oracles import share_z
 from tests.patterns import drawn
@@ -160,3 +164,42 @@ def test_the_nearest_context_is_right_unless_the_pattern_is_missed(measured, fra
     assert not wrong[hit].any()
     exact = (1 - fraction / 2) ** n / (2 - fraction)
     measured("z", share_z(wrong, exact), below=4)
+
+
+def least_factor(curves, lengths, *, falling=True):
+    """Least factor, to 1e-4, within which an error by votes alone fits the curves."""
+    # With l examples of which each votes with probability alpha', the error is the mean
+    # of g(n) over a binomial n; with ``falling``, g must not rise with n. Linear
+    # programs decide whether some g has all errors within a factor.
+    counts = np.arange(max(lengths) + 1)
+    mixing = np.array([binom.pmf(counts, l, a) for a in curves for l in lengths])
+    errors = np.concatenate([np.asarray(curve, float) for curve in curves.values()])
+    rise = np.diff(np.eye(len(counts)), axis=0)[: len(counts) if falling else 0]
+    rows, rises = np.vstack([mixing, -mixing, rise]), np.zeros(len(rise))
+    low, high = 1.0, 16.0
+    while high - low > 1e-4:
+        middle = (low + high) / 2
+        limit = np.concatenate([errors * middle, -errors / middle, rises])
+        found = linprog(0.0 * counts, rows, limit, bounds=(0, 1), method="highs")
+        low, high = (low, middle) if found.status == 0 else (middle, high)
+    return high
+
+
+def test_the_linear_program_knows_what_votes_can_do():
+    """Errors of a vote are met exactly; a rise with alpha' is not."""
+    lengths = (6, 12)
+    exact = {
+        a: [float(vote_error(0.7, l, a).wrong) for l in lengths] for a in (0.5, 1.0)
+    }
+    assert least_factor(exact, lengths, falling=False) < 1.001
+    # One vote more or less: errors that grow fourfold with alpha' need at least 2.
+    rising = {0.5: [0.1], 1.0: [0.4]}
+    assert least_factor(rising, (12,)) == pytest.approx(2, abs=1e-3)
+
+
+@pytest.mark.statement("Li CoT: Figures 17 and 18")
+@pytest.mark.parametrize(("falling", "factor"), [(True, 1.287), (False, 1.15)])
+def test_figure_17_is_near_what_votes_can_do(measured, falling, factor):
+    found = least_factor(PUBLISHED["alpha'"], PUBLISHED_LENGTHS, falling=falling)
+    assert found == pytest.approx(factor, abs=0.01)
+    measured("least factor", found)
