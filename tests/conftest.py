@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import gc
+import itertools
 import os
 import re
 import subprocess
@@ -66,6 +67,19 @@ PROGRAMS = tempfile.TemporaryDirectory(prefix="programs-")  # gone as the proces
 if BEFORE_0_12:  # jaxlib 0.12.0.1 crashed while it wrote one
     jax.config.update("jax_compilation_cache_dir", PROGRAMS.name)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
+
+
+def _few_contexts(programs: int = 500) -> None:
+    """Lowers so many programs in one context of MLIR; a new one takes 3 ms each."""
+    from jax._src.interpreters import mlir
+
+    make, made = mlir.make_ir_context, itertools.count()
+    context = functools.lru_cache(1)(lambda _: make())
+    mlir.make_ir_context = lambda: context(next(made) // programs)
+
+
+if BEFORE_0_12:  # where these names are known to exist
+    _few_contexts()
 
 # Of the machine's memory, what all workers together may fill with compiled programs,
 # and of the memory areas that the system allows a process, what one may hold: LLVM

@@ -185,6 +185,7 @@ def least_factor(curves, lengths, *, falling=True):
     return high
 
 
+@pytest.mark.statement("Li CoT: Figures 17 and 18")
 def test_the_linear_program_knows_what_votes_can_do():
     """Errors of a vote are met exactly; a rise with alpha' is not."""
     lengths = (6, 12)
