@@ -74,10 +74,8 @@ def test_the_limit_lies_above_the_truth_as_often_as_it_says(form, confidence):
     assert share > confidence - 3 * (confidence * (1 - confidence) / 400) ** 0.5
 
 
-@pytest.mark.parametrize(
-    "form",
-    [isotropic_bound, pytest.param(log_inside_bound, marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("form", [isotropic_bound, log_inside_bound])
 def test_the_standard_error_is_the_spread_over_samples_of_prompts(form):
     found = [bound_of(pools(seed, 200), form) for seed in range(1, 201)]
     spread = np.std([float(bound.value) for bound in found], ddof=1)

@@ -60,9 +60,8 @@ def test_a_memory_has_no_loss_on_its_own_demonstrations():
     assert bound.value >= bound.error
 
 
-@pytest.mark.parametrize(
-    "layout", ["interleaved", pytest.param("matrix", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", ["interleaved", "matrix"])
 def test_gpt2_is_asked_all_queries_after_one_reading(layout):
     model = GPT2(3, 2 * N + 2, 8, 2, 2, token_layout=layout, param_dtype=jnp.float64)
     X, y = jnp.ones((1, N, 3)), jnp.ones((1, N))

@@ -182,7 +182,8 @@ OPTIONS += [(f, "log_likelihood") for f in ("gpt2", "gptj", "mixed")]
 OPTIONS += [("groups", "mean_logit")]
 
 
-@pytest.mark.parametrize("case", quick(OPTIONS[:1], OPTIONS), ids="-".join)
+@pytest.mark.slow
+@pytest.mark.parametrize("case", OPTIONS, ids="-".join)
 def test_options_behind_one_question_are_scored_as_single_rows(case):
     """Questions longer than the window of 9, whose options begin with one another."""
     family, scoring = case

@@ -38,6 +38,7 @@ def test_vote_error_is_the_sum_over_all_outcomes(l, measured):
         assert float(cot.vote_error(0.6, l, 1.0).tied) == 0
 
 
+@pytest.mark.slow
 def test_vote_error_of_a_hundred_thousand_examples(measured):
     """Against sums of SciPy's binomial laws; the cost grows with l, not its square."""
     l, p, alpha = 100_000, 0.501, 0.3

@@ -133,6 +133,7 @@ def test_algorithm_1_ties_go_to_the_smaller_rate_in_any_order(order):
     assert choose_rate([0.5] * 8, rates, 0.5).rate == 0.0  # no gain, no pruning
 
 
+@pytest.mark.slow
 @pytest.mark.statement("Yao: Algorithm 1 (rate)")
 def test_algorithm_1_the_best_of_eight_looks_better_than_it_is(measured):
     """Eight candidates of equal accuracy on 200 items: the winner's optimism."""

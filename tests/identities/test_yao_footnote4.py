@@ -88,6 +88,7 @@ def test_footnote_4_moments_of_the_diffusion_solve_its_equations(measured):
         np.testing.assert_allclose(mean[t].ravel() + np.eye(n).ravel(), p, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_footnote_4_the_distance_to_the_diffusion_is_of_first_order(measured):
     distances = []
     for k in (8, 16, 32):

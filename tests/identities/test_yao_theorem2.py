@@ -135,6 +135,7 @@ def test_theorem_2_gradient_where_weights_are_singular(form):
     assert abs(slope_error(value, H, step=1e-5)) < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.statement("Yao: Theorem 2 (corrected)")
 def test_theorem_2_gradient_does_not_depend_on_the_scale_of_singular_weights():
     # T_t stays as it is if W_V, the prior's mean and the root of its covariance grow
@@ -253,6 +254,7 @@ def test_a_centre_as_an_array_or_a_function_of_the_weights_is_the_same_centre():
     assert abs(array - both(0 * center)[0]) > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.statement("Yao: Theorem 2 (corrected)")
 def test_anisotropic_prior_lies_in_the_support_of_each_prompt(measured):
     """Supports differ from the second layer on; there the mean gradient leaves them."""

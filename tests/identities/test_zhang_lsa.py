@@ -189,6 +189,7 @@ def test_the_derivative_of_the_smallest_risk_holds_the_model_fixed(measured):
     measured("slope against differences", error, below=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.statement("Zhang: Theorem 4.1, best LSA")
 def test_predictions_of_the_best_lsa_need_no_mlp(measured):
     # its risk is that of its LSA form and of the LTB with read-out e

@@ -163,6 +163,7 @@ def test_what_inputs_do_not_span_leaves_a_basis_along_the_direction():
         np.testing.assert_allclose(basis[:, 1], along, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.statement("Zhang: Theorem 6.3")
 def test_what_inputs_do_not_span_is_frozen(measured):
     for seed in range(8):

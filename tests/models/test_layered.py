@@ -75,6 +75,7 @@ def test_replacing_the_queries_leaves_keys_and_values(params):
         np.testing.assert_array_equal(before, after)
 
 
+@pytest.mark.slow
 def test_the_last_question_alone_is_the_modules_prediction():
     module = GPT2(**(_SIZES | {"token_layout": "matrix"}))
     model = LayeredGPT2(module, last_only=True)

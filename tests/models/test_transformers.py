@@ -64,6 +64,7 @@ def test_one_pass_answers_every_prefix_and_every_query(kind, layout):
             np.testing.assert_allclose(found[:, count], one, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_gates_of_one_are_linear_attention():
     gated = transformer(3, 4, "gated", width=8, num_layers=2, **F64)
     params = drawn(gated.init, X, Y)["params"]

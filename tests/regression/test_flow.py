@@ -57,9 +57,8 @@ def drawn(seed, dim=2):
 # --- what the functions are
 
 
-@pytest.mark.parametrize(
-    "solver", ["explicit", pytest.param("implicit", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("solver", ["explicit", "implicit"])
 def test_solvers_agree_on_gd_beta(solver):
     problem, start = drawn(0)
     tight = {"rtol": 1e-10, "atol": 1e-12}

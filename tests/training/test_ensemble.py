@@ -229,6 +229,7 @@ def test_what_does_not_differ_stays_a_constant_of_the_program():
     assert record.schedule == ADAM.schedule
 
 
+@pytest.mark.slow
 def test_members_that_leave_a_number_out_have_that_of_all():
     shared = dataclasses.replace(SGD, learning_rate=0.02)
     left_out = Member(0), Member(0, 1.0, 0.1, None, 2.0)
