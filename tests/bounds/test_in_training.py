@@ -27,9 +27,7 @@ def objective(step_sizes, weight=0.1, path=False):
     return error + weight * bound.value, (error, bound.value)
 
 
-@pytest.mark.parametrize(
-    "path", [False, pytest.param(True, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("path", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_its_gradient_is_the_finite_difference(path):
     point = jnp.array([0.6, 0.3])
     assert objective(point, 0.1, path)[1][1] > 0.5

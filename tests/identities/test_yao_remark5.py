@@ -67,9 +67,7 @@ def test_remark_5_invariably_is_false_for_gradient_descent(measured):
     measured("largest change, W_V of rank 1 pruned to rank 1", change)
 
 
-@pytest.mark.parametrize(
-    "module", [pytest.param("W_K", marks=pytest.mark.slow), "W_Q"]
-)
+@pytest.mark.parametrize("module", [pytest.param("W_K", marks=pytest.mark.slow), "W_Q"])
 def test_remark_5_pruning_gradient_descent_raises_the_later_gradients(module, measured):
     """The later steps do again the work that the pruned step has left undone."""
     table = gd_table(module, 1)
