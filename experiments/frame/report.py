@@ -118,13 +118,14 @@ class Report:
         for line in self.findings:
             console.print(f"- {line}", highlight=False)
         if self.claims:
-            console.print(self.claims_table())
+            console.print(self.claims_table(checked))
         for line in self.outcomes(checked):
             console.print(line)
 
-    def claims_table(self) -> Table:
+    def claims_table(self, checked: bool = True) -> Table:
         """The claims, what was measured and whether they held."""
-        table = Table("claim", "measured", "held", title=self.claims_title)
+        of = "" if checked else " (for a config that is no preset)"
+        table = Table("claim", "measured", "held", title=f"{self.claims_title}{of}")
         for one in self.claims:
             held = "[green]yes[/]" if one.held else "[red]no[/]"
             table.add_row(one.claim, one.measured, held)
@@ -235,7 +236,7 @@ def page(folder: Path, report: Report, launch: "Launch") -> str:
     known = (Path(__file__).parents[2] / where).exists()
     config = _fields(stored.pop("config"), launch.presets.get(text["preset"]))
     text["preset"] += "" if checked else ", changed"
-    said: list[Table | str] = [report.claims_table()] if report.claims else []
+    said: list[Table | str] = [report.claims_table(checked)] if report.claims else []
     said += [f"- {line}" for line in report.findings]
     results = [*report.outcomes(checked), *report.tables]
     template = string.Template(Path(__file__).with_name("page.html").read_text())

@@ -170,7 +170,8 @@ def test_a_report_is_printed_stored_and_shown_on_a_page_without_other_files(
     assert [check["passed"] for check in result["checks"]] == [False, True]
     out, text = capsys.readouterr().out, (run.folder / "report.html").read_text()
     checks = ["error: 0.25 <= 0.2 (+- 0)", "zero: 0 within 0.1 (+- 1)"]
-    parts = ["not applicable", "said", "it falls", "- a < b", "Errors of ||beta^*||"]
+    of = "said (for a config that is no preset)"
+    parts = ["not applicable", of, "it falls", "- a < b", "Errors of ||beta^*||"]
     config = ["fields differ from the preset", "prompts78", "Reproduce"]
     printed = ["error <b>", "0.25", "one line", "- a < b", "said", "it falls", *checks]
     paged = [*parts, *checks, "error <b>", "10.25", "one line", *config]
