@@ -86,7 +86,7 @@ REFUSED = {
     "mechanisms": {
         "--features.dominant 0.1": "features.dominant: expected a number in",
         "--kernels.depths 3 1": "kernels.depths: expected ascending numbers",
-        "--heads.vocab-size 20": "vocab_size: expected at least 25, got 20",
+        "--heads.block 2000": "heads.block: expected at most",
         "--gpt2.model linear": "gpt2: expected a gpt2 on interleaved tokens",
         "--gpt2.num-points 3": "gpt2.num_points: expected at least 4, got 3",
     },
