@@ -2,8 +2,7 @@
 
 Huang et al.: softmax attention on orthonormal features by descent, beside the closed
 form. Cheng et al.: the error of deep attention with a kernel on Gaussian processes.
-Olsson et al.: prefix-matching and copying scores of the heads of trained models.
-What trained models do stands under claims, not checks.
+Olsson et al.: scores of the heads of trained models, under claims and not checks.
 """
 
 import dataclasses
@@ -194,14 +193,15 @@ def kernels(config, seed):
         return errors, descent.kriging_risk(C), C[-1, -1], system.positive_semidefinite
 
     for data in config.data:
-        rows = {}
+        rows, kriging = {}, math.nan
         for attention in config.attention:
             run = jax.jit(jax.vmap(functools.partial(risks, data, attention)))
             errors, best, size, psd = map(np.asarray, run(X))
             mean, error = Estimate.of(errors / size.mean())
             # The share of prompts whose kernel matrix has a negative eigenvalue.
             rows[attention] = {"mean": mean, "error": error, "bad": 1 - psd.mean()}
-        found[data] = {"rows": rows, "kriging": best.mean() / size.mean()}
+            kriging = best.mean() / size.mean()
+        found[data] = {"rows": rows, "kriging": kriging}
     return found
 
 
@@ -225,10 +225,9 @@ def language(config, seed, model):
         return induction.head_scores(model.decoder, params, tokens, ids, rows & mask)
 
     # Only the CPU computes eigenvalues of general matrices.
-    with jax.default_device(jax.local_devices(backend="cpu")[0]):
-        params = jax.tree.map(np.asarray, model.params)
-        maps = model.decoder.token_maps(params)
-        copying = induction.head_copying(model.decoder, params, *maps)
+    params = jax.device_put(model.params, jax.local_devices(backend="cpu")[0])
+    maps = model.decoder.token_maps(params)
+    copying = induction.head_copying(model.decoder, params, *maps)
     every, colons = jnp.ones(repeated.shape, bool), drawn.ids == v.COLON
     found = {
         "repeated": scores(model.params, repeated, every, repeated != v.START),
