@@ -123,7 +123,6 @@ REFUSED = {
         "--gpt-rates 0 1": "gpt_rates: expected 0 and then ascending rates below 1",
         "--ranks 1 31": "ranks: expected r (m + n) <= m n in every matrix",
         "--gpt-seeds 1": "gpt_seeds: expected at least two seeds",
-        "--ensemble.shifts 1 2 3 4 5": "ensemble.shifts: expected fewer than 5",
     },
     "position": {
         "--step-size 2": "step_size: expected a number in (0, 2), got 2",
