@@ -100,7 +100,6 @@ REFUSED = {
         "--sums 1.5": "sums: expected M1' S_1^2 <= M1, got 3 * 1.5^2",
         "--gpt-sums -1.6": "sums: expected M1' S_1^2 <= M1",
         "--lengths 2 21": "expected at most the 20 contexts",
-        "--covers 1 6": "covers: expected at most M1 - 1 = 5",
         "--alphas 1": "alphas: expected two or more",
         "--alpha-steps 25": "alpha_steps: expected a multiple of alpha_every",
         "--figures.record-every 7": "record_every: expected a divisor of steps",
