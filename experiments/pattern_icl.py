@@ -21,6 +21,7 @@ from experiments.shared.pattern_gpt2 import GPT_GPU, GPT_PAPER, Gpt, pairs, trai
 from experiments.shared.patterns import PatternEnsemble, over_seeds, train_ensemble
 from icltheory import patterns, training
 from icltheory.plotting import Line, LinePanel, line_panels
+from icltheory.plotting.style import COLOURS
 from icltheory.statistics import Estimate, proportion_interval
 
 # Purposes of keys (see ``PatternEnsemble.keys``).
@@ -175,7 +176,8 @@ def error_by_length(config, trained):
         return jax.lax.map(at, jnp.asarray(config.fractions, jnp.float32))
 
     found = over_seeds(one, trained, trained.ensemble.keys(LENGTHS))
-    return {name: np.asarray(rate).mean(axis=0) for name, rate in found.items()}
+    found = {name: np.asarray(rate).mean(axis=0) for name, rate in found.items()}
+    return found | {"miss law": miss_law(config)}
 
 
 def speed(config):
@@ -257,8 +259,8 @@ def gpt_errors(config, trained):
     settings += [(config.reference_sum, alpha) for alpha in config.fractions]
     arrays = tuple(jnp.asarray(x, jnp.float32) for x in zip(*settings, strict=True))
     found = np.asarray(jax.jit(lambda s: jax.lax.map(row, s))(arrays))
-    several = len(config.gpt_sums)
-    return {"by S_1": found[:several], "by alpha'": found[several:]}
+    by_sum, by_alpha = np.split(found, [len(config.gpt_sums)])
+    return {"by S_1": by_sum, "by alpha'": by_alpha}
 
 
 def classifiers():
@@ -343,7 +345,7 @@ def pair(values, axis=0):
     return {"mean": mean, "standard error": np.nan_to_num(error)}
 
 
-def numbers(config, found):
+def numbers(found):
     probes, speed, gpt = found["mechanism"], found["speed"], found["gpt"]
     reached = np.where(np.isfinite(speed["iterations"]), speed["iterations"], -1)
     return {
@@ -352,12 +354,9 @@ def numbers(config, found):
             **{name: pair(values) for name, values in probes["curves"].items()},
             "angles / pi": {name: pair(own) for name, own in probes["angles"].items()},
         },
-        "lengths": found["lengths"] | {"miss law": miss_law(config)},
+        "lengths": found["lengths"],
         "speed": speed | {"iterations": reached},  # -1 if not reached
-        "gpt2": {
-            "loss": found["loss"],
-            **{name: pair(own.mean(axis=1), 1) for name, own in gpt.items()},
-        },
+        "gpt2": {name: pair(own.mean(axis=1), 1) for name, own in gpt.items()},
         "precision": "float32",
     }
 
@@ -453,18 +452,16 @@ def gpt_claims(config, errors):
 
 def tables(config, found):
     """Errors out of domain by S_1, and of every method by the number of contexts."""
-    by_sum, methods = [{"S_1": f"{value:g}"} for value in config.sums], []
-    for name, own in found["sweeps"].items():
-        hinge, error = own["hinge"].mean(2), own["error"].mean(2)
-        for head, values in {
-            "hinge": hinge,
-            "closed": own["closed"],
-            "0-1": error,
-        }.items():
-            for row, value in zip(by_sum, values.mean(axis=0), strict=True):
-                row[f"{name}: {head}"] = f"{value:.4f}"
-    for alpha, methods_of in found["wrong"].items():
-        for name, wrong in methods_of.items():
+    by_sum, methods = [], []
+    heads = {"hinge": "hinge", "closed": "closed", "0-1": "error"}
+    for place, value in enumerate(config.sums):
+        row = {"S_1": f"{value:g}"}
+        for name, own in found["sweeps"].items():
+            means = {head: own[key][:, place].mean() for head, key in heads.items()}
+            row |= {f"{name}: {head}": f"{mean:.4f}" for head, mean in means.items()}
+        by_sum.append(row)
+    for alpha, by_method in found["wrong"].items():
+        for name, wrong in by_method.items():
             row = {"alpha'": alpha, "method": name}
             ends = zip(config.baseline_lengths, *Estimate.of(wrong, 1), strict=True)
             methods.append(row | {f"n = {n}": f"{m:.4f} ({e:.4f})" for n, m, e in ends})
@@ -492,17 +489,21 @@ def draw_sums(config, found):
 
 def draw_lengths(config, found):
     """The error against the number of contexts, with the chance of a miss."""
-    total, law = config.prompts * len(config.figures.seeds), miss_law(config)
-    errors, x, lines = found["lengths"]["error"], config.lengths, {}
-    for place, alpha in enumerate(config.fractions):
-        error, label, colour = errors[place], f"α' = {alpha:g}", place + 1
-        low, high = proportion_interval(np.rint(error * total).astype(int), total)
-        seen = np.where(error > 0, error, np.nan)  # the axis is logarithmic
-        lines[label] = Line(x, seen, colour, error=(high - low) / 2)
-        lines[f"_{label}"] = Line(x, law[place], colour, exact=True)
-    names, ylim = ("contexts $l$", "0-1 error", "linear", "log"), (0.5 / total, 1.0)
+    total, own = config.prompts * len(config.figures.seeds), found["lengths"]
+    rows = zip(config.fractions, own["error"], own["miss law"], strict=True)
     title = "One layer, unseen tasks (dashed: $(1 - α'/2)^l$)"
-    return line_panels({title: LinePanel(lines, *names, ylim=ylim)})
+    with frame.panels(1, 1, title) as (figure, axes):
+        for place, (alpha, error, law) in enumerate(rows, 1):
+            low, high = proportion_interval(np.rint(error * total).astype(int), total)
+            bars = np.maximum([error - low, high - error], 0)
+            look = {"fmt": frame.layer_marker(place), "color": COLOURS[place]}
+            look |= {"label": f"α' = {alpha:g}", "capsize": 2}
+            axes.errorbar(config.lengths, error, bars, **look)
+            axes.plot(config.lengths, law, "--", color=COLOURS[place])
+        axes.set(xlabel="contexts $l$", ylabel="0-1 error (95 % intervals)")
+        axes.set(yscale="log", ylim=(0.5 / total, 1.0), xticks=config.lengths)
+        axes.legend()
+    return figure
 
 
 def draw_neurons(probes):
@@ -525,7 +526,7 @@ def draw_neurons(probes):
 
 def report(config, found):
     return Report(
-        numbers(config, found),
+        numbers(found),
         checks=checks(config, found),
         tables=tables(config, found),
         claims=claims(config, found),
