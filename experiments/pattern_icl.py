@@ -160,7 +160,7 @@ def error_by_length(config, trained):
     """Shares of prompts: wrong, without the query's pattern, and only wrong."""
 
     def one(task, params, key):
-        own = jax.random.split(key, 3)[1]
+        own = jax.random.split(key, 3)[1]  # the key of the stored numbers
 
         def at(alpha):
             unseen = task.held_out().with_(relevant_fraction=alpha)
