@@ -10,9 +10,9 @@ import pytest
 from experiments import pattern_icl
 from experiments.frame import Run
 from experiments.shared.pattern_gpt2 import PairTask
-from experiments.shared.patterns import PatternEnsemble, train_ensemble
+from experiments.shared.patterns import PatternEnsemble
 from icltheory.models import GPT2
-from icltheory.patterns import PatternTask, circulant_tasks
+from icltheory.patterns import PatternTask
 
 CPU = pattern_icl.PRESETS["cpu"]
 SMALL = PatternEnsemble(
@@ -39,7 +39,6 @@ TINY = {
     "sums": (1.1, 0.5),
     "lengths": (6,),
     "fractions": (0.6, 1.0),
-    "covers": (3,),
     "alphas": (1.0, 0.5),
     "alpha_length": 4,
     "alpha_steps": 2,
@@ -51,11 +50,11 @@ TINY = {
 
 
 def test_iterations_to_the_target_and_their_slope():
-    steps, values = np.arange(0, 50, 10), np.array([1.0, 0.6, 0.3, 0.05, 0.2])
-    crossing = partial(pattern_icl.crossing, steps, values)
-    assert crossing(0.1) == pytest.approx(20 + 10 * 0.2 / 0.25)
-    assert crossing(2.0) == 0
-    assert np.isnan(crossing(0.01))
+    steps, values = np.arange(10, 60, 10), np.array([1.0, 0.6, 0.3, 0.05, 0.2])
+    hinge = np.broadcast_to(values, (2, 2, 5))
+    for target, expected in ((0.1, 30 + 10 * 0.2 / 0.25), (2.0, 10), (0.01, np.nan)):
+        found = pattern_icl.speed_of(np.array([1.0, 0.5]), steps, hinge, target)
+        np.testing.assert_allclose(found["iterations"], expected)
     alphas, steps = np.array([1.0, 0.5, 0.25]), np.arange(0, 4001, 1)
     hit = 100 * alphas[:, None] ** (-2 / 3) * np.array([[1.0, 2.0]])
     hinge = 1 - 0.9 * steps[None, None] / hit[:, :, None]
@@ -102,65 +101,11 @@ def test_classifiers_find_the_nearest_pattern():
         assert classify(-np.ones(6), X[0]) == -1, name
 
 
-def test_differences_of_methods_are_paired():
-    wrong = np.array([[True, False, False, False], [True, True, False, False]])
-    difference = partial(pattern_icl.difference, name="a", other="b")
-    assert [*difference({"wrong": {"a": wrong, "b": wrong}})] == [0, 0]
-    mean, error = difference({"wrong": {"a": wrong, "b": ~wrong}})
-    each = np.array([1.0, 0.0, -1.0, -1.0])
-    assert mean == pytest.approx(each.mean())
-    assert error == pytest.approx(each.std(ddof=1) / 2)
-
-
-def test_laws_are_those_of_the_theory():
+def test_the_law_of_a_miss_is_that_of_the_theory():
     config = dataclasses.replace(CPU, lengths=(1, 20))
     law = pattern_icl.miss_law(config)
     np.testing.assert_allclose(law[:, 0], [0.7, 0.6, 0.5], rtol=1e-6)
     assert law[1, 1] == pytest.approx(0.6**20, rel=1e-5)
-    assert pattern_icl.start_attention(config) == pytest.approx(0.439, abs=1e-3)
-
-
-@pytest.mark.slow
-def test_unseen_tasks_are_those_left_out():
-    trained = train_ensemble(SMALL)
-    found, unseen = pattern_icl.scores_on_all(trained, 400, num_examples=6)
-    assert found.margins.shape == unseen.shape == (2, 400)
-    assert float(unseen.mean()) == pytest.approx(12 / 30, abs=0.1)
-    every = trained.tasks.with_(tasks=circulant_tasks(6, (1, 2, 3, 4, 5)))
-    whole = dataclasses.replace(trained, tasks=every)
-    assert not pattern_icl.scores_on_all(whole, 400, num_examples=6)[1].any()
-    task, params = trained.of_seed(1)
-    assert task.tasks == circulant_tasks(6, (1, 2, 3))
-    np.testing.assert_array_equal(params["a"], trained.params["a"][1])
-    assert trained.steps == [0, 1, 2]
-
-
-def test_panels_draw_what_they_are_given():
-    dots = [0.5, 0.1, 0.0], [0.4, 0, 0], [0.6, 0.2, 0.1]
-    panel = {"x": [1, 2, 4], "lines": [("dots", dots, [0.5, 0.25, 0.1])]}
-    panel |= {"xlabel": "x", "ylabel": "y", "floor": 0.01, "law": "the law"}
-    plain = panel | {"floor": None, "law": "", "marks": {"one": 1.0}}
-    made = pattern_icl.draw_panels({"log": panel, "plain": plain}, "title")
-    log, linear = made.axes
-    dashed = [line for line in log.get_lines() if line.get_linestyle() == "--"]
-    np.testing.assert_array_equal(dashed[0].get_ydata(), [0.5, 0.25, 0.1])
-    zeros = [line for line in log.get_lines() if line.get_marker() == "v"]
-    assert [0.01] in [line.get_ydata().tolist() for line in zeros]
-    assert [text.get_text() for text in log.texts] == ["dots"]
-    assert [text.get_text() for text in linear.texts] == ["one"]
-    (legend,) = made.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["dots", "the law"]
-
-
-def test_every_neuron_is_a_line_of_angles_and_of_norms():
-    rng, positive = np.random.default_rng(0), np.array([True, False] * 2)
-    angle, size = np.pi * rng.random((3, 4)), rng.random((3, 4))
-    clouds = {"a": (angle, size), "b": (angle, size)}
-    made = pattern_icl.draw_neurons(clouds, positive, [0, 5, 10])
-    above, _, below, _ = made.axes
-    for axes, values in ((above, angle), (below, size)):
-        drawn = [line.get_ydata() for line in axes.get_lines()]
-        np.testing.assert_array_equal(drawn, values.T[[0, 2, 1, 3]])
 
 
 @pytest.mark.slow
@@ -175,8 +120,9 @@ def test_the_way_through(tmp_path):
     assert {claim["held"] for claim in result["claims"]} <= {True, False}
     pictures = {path.name for path in run.folder.glob("*.png")}
     assert pictures == {"neurons.png", "sums.png", "lengths.png"}
+    # Attention before training: (alpha / 2) e^(d^2 b^2) contexts of the pattern.
+    pull = 0.4 * np.exp((SMALL.attention_scale * SMALL.scale) ** 2)
     before = result["mechanism"]["attention"]["mean"][0]
-    start = pattern_icl.start_attention(config)
-    assert before == pytest.approx(start, abs=0.05)
-    assert len(result["baselines"][0]["error"]) == 2 + len(pattern_icl.classifiers())
-    assert result["coverage"][0]["tasks"] == 18
+    assert before == pytest.approx(pull / (pull + 0.6), abs=0.05)
+    methods = [row[1] for row in result["tables"][1]["rows"]]
+    assert methods[2:] == list(pattern_icl.classifiers())

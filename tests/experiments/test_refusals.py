@@ -86,7 +86,7 @@ REFUSED = {
     "mechanisms": {
         "--features.dominant 0.1": "features.dominant: expected a number in",
         "--kernels.depths 3 1": "kernels.depths: expected ascending numbers",
-        "--heads.vocab-size 20": "vocab_size: expected at least 25, got 20",
+        "--heads.block 2000": "heads.block: expected at most",
         "--gpt2.model linear": "gpt2: expected a gpt2 on interleaved tokens",
         "--gpt2.num-points 3": "gpt2.num_points: expected at least 4, got 3",
     },
@@ -100,7 +100,6 @@ REFUSED = {
         "--sums 1.5": "sums: expected M1' S_1^2 <= M1, got 3 * 1.5^2",
         "--gpt-sums -1.6": "sums: expected M1' S_1^2 <= M1",
         "--lengths 2 21": "expected at most the 20 contexts",
-        "--covers 1 6": "covers: expected at most M1 - 1 = 5",
         "--alphas 1": "alphas: expected two or more",
         "--alpha-steps 25": "alpha_steps: expected a multiple of alpha_every",
         "--figures.record-every 7": "record_every: expected a divisor of steps",
@@ -123,7 +122,6 @@ REFUSED = {
         "--gpt-rates 0 1": "gpt_rates: expected 0 and then ascending rates below 1",
         "--ranks 1 31": "ranks: expected r (m + n) <= m n in every matrix",
         "--gpt-seeds 1": "gpt_seeds: expected at least two seeds",
-        "--ensemble.shifts 1 2 3 4 5": "ensemble.shifts: expected fewer than 5",
     },
     "position": {
         "--step-size 2": "step_size: expected a number in (0, 2), got 2",
