@@ -385,15 +385,16 @@ def draw_features(config, found):
         "rare query, on the dominant": Line(steps, weights[:, 1, 0], 2),
     }
     log, part = ("log", "log"), ("log", "linear")
+    alike = "equally likely features (dashed: closed form)"
     panels = {
-        "equally likely features": LinePanel(equal, "steps", "loss", *log),
+        alike: LinePanel(equal, "steps", "loss", *log),
         "finite contexts": LinePanel(finite, f"steps (K = {K})", "loss", *log, absent),
         "one dominant feature": LinePanel(
             attention, "steps", "attention", *part, marks=found["times"]
         ),
     }
     title = "Softmax attention on orthonormal features, gradient descent from Q = 0"
-    return line_panels(panels, title)
+    return line_panels(panels, title, columns=2)
 
 
 def draw_kernels(config, found):

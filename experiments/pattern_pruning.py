@@ -441,11 +441,12 @@ def draw_kept(title, bridge):
         name = "all four matrices" if module == "all" else f"${module}$"
         names = "kept share of parameters", "hinge error", "log"
         panels[name] = LinePanel(lines, *names, ylim=(-0.02, 1.02))
-    return line_panels(panels, title)
+    return line_panels(panels, title, columns=2)
 
 
 def report(config, found, gpt, gpt_found, bridge):
-    at = f"mean of seeds, $S_1$ = {config.coefficient_sum:g}, α' = {config.alphas[0]:g}"
+    at = f"$S_1$ = {config.coefficient_sum:g}, α' = {config.alphas[0]:g}"
+    of_layer = f"One layer, mean and 95 % interval over seeds, {at}"
     formula = {
         order: (config.rates, curve["counted"][..., 0].mean(0))
         for order, curve in found[CURVES].items()
@@ -468,9 +469,9 @@ def report(config, found, gpt, gpt_found, bridge):
         ],
         claims_title="what the papers say, on these models",
         figures={
-            "neurons.png": draw_pruned(f"One layer, {at}", *one_layer),
-            "gpt2.png": draw_pruned(f"GPT-2, {at}", *of_gpt),
-            "kept.png": draw_kept(f"One layer, {at}", bridge),
+            "neurons.png": draw_pruned(of_layer, *one_layer),
+            "gpt2.png": draw_pruned(f"GPT-2, mean of seeds, {at}", *of_gpt),
+            "kept.png": draw_kept(of_layer, bridge),
         },
         interval_level=0.95,
         axes={
