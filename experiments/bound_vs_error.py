@@ -233,14 +233,14 @@ def replicate(keys, shots, learner: Learner, num_demos: int) -> dict[str, Any]:
     path = noise.noisy_trajectory(stack, H, shots, key=keys[1], scale=1 / N)
     direction = jax.random.normal(keys[2], task.shape)
     steps = jnp.sqrt(jnp.array(SMOOTHING) / N)
-    moves = steps[:, None, None] * jnp.stack([direction, -direction])
+    moves = steps[:, None, None] * jnp.stack([direction, -direction])[None]
     fresh = functools.partial(population_loss, task=task)
 
     def train(w):
         return jnp.mean(clipped_losses(w, H))
 
     def change(loss):
-        return jnp.vectorize(loss, signature="(d)->()")(det_w + moves) - loss(det_w)
+        return jax.vmap(jax.vmap(loss))(det_w[None, None] + moves) - loss(det_w)
 
     w, still = -path.W[-1, -1, :-1], anchor(learner)
     det_w = -implicit_gd(stack, H, scale=1 / N).W[-1, -1, :-1]
@@ -411,7 +411,7 @@ def measure_scaling(config: Config, rows: dict[str, dict]) -> dict[str, Any]:
 
 
 def checks(rows, scaling, plan) -> list[Check]:
-    found = []
+    found: list[Any] = []
     for kind, of in KINDS.items():
         names = ["smoothing"] if of else VARIANTS
         errors = [(row, *row[f"{of}error"].values()) for row in rows]

@@ -247,7 +247,7 @@ def test_the_stored_numbers_are_those_of_an_independent_simulation():
         if not math.isfinite(value + expected):
             return 0.0 if value == expected else math.inf
         # Where the reference gives no error, it is that of its number of replicates.
-        count = 2000 if row.generic else int(min(4000, max(400, 2e6 / N)))
+        count = 2000 if row.generic else min(4000, max(400, 2e6 / N))
         other = error * math.sqrt(ours["replicates"] / count) if se is None else se
         if name == "risk":  # fresh demonstrations add the variance of N losses
             other = math.hypot(other, math.sqrt(value * (2 - value) / N / count))
@@ -256,7 +256,8 @@ def test_the_stored_numbers_are_those_of_an_independent_simulation():
 
     for line in TABLE.strip().split("\n"):
         d, N, b, L, error, se, risk, *values = map(float, line.split())
-        row, (quiet, quiet_se, smooth) = Row(*map(int, (d, N, b, L))), values[5:]
+        row = Row(int(d), int(N), int(b), int(L))
+        quiet, quiet_se, smooth = values[5:]
         assert z("error", row, error * 1e-5, se * 1e-5, 5e-6) < 5
         assert z("det_error", row, quiet * 1e-5, quiet_se * 1e-5, 5e-6) < 5
         assert z("risk", row, risk) < 5
