@@ -321,10 +321,11 @@ def variants(row: Row, sample: dict, m: int) -> dict[str, dict[str, float]]:
 def smoothing(row: Row, sample: dict) -> float:
     """The best smoothing bound of the learner without noise."""
     w, N = sample["det_w"], row.num_demos
-    changes = sample["changes"].mean(axis=(0, 3)).T
-    arguments = zip(SMOOTHING, changes, strict=True)
-    found = [bounds.smoothing_bound(w, *two, c / N, N, R) for c, two in arguments]
-    return min(float(bound.value) for bound in found)
+    changes, found = sample["changes"].mean(axis=(0, 3)).T, []
+    for c, (on_train, on_fresh) in zip(SMOOTHING, changes, strict=True):
+        bound = bounds.smoothing_bound(w, on_train, on_fresh, c / N, N, R)
+        found.append(float(bound.value))
+    return min(found)
 
 
 def supersample(pair_losses: np.ndarray) -> dict[str, float]:
