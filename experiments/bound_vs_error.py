@@ -12,6 +12,7 @@ import functools
 import itertools
 import json
 import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -352,7 +353,7 @@ def measure(config: Config, row: Row) -> dict[str, Any]:
         "support_dim": m,
         "replicates": len(sample["error"]),
         **found,
-        "best": {"name": best, "value": found[best]["value"]},
+        "best": found[best],
         "smoothing": {"value": smoothing(row, sample)},
         "supersample": supersample(sample["pair_losses"]),
         "det_supersample": supersample(sample["det_pair_losses"]),
@@ -411,36 +412,32 @@ def measure_scaling(config: Config, rows: dict[str, dict]) -> dict[str, Any]:
     return found
 
 
-def checks(rows, scaling, plan) -> list[Check]:
-    found: list[Any] = []
+def checks(rows, scaling, plan) -> Iterator[Check]:
     for kind, of in KINDS.items():
         names = ["smoothing"] if of else VARIANTS
         errors = [(row, *row[f"{of}error"].values()) for row in rows]
         over = [(x - min(row[k]["value"] for k in names)) / se for row, x, se in errors]
         name = f"true error less the smallest valid bound, {kind}, in se"
-        found.append((name, largest(over), 4.0, "<="))
+        yield Check(name, largest(over), 4.0, "<=")
         pairs = [row[f"{of}supersample"] for row in rows]
         over = [(p["error"] - p["upper"]) / max(p["error_se"], 1e-12) for p in pairs]
         name = f"error of the pairs less its supersample limit, {kind}, in se"
-        found.append((name, largest(over), 4.0, "<="))
+        yield Check(name, largest(over), 4.0, "<=")
     # As printed the bound is finite only if C_t has the rank n^2.
     finite = sum(row["support_dim"] >= (row["dim"] + 1) ** 2 for row in rows)
-    found.append(("rows where the printed bound is finite", finite, 0, "<="))
+    yield Check("rows where the printed bound is finite", finite, 0, "<=")
     # The powers are for N to infinity; 0.1 is left for what these N are short of it.
     powers = {"b = N/2": (-1.0, -0.5), "b fixed": (-1.0, -1.0)}
     for sweep, series in scaling.items():
         for name, power in zip(("error", "anisotropic"), powers[sweep], strict=True):
             slope, slack = series[name]["slope"], 0.1 + 5 * series[name]["se"]
-            found.append(
-                (f"power of N, {sweep}, {name}", slope, power, "within", slack)
-            )
+            yield Check(f"power of N, {sweep}, {name}", slope, power, "within", slack)
     # The plan is below the simulated bound by at most a quarter.
     for target, entry in plan.items():
         there, goal = entry["bound there"], float(target)
         ratio, slack = there["value"] / goal, 0.175 + 5 * there["se"] / goal
         name = f"bound over plan at N = {entry['planned N']}, target {target}"
-        found.append((name, ratio, 1.175, "within", slack))
-    return [Check(*one) for one in found]
+        yield Check(name, ratio, 1.175, "within", slack)
 
 
 def tables(rows: list[dict[str, Any]], plan: dict[str, Any]) -> list[Any]:
@@ -484,17 +481,16 @@ def tables(rows: list[dict[str, Any]], plan: dict[str, Any]) -> list[Any]:
     ]
 
 
-def findings(rows) -> list[str]:
-    said, parts = [], {"bound": "value", "limit": "upper"}
+def findings(rows) -> Iterator[str]:
+    parts = {"bound": "value", "limit": "upper"}
     for (kind, of), name in itertools.product(KINDS.items(), parts):
         pairs = [(row[f"{of}supersample"], row[f"{of}error"]["value"]) for row in rows]
         ratios = [bound[parts[name]] / error for bound, error in pairs if error > SEEN]
         if ratios:
-            said.append(
+            yield (
                 f"supersample {name}, {kind}: {min(ratios):.2f} to {max(ratios):.2f} "
                 f"times the true error, in {len(ratios)} rows with errors above {SEEN}"
             )
-    return said
 
 
 def draw_scaling(config: Config, rows: dict[str, dict]) -> Any:
@@ -524,9 +520,9 @@ def report(config: Config, rows: dict[str, dict]) -> Report:
     found, several = [*rows.values()], len(config.pool_sizes) > 1
     return Report(
         {"rows": rows, "scaling": scaling, "plan": plan},
-        checks=checks(found, scaling, plan),
+        checks=list(checks(found, scaling, plan)),
         tables=tables(found, plan),
-        findings=findings(found),
+        findings=list(findings(found)),
         figures={"scaling.png": draw_scaling(config, rows)} if several else {},
     )
 
