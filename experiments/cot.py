@@ -341,8 +341,6 @@ def draw_comparison(config, compared, floor=3e-4):
                     row[f"{name.lower()}_bound"],
                     row[COUNTING][field].mean(axis=0),
                 )
-                low, high = found.interval()
-                axes.fill_between(lengths, low, high, color=colour, alpha=0.2, lw=0)
                 lines = found.mean, counted, np.where(bound < 1, bound, np.nan)
                 for line, look in zip(lines, LOOKS.values(), strict=True):
                     line = np.where(line > 0, line, np.nan)
@@ -350,6 +348,11 @@ def draw_comparison(config, compared, floor=3e-4):
                 none = lengths[found.mean <= 0]
                 # Later markers are smaller, since they may coincide with earlier ones.
                 axes.plot(none, 0 * none + floor, "v", color=colour, ms=9 - 2 * place)
+                # A bar that reaches 0 has no lower end on a logarithmic axis.
+                above = np.where(found.mean > 0, found.mean, np.nan)
+                bars = np.minimum(found.half_width(), above * (1 - 1e-6))
+                look = {"fmt": "none", "capsize": 2, "linewidth": 0.9, "color": colour}
+                axes.errorbar(lengths, above, [bars, found.half_width()], **look)
                 ends.append((max(float(found.mean[-1]), floor), name, colour))
             if limit:
                 axes.axhline(limit, color="grey", linewidth=0.9, zorder=0)
@@ -360,7 +363,7 @@ def draw_comparison(config, compared, floor=3e-4):
             frame.name_ends(axes, ends)
         for axes in shown[::3]:
             axes.set_ylabel("error")
-        of = f"trained (band: 95 % interval of {len(config.seeds)} trainings)"
+        of = f"trained (95 % interval of {len(config.seeds)} trainings)"
         for name, look in zip((of, *[*LOOKS][1:]), LOOKS.values(), strict=True):
             entries[name] = frame.key(**look)
         none = {"linestyle": "", "marker": "v", "markersize": 4}
