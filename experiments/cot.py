@@ -7,6 +7,7 @@ proved bounds and limits. Intervals are Student's t over seeds.
 """
 
 import dataclasses
+import itertools
 from typing import Any
 
 import jax
@@ -17,7 +18,8 @@ from experiments import frame
 from experiments.frame import Check, Claim, Report, check_at_least, expect
 from icltheory import chain_of_thought as cot
 from icltheory.batching import in_turns
-from icltheory.plotting.style import COLOURS, colours, plain_log_axis
+from icltheory.plotting import COLOURS, Curve, error_curves, panel_grid
+from icltheory.plotting.style import plain_log_axis
 from icltheory.statistics import Estimate
 
 FRACTION, TAU, RHO = SWEPT = "alpha'", "tau", "rho"
@@ -108,28 +110,21 @@ def sweeps(config) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-def comparisons(config):
-    """Settings of Figure 19: Condition 1 fails for one input, for all, for none."""
+def comparisons(config) -> list[dict[str, Any]]:
+    """Settings of Figure 19, with the limit of ICL and the bounds at each length."""
+    # Condition 1 fails for one input, for all, for none.
     tasks = {SLIDE: cot.slide_transitions(), POPULAR: cot.popular_answer_transitions()}
     tasks[FAITHFUL] = cot.faithful_transitions()
-    return [
-        {"group": "comparison", "value": name, "steps": A, "relevant_fraction": a}
-        for name, A in tasks.items()
-        for a in config.compare_fractions
-    ]
-
-
-def theory(setting, lengths):
-    """The limit of ICL and the bounds of both at each length, in float64."""
-    with jax.enable_x64(True):
-        steps = jnp.asarray(setting["steps"], float)
-        task = cot.ReasoningTask(steps, setting["relevant_fraction"])
-        found = {
-            "icl_limit": task.icl_error_limit,
-            "cot_bound": cot.error(cot.ChainOfThought(), task, lengths).bound,
-            "icl_bound": cot.error(cot.DirectAnswer(), task, lengths).bound,
-        }
-        return jax.device_get(found)
+    rows, lengths = [], config.compare_lengths
+    for (name, A), alpha in itertools.product(tasks.items(), config.compare_fractions):
+        row = {"group": "comparison", "value": name, "relevant_fraction": alpha}
+        with jax.enable_x64(True):
+            task = cot.ReasoningTask(jnp.asarray(A, float), alpha)
+            row |= {"steps": A, "icl_limit": task.icl_error_limit}
+            row["cot_bound"] = cot.error(cot.ChainOfThought(), task, lengths).bound
+            row["icl_bound"] = cot.error(cot.DirectAnswer(), task, lengths).bound
+            rows.append(jax.device_get(row))
+    return rows
 
 
 def train(config, num_steps, fraction):
@@ -378,48 +373,35 @@ def draw_needed(config, swept):
         TAU: r"least probability of a correct path $\tau$",
         RHO: r"least gap of the two likeliest states $\rho$",
     }
-    guides = {
-        r"$\propto 1 / (\alpha' \tau (1 - \sqrt{1 - \rho})^2)$, proved": ":",
-        r"$\propto (\alpha' \tau \rho)^{-2}$, Theorem 5": "-.",
-    }
+    look = {"log_x": True, "ylabel": f"examples for a CoT error of {LEVEL:g}"}
     title = "Prompt length against what Theorem 5 says it depends on"
-    with frame.figure([""] * len(quantities), 3, title, 3.0) as (shown, entries):
+    with panel_grid([""] * 3, 3, title, (2.8, 3.0), legend=False) as (figure, shown, _):
         for axes, (group, name) in zip(shown, quantities.items(), strict=True):
-            axes.set(xscale="log", xlabel=name)
-            pairs = [needed(config, swept, group, k) for k in (TRAINED, COUNTING)]
-            values, drawn = pairs[0][0], [lengths for _, lengths in pairs]
-            looks = zip(drawn, LOOKS, ("o-", "D--"), COLOURS[1:], strict=False)
-            for line, label, style, colour in looks:
-                entries[label] = axes.plot(values, line, style, color=colour, ms=4)[0]
-            anchor = np.flatnonzero(np.isfinite(drawn[0]))
-            lines = predicted(config, group, values) if len(anchor) else ()
-            for line, (label, style) in zip(lines, guides.items(), strict=False):
-                drawn.append(line * drawn[0][anchor[-1]] / line[anchor[-1]])
-                look = {"color": "grey", "linewidth": 1}
-                entries[label] = axes.plot(values, drawn[-1], style, **look)[0]
-            if np.isfinite(drawn).any():
-                plain_log_axis(axes.yaxis, np.nanmax(drawn) / np.nanmin(drawn))
-            axes.set_xticks(values, [f"{value:g}" for value in values])
-            axes.set_xticks([], minor=True)
-        shown[0].set_ylabel(f"examples for a CoT error of {LEVEL:g}")
-    return shown[0].figure
+            values, trained = needed(config, swept, group, TRAINED)
+            _, counted = needed(config, swept, group, COUNTING)
+            curves = {"trained": Curve(trained), "votes counted": Curve(counted)}
+            known = np.flatnonzero(np.isfinite(trained))
+            if not len(known):
+                continue
+            lines = predicted(config, group, values)
+            for guide, line in zip(("proof", "Theorem 5"), lines, strict=True):
+                line = line * trained[known[-1]] / line[known[-1]]
+                curves[guide] = Curve(line, exact=True)
+            error_curves(curves, x=values, ax=axes, xlabel=name, **look)
+            look["ylabel"] = ""
+    return figure
 
 
 def draw_mechanism(config, masses):
     """Attention on four classes of columns along training, mean and range of seeds."""
-    steps, ends = np.arange(0, config.iterations + 1, config.record_every), []
-    of = f"(mean and range of {len(config.seeds)} trainings)"
-    title = f"Attention on examples along training {of}"
-    with frame.figure([title], 1, "", 3.3) as ((axes,), _):
-        for colour, (name, values) in zip(colours(1), masses.items(), strict=False):
-            mean, band = values.mean(axis=0), (values.min(axis=0), values.max(axis=0))
-            axes.plot(steps, mean, color=colour)
-            axes.fill_between(steps, *band, color=colour, alpha=0.2, linewidth=0)
-            label = name.replace("_", " ").replace("step ", "step,\n")
-            ends.append((float(mean[-1]), label, colour))
-        axes.set(xlabel="iteration", ylabel="share of the attention", ylim=(0, 1))
-        axes.set_xlim(0, steps[-1])
-        frame.name_ends(axes, ends)
+    curves = {}
+    for name, values in masses.items():
+        ends = values.min(axis=0), values.max(axis=0)
+        curves[name.replace("_", " ")] = Curve(values.mean(axis=0), *ends)
+    steps = np.arange(0, config.iterations + 1, config.record_every)
+    look = {"log": False, "xlabel": "iteration", "ylabel": "share of the attention"}
+    axes = error_curves(curves, x=steps, ylim=(0.0, 1.0), **look)
+    axes.set_title(f"Mean and range of {len(config.seeds)} trainings")
     return axes.figure
 
 
@@ -477,7 +459,6 @@ def main(config, run):
         with run.phase("comparison"):
             sizes = config.compare_lengths, config.compare_prompts, True
             compared = measure(config, pairs, comparisons(config), *sizes)
-            compared = [row | theory(row, sizes[0]) for row in compared]
     return report(config, along, chains[1].losses, swept, compared)
 
 
