@@ -129,7 +129,7 @@ def test_a_path_leads_to_one_number():
     with pytest.raises(ValueError, match="no 'none' in"):
         lookup("garg_linear/curves/none")
     with pytest.raises(ValueError, match="expected one row with error=ICL, got 6"):
-        lookup("cot/tables/1/error=ICL/321")
+        lookup("cot/tables/0/error=ICL/321")
     with pytest.raises(ValueError, match="no such stored result"):
         lookup("nothing/curves")
 
