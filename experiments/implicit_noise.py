@@ -357,7 +357,7 @@ def draw_sources(config, splits, bayes):
 def draw_noise(config, noises):
     """Noise of the implicit gradient against the shots, one panel per layer.
 
-    Layer 0 is left out beside others: there the definitions agree.
+    Layer 1 is left out beside others: there the definitions agree.
     """
     from matplotlib.ticker import NullFormatter, ScalarFormatter
 
@@ -371,7 +371,7 @@ def draw_noise(config, noises):
     title = f"Implicit noise of a linear stack trained for {step:,} steps, "
     title += f"N = {config.pool}\nmedian and middle half of the prompts"
     layers = range(config.stack.num_layers)[config.stack.num_layers > 1 :]
-    titles = [f"layer {t}" for t in layers]
+    titles = [f"layer {t + 1}" for t in layers]
     look: Any = {"ylim": (0.5 * medians[medians > 0].min(), 4.0 * medians.max())}
     look |= {"xlabel": "shots b", "log_x": True}
     look["ylabel"] = r"$\|\tilde G_t - G_t\|^2 / \|G_t\|^2$"

@@ -74,8 +74,16 @@ def _few_contexts(programs: int = 500) -> None:
     from jax._src.interpreters import mlir
 
     make, made = mlir.make_ir_context, itertools.count()
-    context = functools.lru_cache(1)(lambda _: make())
-    mlir.make_ir_context = lambda: context(next(made) // programs)
+    kept = functools.lru_cache(1)(lambda _: make())
+
+    def context():
+        try:  # a program inside of one that is lowered would become a part of it
+            inside = mlir.ir.Context.current is not None
+        except ValueError:
+            inside = False
+        return make() if inside else kept(next(made) // programs)
+
+    mlir.make_ir_context = context
 
 
 if BEFORE_0_12:  # where these names are known to exist

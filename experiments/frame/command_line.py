@@ -129,6 +129,8 @@ def swept(argv: Sequence[str]) -> list[list[str]]:
             break
     if given is None:
         return [rest]
+    again = [word for word in rest if word.partition("=")[0] == "--sweep"]
+    configs.expect(not again, "sweep", "one option to vary", f"{len(again) + 1}")
     name, _, values = given.partition("=")
     fine = bool(name) and all(values.split(","))
     configs.expect(fine, "sweep", "OPTION=VALUE,VALUE,...", given or "none")

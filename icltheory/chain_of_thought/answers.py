@@ -194,6 +194,12 @@ def error(
 
     Source: Li et al. (2025), CoT and ICL generalization error.
     """
+    if not isinstance(task, ReasoningTask):
+        kind = type(task).__name__
+        raise ValueError(
+            f"task: expected a ReasoningTask, got {kind}: of other tasks "
+            "there is wrong_answers"
+        )
     lengths, single = _lengths(num_examples)
     bound = jnp.stack([predictor.bound(task, l) for l in lengths])
     votes = _votes(predictor, task, lengths)

@@ -358,7 +358,9 @@ def head_copying(
     through = W_E.T @ W_U  # (n, n): residual stream to logits, and back as tokens
     rows = []
     for layer in range(model.num_layers):
-        W_O, W_V = readable.ov_factors(layer, params)
+        if (factors := readable.ov_factors(layer, params)) is None:
+            raise ValueError(f"model: expected ov_factors of layer {layer}, got None")
+        W_O, W_V = factors
         small = jnp.einsum("hdn,nm,hme->hde", W_V, through, W_O)
         rows.append(jnp.stack([copying_score(head) for head in small]))
     return jnp.stack(rows)

@@ -30,13 +30,13 @@ from icltheory.trajectory._recursion import (
 from icltheory.trajectory.records import TrajectoryFactors
 
 
-def up_to(pool: Callable[[Mapping[str, Any]], Any]) -> CheckLike:
+def up_to(pool: Callable[[Mapping[str, Any]], Any], named: str = "H") -> CheckLike:
     """Returns the check that shots are a whole number from 1 to the size of a pool."""
 
     def check(name, shots, given):
         N = pool(given)
         if not isinstance(N, int | np.integer) or N < 2:
-            raise wrong("num_demos", "at least 2 demonstrations", N)
+            raise wrong(named, "at least 2 demonstrations", N)
         expected = f"an integer from 1 to N = {N}"
         kind = getattr(shots, "dtype", np.dtype(type(shots)))
         if np.shape(shots) or not jnp.issubdtype(kind, np.integer):
@@ -57,7 +57,7 @@ of_pool = up_to(_num_rows)
 @calculator(
     static=("num_demos",),
     integers=("shots",),
-    shots=up_to(lambda given: given["num_demos"]),
+    shots=up_to(lambda given: given["num_demos"], "num_demos"),
 )
 def without_replacement_factor(num_demos: int, shots: Real[ArrayLike, ""]) -> Scalar:
     r"""Variance of the mean of b of N values without replacement, over their variance.

@@ -11,7 +11,14 @@ from jax.scipy.stats import norm
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
-from icltheory._checks import Check, check_positive_int, is_tracer, positive, scalar
+from icltheory._checks import (
+    Check,
+    check_positive_int,
+    concrete,
+    is_tracer,
+    positive,
+    scalar,
+)
 from icltheory._core import Record, calculator
 from icltheory._typing import Array, Float
 from icltheory.patterns.model import check_width
@@ -79,9 +86,19 @@ def _isotropic(name, params, given):
     return _same(name, gap / xp.maximum(xp.abs(W_Q).max(), 1e-30))
 
 
+def _orthogonal(name, task, given):
+    """The check that relevant patterns are orthogonal and have the norm ``scale``."""
+    gram = concrete(task.relevant @ task.relevant.T / jnp.square(task.scale))
+    if gram is not None and abs(gram - np.eye(len(gram))).max() > 1e-3:
+        expected = f"orthogonal relevant patterns of the norm scale = {task.scale:.4g}"
+        raise ValueError(f"{name}: expected {expected}, got others")
+    return True
+
+
 @calculator(
     static=("num_steps", "num_examples", "substeps"),
     params=_isotropic,
+    task=_orthogonal,
     step_size=scalar & positive,
 )
 def reduced_training(

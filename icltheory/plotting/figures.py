@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from icltheory._checks import check_shape
 from icltheory.plotting.panels import axes_for, axes_in_rows, name_ends, new_axes
 from icltheory.plotting.style import (
     METHODS,
@@ -49,6 +50,7 @@ class Curve(NamedTuple):
 def _as_curve(given: Any, places: Any = None) -> Curve:
     """Converts a curve, or an array of values, to a curve of NumPy arrays."""
     mean, low, high, exact, x = Curve.of(given, exact=False)
+    check_shape("curve", mean, ("k",))
     x = places if x is None else x
     x = range(len(mean)) if x is None else x
     if len(x) != len(mean):

@@ -292,7 +292,8 @@ def head_times(
         \qquad a_h = \tfrac12 (v_h + \langle C_0, U_h\rangle / |C_0|),
 
     gamma = |C_0| / tr(E'HES) with E = C_0 / |C_0|, with error O(1), and o(1) where H
-    and E[ww'] are multiples of I.
+    and E[ww'] are multiples of I. A start that is too large for a plateau has the time
+    NaN.
 
     Example:
         >>> population = LinearPopulation(jnp.diag(jnp.array([2.0, 1.0])))
@@ -325,6 +326,7 @@ def head_times(
         left_over = quotient(1, 2 * top * rest[head], jnp.inf)
         early = quotient(_EARLY, 2 * top * size, 0)
         time = jnp.where(reached, now + passed + left_over - early, jnp.inf)
+        time = jnp.where(time >= 0, time, jnp.nan)
         state = now + passed, model, grown | (jnp.arange(heads) == head)
         return state, (time, head)
 
@@ -340,6 +342,7 @@ def _merged(model: Heads, population: LinearPopulation, num_examples: Any) -> He
     own = (model.v + einsum("ij,hij->h", E, model.K)) / 2
     a = jnp.trace(E.T @ population.input_cov @ E @ S)
     time = jnp.log((2**0.5 - 1) * size / (a * jnp.sum(own**2))) / (4 * size)
+    time = jnp.where(time >= 0, time, jnp.nan)
     return HeadTimes(time[None], jnp.argmax(own**2)[None], jnp.zeros(1, int))
 
 

@@ -158,7 +158,8 @@ def squared_errors(
     .. math:: e_s = (\hat y_s - y_s)^2 .
 
     The same key gives the same prompts, so errors of two predictors are paired. The
-    arguments are those of :func:`estimate_risk`; prompts already drawn need no others.
+    arguments are those of :func:`estimate_risk`; prompts already drawn need no others,
+    and are asked after all their examples unless ``num_examples`` says fewer.
 
     Args:
         prefixes: Whether the query is asked after every k = 0, ..., N examples:
@@ -176,7 +177,16 @@ def squared_errors(
     """
     learner = predictor_of(predictor)
     if isinstance(source, Prompt | PrefixPrompt):
-        return _squared(learner, source, prefixes)
+        most = jnp.shape(source.X)[-2] - isinstance(source, PrefixPrompt)
+        asked = most if num_examples is None else num_examples
+        check_nonnegative_int("num_examples", asked)
+        if asked > most:
+            expected = f"at most {most}, as in the prompts"
+            raise ValueError(f"num_examples: expected {expected}, got {asked}")
+        if asked == most:
+            return _squared(learner, source, prefixes)
+        errors = _squared(learner, source, True)
+        return errors[:, : asked + 1] if prefixes else errors[:, asked]
     if key is None or num_examples is None:
         missing = "key" if key is None else "num_examples"
         raise ValueError(f"{missing}: expected one unless prompts are given, got None")
@@ -283,10 +293,13 @@ def _in_batches(learner, source, key, num_examples, num_prompts, size, prefixes)
     return errors.reshape(num_prompts, *errors.shape[2:])
 
 
-def draw_prompts(source, key, num_examples, size, prefixes):
+def draw_prompts(source, key, num_examples, size, prefixes) -> Any:
     """Fresh prompts of a source, a shift, or any sampler of prefix prompts."""
     if hasattr(source, "sample"):
-        prompt = source.sample(key, num_examples, size)
+        prompt: Any = source.sample(key, num_examples, size)
+        if not isinstance(prompt, Record):
+            kind = type(prompt).__name__
+            raise ValueError(f"source.sample: expected a Prompt, got a {kind}")
         return prompt.prefixes() if prefixes else prompt
     if not callable(source):
         got = type(source).__name__

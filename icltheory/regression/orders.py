@@ -135,7 +135,7 @@ def rates(
             lower=noise_var + total / 3,
             upper=noise_var + _BASE * total + 16 * scaled,
             lower_probability=1 - missed,
-            probability=1 - missed - jnp.exp(-M) - jnp.exp(-M / 32),
+            probability=jnp.maximum(1 - missed - jnp.exp(-M) - jnp.exp(-M / 32), 0),
             ratio=3 * (1 + 2 * quotient(allowed, noise_var, jnp.inf)),
         ),
     )

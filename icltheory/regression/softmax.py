@@ -110,7 +110,9 @@ class SoftmaxHead(SoftmaxHeads):
         + 6 k) + (w^\top \Sigma w + \sigma^2)\, c \bigr) , \qquad m = w^\top \Sigma B x
 
     given w and x. So its ``risk`` is exact at every N where B' Sigma B is proportional
-    to the inverse of Sigma. B is ``(d, d)``, v a number or ``None``.
+    to the inverse of Sigma. B is ``(d, d)``; v is a number, or
+    ``None`` in the family whose v is free, such as ``optimum(SoftmaxHead(jnp.eye(d),
+    None), population, N)``.
 
     Example:
         >>> from icltheory.regression import risk

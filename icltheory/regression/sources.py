@@ -30,8 +30,22 @@ class Source(Record):
 
     .. math:: x \sim D_X, \qquad w \sim D_W, \qquad y = f_w(x) + \text{noise}.
 
-    A subclass says how parameters arise and how they label inputs. All is drawn by
-    whole-array calls, so that a sharded batch has the values of an unsharded one.
+    A subclass says how parameters arise and how they label inputs, and has the fields
+    ``dim`` and ``dtype``, both static. All is drawn by whole-array calls, so that a
+    sharded batch has the values of an unsharded one.
+
+    Example:
+        >>> class HeavyTails(Source):
+        ...     dim: int = eqx.field(static=True)
+        ...     dtype: Any = eqx.field(static=True, default=float)
+        ...     def sample_inputs(self, key, num_points, num_prompts):
+        ...         return jax.random.t(key, 5.0, (num_prompts, num_points, self.dim))
+        ...     def sample_parameters(self, key, num_prompts, *, active_dims=None):
+        ...         return jax.random.normal(key, (num_prompts, self.dim))
+        ...     def evaluate(self, w, X):
+        ...         return jnp.einsum("bd,bpd->bp", w, X)
+        >>> HeavyTails(3).sample(jax.random.key(0), 8, 2).X.shape
+        (2, 8, 3)
     """
 
     if TYPE_CHECKING:  # a dataclass would use an inherited property as a default

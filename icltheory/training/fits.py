@@ -21,7 +21,7 @@ from icltheory.regression.predictors.base import Predictor
 from icltheory.training.checkpoints import Checkpoints
 from icltheory.training.loop import run
 from icltheory.training.optimizers import OptimizerConfig, averaged, make_optimizer
-from icltheory.training.steps import Curriculum, init_state, make_step
+from icltheory.training.steps import Curriculum, TrainState, init_state, make_step
 
 _MODELS = {"GPT2": models.GPT2, "LinearStack": models.LinearStack}
 _FILE = "fit.json"
@@ -40,6 +40,9 @@ class TrainedModel(Predictor):
 
     def answer(self, X: Array, y: Array, x_query: Array) -> Array:
         """What the module predicts for one query after all examples."""
+        if not hasattr(self.module, "predict"):  # the last of all prefixes
+            rows = jnp.concatenate([X, x_query[None]]), jnp.append(y, 0)
+            return self.answers(*rows, rows[0])[-1]
         one = (X[None], y[None], x_query[None])
         found: Any = self.module.apply({"params": self.params}, *one, method="predict")
         return found[0].astype(y.dtype)
@@ -102,6 +105,7 @@ def fit(
     batch_size: int = 64,
     optimizer: OptimizerConfig | None = None,
     curriculum: Curriculum | None = None,
+    start: PyTree = None,
     progress: Progress | None = None,
 ) -> Any:
     r"""Trains a model to answer after every prefix of a source's prompts.
@@ -121,7 +125,10 @@ def fit(
             S models side by side and returns a list of :class:`Fit`.
         num_examples: Most examples N of a prompt; as many as the model has positions
             for unless given.
-        progress: See :mod:`icltheory.batching`.
+        start: Parameters to begin from, such as ``found.model.params``, for another
+            ``steps`` of training; drawn if ``None``.
+        progress: See :mod:`icltheory.batching`. An error that it raises ends the
+            training without a model; who wants to stop early loops over :func:`run`.
 
     Example:
         >>> from icltheory import models, regression as reg
@@ -155,6 +162,8 @@ def fit(
     )
     seeds = np.asarray(jax.vmap(_seed)(key) if several else _seed(key))
     state = init_state(model, source, rule, seeds.tolist(), num_points=num_points)
+    if start is not None:
+        state = _started(state, start, jax.vmap(rule.init) if several else rule.init)
     chunk = max(1, min(250, steps // 20))
     losses = []
     if progress is not None:
@@ -206,6 +215,15 @@ def load_fit(folder: str | os.PathLike, module: nn.Module | None = None) -> Fit:
     found = Checkpoints(Path(folder)).restore({"params": shapes, "losses": curve})
     losses = np.asarray(found.state["losses"])
     return Fit(TrainedModel(module, found.state["params"]), losses, config)
+
+
+def _started(state: TrainState, params: PyTree, init: Any) -> TrainState:
+    """The state with given parameters, copied, as the steps take the state's own."""
+    wanted = jax.tree.map(jnp.shape, state.params)
+    if (got := jax.tree.map(jnp.shape, params)) != wanted:
+        raise ValueError(f"start: expected parameters of shapes {wanted}, got {got}")
+    own = jax.tree.map(lambda a, b: jnp.array(b, a.dtype), state.params, params)
+    return TrainState(state.step, state.seed, own, init(own))
 
 
 def _described(module: nn.Module) -> dict[str, Any]:

@@ -154,6 +154,9 @@ def implicit_gd_blocks(
 
     Source: Yao et al. (2024), Theorem 1 and Appendix B.3.
     """
+    if not isinstance(stack, LinearTransformerStack):
+        kind = type(stack).__name__
+        raise ValueError(f"stack: expected a LinearTransformerStack, got {kind}")
     check_choice("demo_updates", demo_updates, ("shared", "causal"))
     mask = "demos" if demo_updates == "shared" else "causal"
     depths = stack.apply(H, h_query, mask, scale=scale)

@@ -44,6 +44,8 @@ def test_a_sweep_is_a_line_for_each_value():
     for words in (["--sweep"], ["--sweep", "size"], ["--sweep", "size=1,,2"]):
         with pytest.raises(ValueError, match="^sweep: expected OPTION=VALUE,VALUE"):
             swept(words)
+    with pytest.raises(ValueError, match="^sweep: expected one option to vary, got 2"):
+        swept(["--sweep", "size=1,2", "--sweep=other=3"])
 
 
 @pytest.mark.parametrize(

@@ -394,7 +394,7 @@ def held_out(M, **options):
             lambda s, H: noisy_steps(s, H[None][:0], 32),
             "H: expected shape (N, n) or (B, N, n), B > 0",
         ),
-        (lambda s, H: noisy_steps(s, H[:1], 1), "num_demos: expected at least 2 demon"),
+        (lambda s, H: noisy_steps(s, H[:1], 1), "H: expected at least 2 demon"),
         (lambda s, H: noisy_steps(s, H * np.inf, 32), "H: expected finite entries"),
         (one_bound(R=math.inf), "subgaussian_scale"),
         (one_bound(confidence=2.0), "confidence: expected a number between 0 and 1"),

@@ -130,7 +130,7 @@ def test_bad_input():
         ("shots", lambda: noise_covariance(stack, H, 0, 0)),
         ("layer: expected 0 to 1, got 2", lambda: noise_covariance(stack, H, 4, 2)),
         (
-            "num_demos: expected at least 2 demonstrations, got 1",
+            "H: expected at least 2 demonstrations, got 1",
             lambda: noise_spectrum(stack, H[:1], 1),
         ),
         (

@@ -3,8 +3,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
-from icltheory.patterns import reduced
+from icltheory.patterns import PatternTask, PatternTransformer, reduced
 
 
 def test_slopes_of_the_neurons_are_derivatives_of_the_loss():
@@ -24,3 +25,10 @@ def test_slopes_of_the_neurons_are_derivatives_of_the_loss():
     for got, want in list(zip(found, expected, strict=True))[1:]:
         np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-14)
     assert abs(found[1]).max() > 0.1
+
+
+def test_patterns_of_another_norm_are_refused():
+    task = PatternTask(4, 5, 1.0, relevant=2.5 * np.eye(4, 9))
+    start = PatternTransformer(8).init(task, key=jax.random.key(0))
+    with pytest.raises(ValueError, match="task: expected orthogonal relevant pat"):
+        reduced.reduced_training(start, task, 2, step_size=1.0)

@@ -129,8 +129,18 @@ def test_errors_are_squared_differences_to_the_labels_of_the_queries():
     for source in (whole, prompt):
         found = squared_errors(rule, source, prefixes=True)
         np.testing.assert_allclose(found, expected, rtol=1e-10)
-        last = squared_errors(rule, source)
-        np.testing.assert_allclose(last, expected[:, -1], rtol=1e-10)
+        for asked in (None, 6, 2):  # also fewer examples than were drawn
+            last = squared_errors(rule, source, asked)
+            at = -1 if asked is None else asked
+            np.testing.assert_allclose(last, expected[:, at], rtol=1e-10)
+        curve = estimate_risk(rule, source, [1, 4])
+        means = expected.mean(axis=0)[np.array([1, 4])]
+        np.testing.assert_allclose(curve.mean, means, rtol=1e-10)
+        for asked in (7, range(8)):
+            with pytest.raises(
+                ValueError, match="^num_examples: expected at most 6, as"
+            ):
+                estimate_risk(rule, source, asked)
     drawn = squared_errors(rule, MEAN, 6, key=KEY, num_prompts=8, prefixes=True)
     np.testing.assert_allclose(drawn, expected, rtol=1e-10)
     shifted = shifts.Shift("random_quadrants", 5)(KEY, 7, 4)

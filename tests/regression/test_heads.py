@@ -91,9 +91,16 @@ def test_a_layer_without_a_part_has_the_risk_that_the_change_says(rank):
 
 def test_a_direction_that_does_not_grow_is_never_learned():
     flat = LinearPopulation(jnp.diag(jnp.array([1.0, 0.0])))
-    found = reg.head_times(drawn(1), flat, 5)
+    small = jax.tree.map(lambda leaf: 0.05 * leaf, drawn(1))
+    found = reg.head_times(small, flat, 5)
     assert np.isfinite(found.times).tolist() == [True, False]
     assert found.learned.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("rank", [None, 1])
+def test_a_start_that_is_no_plateau_has_no_time(rank):
+    large = jax.tree.map(lambda leaf: 9 * leaf, drawn(rank))
+    assert np.isnan(reg.head_times(large, LinearPopulation.isotropic(2), 5).times).all()
 
 
 def test_wrong_heads_are_refused():

@@ -1,5 +1,6 @@
 """Training in one call: the same as its pieces, and what is kept of it."""
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -73,6 +74,28 @@ def test_saved_and_loaded_it_answers_alike(found, tmp_path):
         found.save(path)
     with pytest.raises(FileNotFoundError, match=r"fit.json: expected a folder that F"):
         training.load_fit(tmp_path)
+
+
+def test_training_goes_on_from_a_model_which_stays_as_it_was(found):
+    before = jax.tree.map(np.array, found.model.params)
+    again = training.fit(MODEL, SOURCE, key=KEY, start=found.model.params, **SMALL)
+    jax.tree.map(np.testing.assert_array_equal, found.model.params, before)
+    assert again.losses[:5].mean() < found.losses[:5].mean()
+    with raises("start: expected parameters of shapes"):
+        training.fit(MODEL, SOURCE, key=KEY, start={"w": jnp.ones(2)}, **SMALL)
+
+
+def test_a_module_without_predict_answers_by_its_last_prefix():
+    class Mean(nn.Module):
+        @nn.compact
+        def __call__(self, X, y, X_query=None):
+            scale = self.param("scale", lambda key: jnp.ones(()))
+            count = jnp.maximum(jnp.arange(y.shape[1]), 1)
+            return scale * (jnp.cumsum(y, axis=1) - y) / count[None]
+
+    model = training.TrainedModel(Mean(), {"scale": jnp.float32(2.0)})
+    y = jnp.array([1.0, 5.0])
+    assert float(model.predict(jnp.ones((2, 2)), y, jnp.ones(2))) == 6.0
 
 
 def test_progress_and_the_number_of_examples():

@@ -7,11 +7,16 @@ import numpy as np
 import pytest
 from jaxtyping import TypeCheckError
 
-from icltheory.attention import LinearAttentionStack, SoftmaxAttentionStack
+from icltheory.attention import (
+    LinearAttentionStack,
+    MLPAttentionStack,
+    SoftmaxAttentionStack,
+)
 from icltheory.trajectory import (
     Trajectory,
     TrajectoryFactors,
     implicit_gd,
+    implicit_gd_blocks,
     implicit_gd_norms,
     implicit_update,
     implicit_update_mlp,
@@ -289,3 +294,6 @@ def test_bad_input_says_what_was_expected():
     softmax = SoftmaxAttentionStack(*jax.tree.leaves(stack), d_scale=1)
     with pytest.raises((ValueError, TypeCheckError)):  # Theorem 1 is about eq. (3)
         implicit_gd(softmax, H)
+    other = MLPAttentionStack(*jax.tree.leaves(stack), stack.W_V, stack.W_V)
+    with pytest.raises((ValueError, TypeCheckError)):  # its blocks are another model's
+        implicit_gd_blocks(other, H, h)
