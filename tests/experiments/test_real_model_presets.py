@@ -27,7 +27,7 @@ SIZES = {
 # What is smaller than in the preset.
 FEW = """
     --tasks rte --layers 0 13 27 --examples 2 --search-examples 2 --test-examples 2
-    --shots 1 --most-shots 2 --draws 1 --arms algorithm1 scale --modules mlp
+    --shots 1 --most-shots 1 --draws 1 --arms algorithm1 scale --modules mlp
     --update-queries 2 --update-shots 1 --batch-size 2
 """
 
