@@ -73,6 +73,8 @@ def _few_contexts(programs: int = 500) -> None:
     """Lowers so many programs in one context of MLIR; a new one takes 3 ms each."""
     from jax._src.interpreters import mlir
 
+    if not hasattr(mlir, "make_ir_context"):
+        return
     make, made = mlir.make_ir_context, itertools.count()
     kept = functools.lru_cache(1)(lambda _: make())
 
@@ -86,7 +88,7 @@ def _few_contexts(programs: int = 500) -> None:
     mlir.make_ir_context = context
 
 
-if BEFORE_0_12:  # where these names are known to exist
+if BEFORE_0_12:  # the names are private
     _few_contexts()
 
 # Of the machine's memory, what all workers together may fill with compiled programs,
