@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from icltheory._checks import check_shape
 from icltheory.plotting.panels import axes_for, axes_in_rows, name_ends, new_axes
 from icltheory.plotting.style import (
     METHODS,
@@ -50,7 +49,9 @@ class Curve(NamedTuple):
 def _as_curve(given: Any, places: Any = None) -> Curve:
     """Converts a curve, or an array of values, to a curve of NumPy arrays."""
     mean, low, high, exact, x = Curve.of(given, exact=False)
-    check_shape("curve", mean, ("k",))
+    if np.ndim(mean) != 1:
+        got = f"got shape {np.shape(mean)}: ask for several numbers of examples"
+        raise ValueError(f"curves: expected a value for each place, {got}")
     x = places if x is None else x
     x = range(len(mean)) if x is None else x
     if len(x) != len(mean):

@@ -179,7 +179,7 @@ def test_figures_draw_what_they_are_given():
     names = implicit_noise.DEVIATIONS
     noises = {7: {name: rng.random((10, 4, 2)) for name in names}}
     figure = implicit_noise.draw_noise(config, noises)
-    assert [axes.get_title() for axes in figure.axes] == ["layer 1"]
+    assert [axes.get_title() for axes in figure.axes] == ["layer 2"]
     lines = figure.axes[0].get_lines()
     assert [line.get_linestyle() for line in lines] == ["-", "-", "-", "--"]
     for line, name in zip(lines, names, strict=True):

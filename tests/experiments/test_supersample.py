@@ -62,6 +62,7 @@ def test_a_report_of_made_up_learners(rows):
     assert taus["condition number"]["tau"] == -1
 
 
+@pytest.mark.slow
 def test_an_error_above_its_limit_fails_the_run(rows, monkeypatch):
     for name in ("draw_beside", "draw_along"):
         monkeypatch.setattr(supersample, name, lambda rows: None)
