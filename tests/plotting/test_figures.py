@@ -68,7 +68,7 @@ def test_error_curves_stand_at_given_places_on_axes_of_any_scale():
         axes.lines[0].get_xydata(), [[0, 3], [10, 2], [20, 1]]
     )
     with pytest.raises(ValueError, match="^curves: expected a value for each place"):
-        error_curves({"one length": np.array(0.5)})
+        plotting.error_curves({"one length": np.array(0.5)})
     with pytest.raises(ValueError, match="^x: expected 3 places, got 2$"):
         plotting.error_curves(given, x=[0, 10])
     curve = plotting.Curve(MEAN[:3], x=[1, 10, 1000])
