@@ -124,6 +124,13 @@ def test_a_wrong_task_has_no_error_where_it_is_traced():
         cot.error(model, cot.ReasoningTask(steps[0]), 3)
 
 
+@pytest.mark.usefixtures("as_for_a_user")
+def test_the_exact_errors_are_those_of_a_reasoning_task():
+    other = cot.PermutationTasks(cot.Alphabet.standard(4, 2), 0.4)
+    with pytest.raises(ValueError, match="^task: expected a ReasoningTask, got P"):
+        cot.error(cot.DirectAnswer(), other, 3)
+
+
 def test_examples_that_are_not_shown_do_not_matter():
     model = random_model(2)
     prompt = drawn.prompt(drawn.alphabet(3, 2, DIM), 12)

@@ -269,6 +269,19 @@ def test_an_error_of_a_users_function_is_its_own_with_a_note():
         assert "predictor, called with X (3, 5), y (3,), x_query (5,)" in note
 
 
+def test_a_source_whose_prompts_are_a_tuple_is_refused():
+    class Pairs:
+        dim = 5
+
+        def sample(self, *sizes):
+            return MEAN.sample(*sizes).points()
+
+    with pytest.raises(
+        ValueError, match="^source.sample: expected a Prompt, got a tup"
+    ):
+        estimate_risk(predictors.Zero(), Pairs(), 3, key=KEY, num_prompts=4)
+
+
 def _of_float(X, y, x):
     return float(y[0])
 

@@ -103,6 +103,10 @@ def test_a_start_that_is_no_plateau_has_no_time(rank):
     assert np.isnan(reg.head_times(large, LinearPopulation.isotropic(2), 5).times).all()
 
 
+def test_a_probability_that_says_nothing_is_zero():
+    assert reg.rates(LinearPopulation.isotropic(3, 0.25), 5).likely.probability == 0
+
+
 def test_wrong_heads_are_refused():
     pair, one = jnp.ones((1, 2, 2)), jnp.ones((1, 1, 2))
     for call, message in (
