@@ -185,23 +185,26 @@ def kernels(config, seed):
     nugget = config.nugget * jnp.eye(config.num_examples + 1)
     depths, found = jnp.asarray(config.depths), {}
 
-    def risks(data, attention, x):
+    def process(data, x):
         C = kernel_matrix(data, x, x) + nugget
+        return C, descent.kriging_risk(C)
+
+    def risks(attention, x, C):
         system = descent.KernelSystem.of(attention, x[:-1], x[-1])
         weights = descent.descent_weights(system, system.largest_step / 2, depths)
         errors = descent.gaussian_process_risk(weights, C)
-        return errors, descent.kriging_risk(C), C[-1, -1], system.positive_semidefinite
+        return errors, system.positive_semidefinite
 
     for data in config.data:
-        rows, kriging = {}, math.nan
+        C, best = jax.jit(jax.vmap(functools.partial(process, data)))(X)
+        rows, size = {}, float(jnp.mean(C[:, -1, -1]))
         for attention in config.attention:
-            run = jax.jit(jax.vmap(functools.partial(risks, data, attention)))
-            errors, best, size, psd = map(np.asarray, run(X))
-            mean, error = Estimate.of(errors / size.mean())
+            run = jax.jit(jax.vmap(functools.partial(risks, attention)))
+            errors, psd = map(np.asarray, run(X, C))
+            mean, error = Estimate.of(errors / size)
             # The share of prompts whose kernel matrix has a negative eigenvalue.
             rows[attention] = {"mean": mean, "error": error, "bad": 1 - psd.mean()}
-            kriging = best.mean() / size.mean()
-        found[data] = {"rows": rows, "kriging": kriging}
+        found[data] = {"rows": rows, "kriging": float(jnp.mean(best)) / size}
     return found
 
 

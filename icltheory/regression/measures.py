@@ -177,16 +177,17 @@ def squared_errors(
     """
     learner = predictor_of(predictor)
     if isinstance(source, Prompt | PrefixPrompt):
-        most = jnp.shape(source.X)[-2] - isinstance(source, PrefixPrompt)
+        whole = isinstance(source, Prompt)
+        most = source.num_examples if whole else source.num_points - 1
         asked = most if num_examples is None else num_examples
         check_nonnegative_int("num_examples", asked)
         if asked > most:
             expected = f"at most {most}, as in the prompts"
             raise ValueError(f"num_examples: expected {expected}, got {asked}")
-        if asked == most:
-            return _squared(learner, source, prefixes)
-        errors = _squared(learner, source, True)
-        return errors[:, : asked + 1] if prefixes else errors[:, asked]
+        if asked < most and not prefixes:
+            source = (source.prefixes() if whole else source).after(asked)
+        errors = _squared(learner, source, prefixes)
+        return errors[:, : asked + 1] if prefixes else errors
     if key is None or num_examples is None:
         missing = "key" if key is None else "num_examples"
         raise ValueError(f"{missing}: expected one unless prompts are given, got None")

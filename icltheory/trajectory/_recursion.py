@@ -1,6 +1,6 @@
 """The recursion of Theorem 1: on tokens, on their Gram matrix, or in thin factors."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,11 +21,16 @@ class Learner(NamedTuple):
     scale: Array
 
 
+def check_stack(stack: Any, kind: type) -> None:
+    """Raises for a stack of another kind, of which the recursion is not true."""
+    if not isinstance(stack, kind):
+        got = type(stack).__name__
+        raise ValueError(f"stack: expected a {kind.__name__}, got {got}")
+
+
 def prepare(stack, H, demo_updates, scale) -> tuple[Learner, Array]:
     """Checks the arguments and converts them to one dtype."""
-    if not isinstance(stack, LinearAttentionStack):
-        kind = type(stack).__name__
-        raise ValueError(f"stack: expected a LinearAttentionStack, got {kind}")
+    check_stack(stack, LinearAttentionStack)
     check_choice("demo_updates", demo_updates, DEMO_UPDATES)
     check_shape("H", H, ("N", stack.W_V.shape[-1]))
     stack, H = jax.tree.map(widened, (stack, H))

@@ -12,6 +12,7 @@ from icltheory.attention import LinearAttentionStack, LinearTransformerStack
 from icltheory.linalg import safe_sqrt, thin_frobenius_inner
 from icltheory.linalg.products import frobenius_norm, magnitude
 from icltheory.trajectory._recursion import (
+    check_stack,
     choose_dense,
     demo_factors,
     dense_recursion,
@@ -154,9 +155,7 @@ def implicit_gd_blocks(
 
     Source: Yao et al. (2024), Theorem 1 and Appendix B.3.
     """
-    if not isinstance(stack, LinearTransformerStack):
-        kind = type(stack).__name__
-        raise ValueError(f"stack: expected a LinearTransformerStack, got {kind}")
+    check_stack(stack, LinearTransformerStack)
     check_choice("demo_updates", demo_updates, ("shared", "causal"))
     mask = "demos" if demo_updates == "shared" else "causal"
     depths = stack.apply(H, h_query, mask, scale=scale)
