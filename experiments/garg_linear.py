@@ -319,7 +319,7 @@ PRESETS = {
 # Measured times, the last three on busy cores; the preset paper has not been run yet.
 TIMES = {
     "cpu": "1 to 1.5 min, 2 cores",
-    "gpu": "2.6 min with compiling, H100",
+    "gpu": "2.4 min with compiling, H200",
     "d20": "30 to 70 min, 2 cores",
     "sparse": "4 to 5 min, 2 cores",
     "relu_network": "4 to 7 min, 2 cores",
