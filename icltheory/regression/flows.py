@@ -26,7 +26,7 @@ from icltheory.regression._block_moments import (
     informative,
 )
 from icltheory.regression.blocks import LSA, LTB, EffectiveParameters
-from icltheory.regression.gaps import excess
+from icltheory.regression.gaps import excess, parts_of
 from icltheory.regression.gradient_blocks import (
     AttentionWeights,
     GDBeta,
@@ -35,13 +35,23 @@ from icltheory.regression.gradient_blocks import (
 )
 from icltheory.regression.heads import Heads
 from icltheory.regression.landscape import minimizers
+from icltheory.regression.one_layer import OneLayer
 from icltheory.regression.population import LinearPopulation
+from icltheory.regression.predictors import LinearStep
 from icltheory.trajectory._descent import PlainRule, check_steps
 from icltheory.trajectory._descent import descend as run
 
 __all__ = ["Trajectory", "descend", "flow"]
 
-MODELS = (GDBeta, LSA, LTB, EffectiveParameters, AttentionWeights, Heads)
+MODELS = (
+    LinearStep,
+    GDBeta,
+    LSA,
+    LTB,
+    EffectiveParameters,
+    AttentionWeights,
+    Heads,
+)
 SOLVERS = ("auto", "exponential", "explicit", "implicit")
 
 
@@ -80,7 +90,7 @@ class Trajectory(Record):
 def _excess(model: Any, population: LinearPopulation, num_examples: Any) -> Array:
     """Risk minus the least risk of an LTB, computed without cancellation."""
     if not isinstance(model, GDBeta):
-        return excess(model.effective(), population, num_examples).total
+        return excess(model, population, num_examples).total
     # The frozen part outside of the range of the inputs need not be small, and its
     # rounding errors would remain in the excess.
     ends = minimizers(population, num_examples)
@@ -95,8 +105,10 @@ def can_learn(name: str, population: LinearPopulation, given: Any) -> Any:
     model = given["model"]
     if not isinstance(model, MODELS):
         names = ", ".join(kind.__name__ for kind in MODELS)
-        raise ValueError(f"model: expected one of {names}, got {type(model).__name__}")
-    check_dim(population, model.dim)
+        own = ", whose moments(population, num_examples) have a flow of their own"
+        got = type(model).__name__ + own * isinstance(model, OneLayer)
+        raise ValueError(f"model: expected one of {names}, got {got}")
+    check_dim(population, parts_of(model).dim)
     if isinstance(model, AttentionWeights):
         return is_standard(name, population) & is_balanced("model", model)
     return informative(name, population)
@@ -167,15 +179,16 @@ def flow(
         \dot u = 2\, \mathrm{tr}\bigl(\Lambda^2 U^\top
         - u\, G \Lambda U \Lambda U^\top\bigr) .
 
-    GD-beta and attention weights are integrated by an exponential Runge-Kutta method in
-    eigenbases, in which the flow near the optimum is diagonal: the number of steps
-    hardly depends on the condition number of H. Other models are integrated by Tsit5
-    (``"explicit"``) or, where the flow is stiff and the parameters few, by Kvaerno5
-    (``"implicit"``).
+    The flow of a linear step is GD-beta's with beta = 0 held fixed, and known in closed
+    form. GD-beta and attention weights are integrated by an exponential Runge-Kutta
+    method in eigenbases, in which the flow near the optimum is diagonal: the number of
+    steps hardly depends on the condition number of H. Other models are integrated by
+    Tsit5 (``"explicit"``) or, where the flow is stiff and the parameters few, by
+    Kvaerno5 (``"implicit"``).
 
     Args:
-        model: The start: a GDBeta, LSA, LTB, EffectiveParameters, AttentionWeights (for
-            tasks of mean 0 and covariance I) or Heads.
+        model: The start: a LinearStep, GDBeta, LSA, LTB, EffectiveParameters,
+            AttentionWeights (for tasks of mean 0 and covariance I) or Heads.
         times: Increasing times from 0 or later.
         solver: ``"auto"``, ``"exponential"``, ``"explicit"`` or ``"implicit"``.
         rtol: Relative tolerance of a step, 1e-6 in float64; ``atol`` is 1.8e-12.
@@ -187,6 +200,9 @@ def flow(
         >>> path = flow(start, population, 3, jnp.array([0.0, 1.0, 100.0]))
         >>> [round(float(risk), 3) for risk in path.risk], path.model.Gamma.shape
         ([4.0, 1.142, 1.0], (3, 2, 2))
+        >>> path = flow(LinearStep(jnp.zeros((2, 2))), population, 3, jnp.array([9.0]))
+        >>> bool(abs(path.model.Gamma[0] - jnp.eye(2) / 2).max() < 1e-6)  # the best
+        True
         >>> start = AttentionWeights(jnp.array(1.0), jnp.eye(1))
         >>> one = LinearPopulation.isotropic(1)
         >>> path = flow(start, one, 1, jnp.array([0.0, 25.0]))
@@ -198,22 +214,25 @@ def flow(
     """
     from icltheory.regression import _integrate  # it needs diffrax
 
-    dtype = jnp.result_type(float, model.dtype, population.dtype)
+    dtype, model = _in_one_dtype(model, population)
     times = usable_times(times, dtype)
     rtol, atol = read_settings(solver, rtol, atol, max_steps, dtype)
-    model = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), model)
+    moments = Moments.of(population, jnp.asarray(num_examples, dtype))
+    if isinstance(model, LinearStep) and solver in ("auto", "exponential"):
+        models = _of_step(model, moments, times)
+        done = jnp.isfinite(models.Gamma).all(), jnp.asarray(0)
+        return Trajectory.of(models, population, num_examples, times, *done)
     kinds = {GDBeta: _integrate.OfGDBeta, AttentionWeights: _integrate.OfAttention}
     kind = kinds.get(type(model))
     if kind is None and solver == "exponential":
         raise ValueError(
-            "solver: expected 'explicit' or 'implicit' for models other than GDBeta "
-            "and AttentionWeights, got 'exponential'"
+            "solver: expected 'explicit' or 'implicit' for models other than "
+            "LinearStep, GDBeta and AttentionWeights, got 'exponential'"
         )
     if solver == "auto":
         solver = "explicit" if kind is None else "exponential"
     settings = {"rtol": rtol, "atol": atol, "max_steps": max_steps, "solver": solver}
     if kind is None or solver != "exponential":
-        moments = Moments.of(population, jnp.asarray(num_examples, dtype))
         models, *done = _integrate.integrate(
             minus_gradient, model, moments, times, **settings
         )
@@ -226,8 +245,37 @@ def flow(
     return Trajectory.of(models, population, num_examples, times, *done)
 
 
+def _in_one_dtype(model, population) -> tuple[Any, Any]:
+    """The dtype that the model and the population share, and the model in it."""
+    dtype = jnp.result_type(float, *jax.tree.leaves(model), population.dtype)
+    return dtype, jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), model)
+
+
+def _of_step(step: LinearStep, moments: Moments, times: Array) -> LinearStep:
+    """The flow of a linear step: every entry decays by itself in two eigenbases.
+
+    The gradient is 2 H Gamma S - 2 H M H, with S the second moment of X'y / N.
+    """
+    H, M = moments.H, moments.Psi + jnp.outer(moments.mean, moments.mean)
+    N, HMH = moments.M, H @ M @ H
+    S = ((N + 1) * HMH + (jnp.sum(H * M) + moments.noise_var) * H) / N
+    (h, V), (s, U) = jnp.linalg.eigh(H), jnp.linalg.eigh(S)
+    rate = 2 * jnp.outer(jnp.maximum(h, 0), jnp.maximum(s, 0))
+    start, pull = V.T @ step.Gamma @ U, 2 * V.T @ HMH @ U
+
+    def at(t):
+        some = jnp.where(rate > 0, rate, 1)
+        gained = jnp.where(rate > 0, -jnp.expm1(-some * t) / some, t)
+        return jnp.exp(-rate * t) * start + gained * pull
+
+    return jax.vmap(lambda t: LinearStep(V @ at(t) @ U.T))(times)
+
+
 def minus_gradient(model: Any, moments: Moments) -> Any:
     """Minus the gradient of the risk, with moments computed once."""
+    if isinstance(model, LinearStep):
+        zero = jnp.zeros_like(model.Gamma[0])
+        return LinearStep(-gd_beta_gradient(moments, zero, model.Gamma)[1])
     if isinstance(model, GDBeta):
         gradient = gd_beta_gradient(moments, model.beta, model.Gamma)
         return GDBeta(*(-part for part in gradient))
@@ -288,8 +336,7 @@ def descend(
     Source: Zhang, Wu and Bartlett (2024), Section 6 and Theorem 6.3.
     """
     check_steps(steps, record_every)
-    dtype = jnp.result_type(float, model.dtype, population.dtype)
-    start = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), model)
+    dtype, start = _in_one_dtype(model, population)
     eta, sizes = jnp.asarray(step_size, dtype), (steps, record_every)
     if key is not None or batch_size is not None:
         if key is None:

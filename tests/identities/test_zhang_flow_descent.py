@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
 
 from icltheory import regression as reg
 from icltheory.regression import LinearPopulation, descend, flow
@@ -41,6 +42,27 @@ def test_descent_fails_where_its_last_weights_are_not_finite():
     path = descend(start, problem, M, 1.0, 10)
     assert np.isfinite(path.model.Gamma).all(axis=(1, 2)).tolist()[:2] == [True, True]
     assert not path.succeeded
+
+
+def test_a_linear_step_flows_in_closed_form_and_descends_as_numpy(measured):
+    problem, population, start = problem_and_start()
+    step, times = reg.LinearStep(start.Gamma), np.array([0.0, 0.1, 1.0, 1e4])
+
+    def slope(_, Gamma):
+        beta, Gamma = np.zeros(DIM), np.reshape(Gamma, (DIM, DIM))
+        return -np.ravel(oracles.risk_slopes(beta, Gamma, population, M)[1])
+
+    path, Gamma = flow(step, problem, M, times), np.array(step.Gamma)
+    tight = {"t_eval": times[:3], "rtol": 1e-10, "atol": 1e-12}
+    found = solve_ivp(slope, (0, 1), Gamma.ravel(), **tight).y.T
+    difference = path.model.Gamma[:3] - found.reshape(3, DIM, DIM)
+    measured("difference from SciPy", difference, below=1e-8)
+    best = reg.optimum(reg.LinearStep, problem, M)
+    np.testing.assert_allclose(path.risk[-1], best.risk, rtol=1e-12)
+    descent = descend(step, problem, M, 0.01, 20, record_every=20)
+    for _ in range(20):
+        Gamma = Gamma + 0.01 * slope(0, Gamma).reshape(DIM, DIM)
+    np.testing.assert_allclose(descent.model.Gamma[-1], Gamma, rtol=1e-12)
 
 
 @pytest.mark.slow
