@@ -55,7 +55,7 @@ def pattern_step():
 def trained():
     """Two steps of a small GPT-2, as garg_linear trains it."""
     model = GPT2(dim=2, num_positions=8, width=8, num_layers=1, num_heads=2)
-    easy = LinearPopulation.isotropic(2, 0.0, jnp.float32)
+    easy = LinearPopulation.isotropic(2, 0.0, dtype=jnp.float32)
     optimizer = training.make_optimizer(training.OptimizerConfig("muon", 0.01), 2)
     state = training.init_state(model, easy, optimizer, 0, num_points=4)
     plain = training.Curriculum.none(2, 4)

@@ -104,6 +104,10 @@ def test_numbers_of_another_kind_are_named():
         reg.risk(predictors.Averaging(), TASK, 2.5)
     with refused("active_dims: expected a whole number >= 1, got 2.7"):
         TASK.sample(KEY, 3, 2, active_dims=2.7)
+    with refused("dtype: expected a floating dtype, got an array of float64"):
+        LinearPopulation.isotropic(2, 0.1, dtype=np.ones(2))
+    with refused("dtype: expected a floating dtype, got 'int64'"):
+        shifts.Shift("standard", 2, dtype=int)
 
 
 def test_numbers_out_of_range_are_named():

@@ -152,7 +152,7 @@ LEARNERS = {
 def bench_chunks(kind, step_size, gate) -> Pair:
     """Compares answers after every prefix in chunked and in recurrent form."""
     prompts, points, dim, chunk = LONG.values()
-    task = LinearPopulation.isotropic(dim, 0.25, jnp.float32)
+    task = LinearPopulation.isotropic(dim, 0.25, dtype=jnp.float32)
     prompt = task.sample(jax.random.key(0), points - 1, prompts).prefixes()
     rule = kind(step_size, gate)
     chunked = functools.partial(reg.chunked_predictions, rule, chunk_size=chunk)

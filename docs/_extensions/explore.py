@@ -24,7 +24,7 @@ def population(dim: int, noise_var: float, decay: float) -> reg.LinearPopulation
     """Inputs whose i-th variance is proportional to 1 / i^decay, with trace d."""
     values = np.arange(1.0, dim + 1) ** -decay
     cov = jnp.diag(jnp.asarray(values * dim / values.sum()))
-    task = reg.LinearPopulation.isotropic(dim, noise_var, jnp.float64)
+    task = reg.LinearPopulation.isotropic(dim, noise_var, dtype=jnp.float64)
     return task.with_(input_cov=cov)
 
 

@@ -262,7 +262,7 @@ class Recipe:
     def task(self, noise_var: float | None = None) -> LinearPopulation:
         """Returns the regression task, in float32."""
         noise_var = self.noise_var if noise_var is None else noise_var
-        task = LinearPopulation.isotropic(self.dim, noise_var, jnp.float32)
+        task = LinearPopulation.isotropic(self.dim, noise_var, dtype=jnp.float32)
         mean = jnp.full(self.dim, self.task_mean, jnp.float32)
         return task.with_(task_mean=mean)
 

@@ -9,7 +9,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Float, Real
 
-from icltheory._checks import checked, concrete, finite, real
+from icltheory._checks import checked, concrete, finite, real, wrong
 from icltheory._core import finite_or_nan, widened
 from icltheory._typing import Array
 
@@ -20,7 +20,13 @@ Matrix = Float[ArrayLike, "_d _d"]
 
 def default_dtype(dtype: Any) -> np.dtype:
     """Returns the named dtype, or JAX's default float dtype for ``None``."""
-    return np.dtype(jnp.result_type(float) if dtype is None else dtype)
+    if dtype is None:
+        return np.dtype(jnp.result_type(float))
+    # NumPy takes an array for its dtype, and many an object for its own.
+    array = isinstance(dtype, jax.Array | np.ndarray)
+    if array or not jnp.issubdtype(found := np.dtype(dtype), jnp.floating):
+        raise wrong("dtype", "a floating dtype", dtype if array else str(found))
+    return found
 
 
 def as_floats(*values: Any) -> list[Array]:

@@ -119,9 +119,9 @@ class LinearPopulation(NoisyLinear):
         cls,
         dim: int,
         noise_var: Number = 0.0,
-        dtype: Any = None,
         *,
         mean: Vector | None = None,
+        dtype: Any = None,
     ) -> "LinearPopulation":
         """Garg's x ~ N(0, I) and w ~ N(mean, I); ``None`` is mean 0, JAX's dtype."""
         check_positive_int("dim", dim)

@@ -304,7 +304,7 @@ def test_the_trial_of_one_gradient_step(measured):
     """
     drawn = bounds.supersample_losses(
         Steps([20 / 26.25]),
-        LinearPopulation.isotropic(5, 0.25, jnp.float32),
+        LinearPopulation.isotropic(5, 0.25, dtype=jnp.float32),
         20,
         50_000,
         bounds.ClippedSquaredError(4.0),

@@ -173,7 +173,7 @@ def test_a_shift_and_prompts_already_drawn_are_sources():
 
 @pytest.mark.slow
 def test_prompts_may_be_float32_where_float64_is_allowed():
-    source = reg.LinearPopulation.isotropic(2, 0.25, jnp.float32)
+    source = reg.LinearPopulation.isotropic(2, 0.25, dtype=jnp.float32)
     rows = named("gradient descent", "ridge")
     found = identify(reg.Ridge(0.5), rows, source, num_examples=4)
     assert found.last.exact

@@ -110,7 +110,7 @@ def test_drifting_tasks_have_their_covariances():
 
 @pytest.mark.slow
 def test_the_dtype_is_that_of_the_prompt_and_the_population():
-    population = LinearPopulation.isotropic(3, 0.3, jnp.float32)
+    population = LinearPopulation.isotropic(3, 0.3, dtype=jnp.float32)
     drift = reg.DriftingTasks.of(population, 0.8)
     X, y, Q = (jnp.asarray(a, jnp.float32) for a in POINTS)
     for rule in (reg.DeltaRule(0.1, 0.9), reg.GatedLinearAttention([0.1] * 9, 0.9)):

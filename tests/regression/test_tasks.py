@@ -166,7 +166,7 @@ def test_every_family_draws_prompts_without_examples(name, key):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: LinearPopulation.isotropic(3, 0.5, jnp.float32),
+        lambda: LinearPopulation.isotropic(3, 0.5, dtype=jnp.float32),
         lambda: SparseLinearRegression(3, 2, dtype=jnp.float32),
         lambda: LinearClassification(3, jnp.float32),
         lambda: ReluNetwork(3, 6, jnp.float32),
