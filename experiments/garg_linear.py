@@ -121,7 +121,7 @@ class Config:
         expect(self.task in FAMILIES, "task", one_of, self.task)
         expected = f"labels with the task {self.task}, whose posterior means are not"
         known = self.targets == "labels" or FAMILIES[self.task].gaussian
-        expect(known, "targets", f"{expected} known,", self.targets)
+        expect(known, "targets", f"{expected} known", self.targets)
         for name, full in (("dims", self.dim), ("points", self.num_points)):
             end = getattr(self.curriculum, name).end
             expect(end == full, f"curriculum.{name}.end", f"the full {full}", end)
