@@ -54,6 +54,8 @@ class Check:
     ) -> Any:
         """Returns ``True``, or a traced flag for a traced value; raises for others."""
         known = value if is_tracer(value) else np.asarray(value)
+        if known.dtype.kind in "OSU":
+            raise wrong(name, "numbers", value)
         right = self.holds(known)
         if is_tracer(right):
             return jnp.all(right)
@@ -308,8 +310,8 @@ check_nonnegative_int = functools.partial(check_integer, least=0)
 
 def check_open_unit(name: str, value: Any) -> None:
     """Raises unless a number lies strictly between 0 and 1."""
-    if not 0 < value < 1:
-        raise ValueError(f"{name}: expected a number between 0 and 1, got {value}")
+    if isinstance(value, str) or not 0 < value < 1:
+        raise wrong(name, "a number between 0 and 1", value)
 
 
 def check_sequence(name: str, values: Any) -> None:

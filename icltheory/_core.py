@@ -92,6 +92,7 @@ def calculator(
         if value is None and name in optional:
             return value
         if name in static:
+            value = tuple(value) if isinstance(value, list) else value
             if compiled and not _is_hashable(value):
                 raise wrong(name, "a constant", value)
             return value
@@ -256,7 +257,8 @@ class Record(eqx.Module):
 def _shown(value):
     if is_tracer(value) or not hasattr(value, "dtype"):
         return repr(value)
-    if np.size(value) > _SHOWN or not np.issubdtype(value.dtype, np.generic):
+    key = jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+    if key or np.size(value) > _SHOWN:
         return f"{value.dtype}{list(np.shape(value))}"
     text = np.array2string(np.asarray(value), precision=4, separator=", ")
     return text.replace("\n", "")

@@ -118,7 +118,8 @@ def _looped(mlir, primitive, rule):
             return rule(ctx, *operands, **params)
 
         def loop(*args):
-            rows = [x.reshape(-1, *x.shape[len(batch) :]) for x in args]
+            size = math.prod(batch)  # -1 would be unknown for empty matrices
+            rows = [x.reshape(size, *x.shape[len(batch) :]) for x in args]
             found = jax.lax.map(lambda row: primitive.bind(*row, **params), rows)
             return jax.tree.map(lambda x: x.reshape(*batch, *x.shape[1:]), found)
 

@@ -96,6 +96,12 @@ def test_answers_are_those_of_numpy(batch):
         np.testing.assert_allclose(got, right, rtol=1e-10, atol=1e-12)
 
 
+def test_empty_matrices_are_decomposed():
+    for shape in ((3, 0, 0), (0, 2, 2)):
+        values, vectors = jax.jit(jnp.linalg.eigh)(jnp.zeros(shape))
+        assert (values.shape, vectors.shape) == (shape[:2], shape)
+
+
 HEAVY = ("matplotlib", "orbax", "tensorstore", "scipy.stats", "diffrax", "safetensors")
 
 

@@ -82,6 +82,8 @@ class AnswerFile:
         self.path, self.read_only = Path(path or ":memory:"), read_only
         if read_only and not self.path.is_file():
             raise FileNotFoundError(f"{self.path}: no such file of answers")
+        if self.path.is_dir():
+            raise ValueError(f"{self.path}: expected a file of answers, got a folder")
         if path is not None and not read_only:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         uri = "file::memory:"

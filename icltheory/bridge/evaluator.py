@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from icltheory._checks import check_positive_int, check_sequence
+from icltheory._checks import check_positive_int, check_sequence, wrong
 from icltheory.batching import Counter, Progress
 from icltheory.bridge.answers import Answer, AnswerFile
 from icltheory.bridge.evaluation._split import SplitEvaluator
@@ -90,6 +90,12 @@ class Evaluator:
         batch_size: int = 32,
         progress: Progress | None = None,
     ):
+        for name, given, kind in (
+            ("model", model, LanguageModel),
+            ("task", task, LanguageTask),
+        ):
+            if not isinstance(given, kind):
+                raise wrong(name, f"a {kind.__name__}", given)
         check_method(method)
         check_positive_int("batch_size", batch_size)
         self.model, self.task, self.shots = model, task, shots
@@ -115,10 +121,7 @@ class Evaluator:
         """
         check_sequence("models", models)
         wanted = [self.read(one) for one in models]
-        total = len(self.task.examples(split))
-        if not total:
-            raise ValueError(f"{self.task.name} {split}: expected examples, got none")
-        chosen = np.arange(total) if examples is None else np.asarray(examples, int)
+        chosen = self._chosen(split, examples)
         combine = SCORINGS[self.task.scoring].combine
         if combine is not None:
             own, references, numbers = self._derived(split)
@@ -157,7 +160,7 @@ class Evaluator:
         """An evaluation for each model; the arguments are those of :meth:`scores`."""
         rows = self.scores(split, models, examples)
         labels = np.array([one.label for one in self.task.examples(split)])
-        labels = labels if examples is None else labels[np.asarray(examples, int)]
+        labels = labels[self._chosen(split, examples)]
         how = {"ties_are_wrong": ties_are_wrong(self.task)}
         return [evaluation_of(s, labels, self.task.denominator, **how) for s in rows]
 
@@ -190,6 +193,18 @@ class Evaluator:
             own._cutters = other._cutters = self._cutters
             self._combined[split] = own, other, numbers
         return self._combined[split]
+
+    def _chosen(self, split: str, examples: Any) -> np.ndarray:
+        """Numbers of examples, all unless given."""
+        total = len(self.task.examples(split))
+        if not total:
+            raise ValueError(f"{self.task.name} {split}: expected examples, got none")
+        chosen = np.arange(total) if examples is None else np.asarray(examples)
+        whole = chosen.ndim == 1 and (chosen.dtype.kind in "iu" or not chosen.size)
+        if not whole or ((chosen < 0) | (chosen >= total)).any():
+            expected = f"whole numbers from 0 to {total - 1} in a sequence"
+            raise wrong("examples", expected, examples)
+        return chosen.astype(int)
 
     def _stored(self, split: str, one: Composition) -> tuple[np.ndarray, np.ndarray]:
         """Scores of all examples, and which of them are stored."""

@@ -11,7 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from icltheory._checks import check_nonnegative_int, check_open_unit
+from icltheory._checks import (
+    check_nonnegative_int,
+    check_open_unit,
+    check_sequence,
+    wrong,
+)
 from icltheory.bridge.evaluation.result import denominator_of
 from icltheory.bridge.evaluator import Evaluator
 from icltheory.bridge.model import check_weights
@@ -143,6 +148,7 @@ def algorithm1(
 
     Source: Yao et al. (2024), Algorithm 1 and section 4.
     """
+    _check_evaluator(evaluator)
     check_nonnegative_int("seed", seed)
     check_open_unit("level", level)
     rates = as_strengths(rates)
@@ -179,6 +185,7 @@ def choose_layer(
     Source: Yao et al. (2024), Algorithm 1.
     """
     by_layer: dict[int, list[float]] = {}
+    check_sequence("conditions", conditions)
     for row in conditions:
         if in_module(module, row.module, row.matrix):
             by_layer.setdefault(row.layer, []).append(row.condition_number)
@@ -261,6 +268,11 @@ def _tested(evaluator, path, scores, tried, stopped, level) -> SearchResult:
         after_interval=interval(after),
         majority=majority_baseline(labels, task.labels),
     )
+
+
+def _check_evaluator(evaluator) -> None:
+    if not isinstance(evaluator, Evaluator):
+        raise wrong("evaluator", "an Evaluator of a model and a task", evaluator)
 
 
 def _check_searchable(evaluator: Evaluator) -> None:

@@ -10,6 +10,7 @@ from jaxtyping import Real
 
 from icltheory._checks import (
     Check,
+    all_hold,
     check_nonnegative_int,
     check_shape,
     nonnegative,
@@ -21,8 +22,12 @@ from icltheory._typing import Array, Float, Scalar
 from icltheory.chain_of_thought.tasks import ReasoningTask
 
 _share = scalar & unit
-_probabilities = nonnegative & Check(lambda p: p.sum() <= 1 + 1e-5, "a sum <= 1")
+_at_most_one = Check(lambda total: total <= 1 + 1e-5, "a sum <= 1")
 _length = scalar & nonnegative
+
+
+def _probabilities(name, p, given):
+    return all_hold(nonnegative(name, p), _at_most_one(name, p.sum()))
 
 
 class VoteError(NamedTuple):

@@ -9,7 +9,14 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Integer
 
-from icltheory._checks import Check, check_positive_int, check_shape, finite, within
+from icltheory._checks import (
+    Check,
+    check_positive_int,
+    check_shape,
+    finite,
+    within,
+    wrong,
+)
 from icltheory._core import Record, calculator, widened
 from icltheory._typing import Array, Bool, Float, PRNGKey, PyTree, Scalar
 from icltheory.layered import LayeredModel, attention_patterns
@@ -310,6 +317,9 @@ def find_heads(
         check_positive_int(name, number)
     if length > size:
         raise ValueError(f"length: expected at most {size} tokens, got {length}")
+    most = getattr(model, "context_length", None)
+    if most is not None and 2 * length > most:
+        raise wrong("length", f"at most {most // 2}, half of the context", length)
     keys = jax.random.split(jax.random.key(0) if key is None else key, sequences)
     scores = []
     for one in keys:

@@ -60,7 +60,7 @@ def identify(
         model: A predictor, a JAX function of one prompt (X (N, d), y (N,), x (d,)), or
             a :class:`NumpyModel` or :class:`TorchModel`.
         source: A population, another source or shift, or prompts already drawn.
-        candidates: Families, or predictors and families by name;
+        candidates: Families, or predictors of JAX and families by name;
             :func:`~icltheory.microscope.families_for` the source if None.
         num_examples: N, or several for a curve on the same prompts.
         key: Not needed for prompts already drawn.
@@ -149,6 +149,11 @@ def _families(candidates: Any, source: Any) -> tuple[Family, ...]:
     if candidates is None:
         return families_for(source)
     if isinstance(candidates, Mapping):
+        for name, row in candidates.items():
+            if isinstance(row, models.NumpyModel | models.TorchModel):
+                expected = "families or predictors of JAX, which can be differentiated"
+                got = f"a {type(row).__name__} as {name!r}"
+                raise ValueError(f"candidates: expected {expected}, got {got}")
         rows = [
             row if isinstance(row, Family) else fixed(name, predictor_of(row))
             for name, row in candidates.items()

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from icltheory._checks import wrong
 from icltheory._core import Record
 from icltheory.batching import in_batches
 from icltheory.layered import LayeredModel, all_hidden
@@ -125,8 +126,8 @@ def along_models(
         >>> [found[n].best.name for n in (1.0, 2.0)]
         ['ridge 1', 'ridge 2']
     """
-    if not named:
-        raise ValueError("named: expected at least one model, got none")
+    if not isinstance(named, Mapping) or not named:
+        raise wrong("named", "models by place, at least one", named)
     found = [identify(model, source, **options) for model in named.values()]
     return Along(axis, tuple(named), tuple(found))
 
@@ -142,8 +143,8 @@ def along_shifts(model: Any, sources: Mapping[str, Any], **options: Any) -> Alon
         >>> found.places
         ('standard', 'skewed')
     """
-    if not sources:
-        raise ValueError("sources: expected at least one, got none")
+    if not isinstance(sources, Mapping) or not sources:
+        raise wrong("sources", "sources by name, at least one", sources)
     found = [identify(model, source, **options) for source in sources.values()]
     return Along("source", tuple(sources), tuple(found))
 

@@ -10,7 +10,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from icltheory._checks import check_positive_int
+from icltheory._checks import check_positive_int, wrong
 from icltheory._core import Record
 from icltheory._typing import Array
 from icltheory.batching import in_batches
@@ -71,6 +71,10 @@ class _Hosted(Predictor):
     function: Callable[..., Any] = eqx.field(static=True)
     batched: bool = eqx.field(static=True, default=False)
 
+    def __post_init__(self):
+        if not callable(self.function):
+            raise wrong("function", "one of (X, y, x_query)", self.function)
+
     def answer(self, X: Array, y: Array, x_query: Array) -> Array:
         """The model's answer, by a callback of JAX that gets whole batches."""
 
@@ -81,6 +85,9 @@ class _Hosted(Predictor):
             rows = (array.reshape(size, *array.shape[axes:]) for array in given)
             return self.call(*rows).reshape(batch).astype(kind)
 
+        # An error inside a callback is many lines long: a trial comes first.
+        normal, shapes = np.random.default_rng(0).normal, map(np.shape, (X, y, x_query))
+        self.call(*(normal(size=(2, *shape)).astype(y.dtype) for shape in shapes))
         one, method = jax.ShapeDtypeStruct((), y.dtype), "broadcast_all"
         return jax.pure_callback(host, one, X, y, x_query, vmap_method=method)
 
@@ -144,6 +151,13 @@ class TorchModel(_Hosted):
         found = identify(TorchModel(model, batched=True), source, num_examples=10,
                          key=jax.random.key(0))
     """
+
+    def __post_init__(self):
+        super().__post_init__()
+        try:
+            import torch  # noqa: F401 - used by the methods
+        except ImportError:
+            raise ImportError("TorchModel needs torch: pip install torch") from None
 
     def call(self, X: np.ndarray, y: np.ndarray, x_query: np.ndarray) -> np.ndarray:
         """Answers of a batch."""

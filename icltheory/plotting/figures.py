@@ -106,6 +106,9 @@ def error_curves(
 
     Source: Garg et al. (2022), Figure 2.
     """
+    if not isinstance(curves, Mapping) or not curves:
+        got = "none" if isinstance(curves, Mapping) else type(curves).__name__
+        raise ValueError(f"curves: expected curves by name, at least one, got {got}")
     drawn = {name: _as_curve(given, x) for name, given in curves.items()}
     means = np.concatenate([curve.mean for curve in drawn.values()])
     shown = means[np.isfinite(means) & ((means > 0) if log else True)]

@@ -147,7 +147,8 @@ def _decimal(rate, expected) -> Fraction:
     except ValueError:  # NaN, infinity, or not a number
         exact = None
     if exact is None or not 0 <= exact < 1:
-        raise ValueError(f"{expected} in [0, 1), got {rate}")
+        got = repr(rate) if isinstance(rate, str) else rate
+        raise ValueError(f"{expected} in [0, 1), got {got}")
     return exact
 
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._checks import check_key, check_positive_int
+from icltheory._checks import check_key, check_positive_int, is_tracer
 from icltheory._typing import Array, Float, Int, PRNGKey
 from icltheory.regression.prompts import Prompt
 from icltheory.regression.sources import Source
@@ -143,6 +143,8 @@ class PromptPool(_Wrapped):
 
     def __post_init__(self):
         check_positive_int("pool_size", self.pool_size)
+        if not is_tracer(self.key):
+            check_key("key", self.key)
 
     def sample_parameters(self, key, num_prompts, *, active_dims=None) -> Any:
         return self.sample(key, 0, num_prompts, active_dims=active_dims).w

@@ -128,6 +128,9 @@ def compare(first: Run, second: Run) -> list[dict[str, Any]]:
 
     Rows have ``what``, ``first`` and ``second``; what one of them lacks is ``None``.
     """
+    for name, given in (("first", first), ("second", second)):
+        if not isinstance(given, Run):
+            raise ValueError(f"{name}: expected a Run of load(folder), got {given!r}")
 
     def pairs(a, b):
         for name in dict.fromkeys([*a, *b]):

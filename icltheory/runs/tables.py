@@ -86,7 +86,12 @@ def frame_of(columns: dict[str, list[Any]], library: str) -> Any:
         raise ValueError(f"library: expected 'pandas' or 'polars', got {library!r}")
     # A polars column has one type, to which integers among other values are converted.
     options = {"strict": False} if library == "polars" else {}
-    return importlib.import_module(library).DataFrame(columns, **options)
+    try:
+        made = importlib.import_module(library)
+    except ImportError:
+        hint = f"a data frame needs {library}: pip install {library}"
+        raise ImportError(hint) from None
+    return made.DataFrame(columns, **options)
 
 
 def flat(record: Any) -> dict[str, Any]:

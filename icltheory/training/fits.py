@@ -142,6 +142,10 @@ def fit(
 
     Source: Garg et al. 2022, equation (2) and Appendix A.
     """
+    if not isinstance(model, nn.Module):
+        raise wrong("model", "a Flax module", model)
+    if not (hasattr(source, "sample") and hasattr(source, "dim")):
+        raise wrong("source", "one with dim and sample", source)
     check_positive_int("steps", steps)
     several = jnp.ndim(key) == 1
     check_key("key", key[0] if several else key)
@@ -219,11 +223,21 @@ def load_fit(folder: str | os.PathLike, module: nn.Module | None = None) -> Fit:
 
 def _started(state: TrainState, params: PyTree, init: Any) -> TrainState:
     """The state with given parameters, copied, as the steps take the state's own."""
-    wanted = jax.tree.map(jnp.shape, state.params)
-    if (got := jax.tree.map(jnp.shape, params)) != wanted:
-        raise ValueError(f"start: expected parameters of shapes {wanted}, got {got}")
+    if hasattr(params, "params"):
+        raise wrong("start", "parameters, such as found.model.params", params)
+    wanted, got = map(_shapes, (state.params, params))
+    for name in {**wanted, **got}:
+        if (a := wanted.get(name)) != (b := got.get(name)):
+            said = f"parameters as the model's, with {name} {a}, got {b}"
+            raise ValueError(f"start: expected {said}")
     own = jax.tree.map(lambda a, b: jnp.array(b, a.dtype), state.params, params)
     return TrainState(state.step, state.seed, own, init(own))
+
+
+def _shapes(tree: PyTree) -> dict[str, tuple[int, ...]]:
+    """Shapes of the leaves by their names."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path): jnp.shape(leaf) for path, leaf in leaves}
 
 
 def _described(module: nn.Module) -> dict[str, Any]:

@@ -127,5 +127,5 @@ def test_numbers_out_of_range_are_refused():
     message = r"probability: expected a value in \[0, 1\], got 1.5"
     with pytest.raises(ValueError, match=message):
         cot.vote_error(1.5, 3)
-    with pytest.raises(ValueError, match="probabilities: expected a sum <= 1"):
+    with pytest.raises(ValueError, match="probabilities: expected a sum <= 1, got 1.7"):
         cot.decay_bound(jnp.array([0.9, 0.8]), 3)

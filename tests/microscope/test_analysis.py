@@ -180,11 +180,18 @@ def test_prompts_may_be_float32_where_float64_is_allowed():
     assert abs(found.best.parameters["penalty"] - 0.5) < 1e-3
 
 
+NUMPY = ms.NumpyModel(lambda X, y, x: y.mean())
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"candidates": [1]}, "candidates: expected families"),
         ({"candidates": {}}, "candidates: expected families"),
+        (
+            {"candidates": {"own": NUMPY}},
+            "of JAX, which can be .* a NumpyModel as 'own'",
+        ),
         ({"candidates": [ROWS["ridge"]] * 2}, "candidates: expected distinct names"),
         ({"num_examples": []}, "num_examples: expected at least one"),
         ({"num_examples": -1}, "num_examples: expected an integer >= 0"),
@@ -198,6 +205,11 @@ def test_prompts_may_be_float32_where_float64_is_allowed():
 def test_wrong_arguments_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
         identify(**{"model": reg.Ridge(0.5), "candidates": named("ridge")} | change)
+
+
+def test_without_examples_all_predict_0():
+    found = identify(reg.Ridge(0.5), None, num_examples=0, num_prompts=16)
+    assert all(candidate.distance.mean == 0 for candidate in found.last.candidates)
 
 
 def test_answers_that_are_not_finite_are_refused():

@@ -91,8 +91,14 @@ def test_snapshots_and_shifts_are_axes():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: ms.along_models({}, POPULATION), "named: expected at least one"),
-        (lambda: ms.along_shifts(reg.Zero(), {}), "sources: expected at least one"),
+        (
+            lambda: ms.along_models({}, POPULATION),
+            "named: expected models by place, at least one",
+        ),
+        (
+            lambda: ms.along_shifts(reg.Zero(), {}),
+            "sources: expected sources by name, at least one",
+        ),
     ],
 )
 def test_wrong_arguments_are_refused(call, message):

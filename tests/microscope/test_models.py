@@ -102,6 +102,11 @@ def test_a_wrong_shape_is_refused():
     model = ms.NumpyModel(lambda X, y, x: np.zeros(2))
     with pytest.raises(ValueError, match="expected one number per prompt"):
         ms.responses(model, PROMPT)
+    # As a predictor it is called by JAX, whose own error would be many lines long.
+    one = r"^what the model returns: expected one number per prompt, \(2,\), got .*$"
+    for wrong in (model, ms.NumpyModel(lambda X, y, x: y[:1], batched=True)):
+        with pytest.raises(ValueError, match=one):
+            reg.estimate_risk(wrong, POPULATION, 4, key=jax.random.key(0))
 
 
 @pytest.mark.slow

@@ -188,7 +188,7 @@ def test_bad_input():
         with raises(f"rank: expected a positive integer, got {rank}"):
             prune(W, Rank(rank))
     for rate in (1.0, None, "x"):
-        with raises(f"strength: expected a number in [0, 1), got {rate}"):
+        with raises(f"strength: expected a number in [0, 1), got {rate!r}"):
             prune(W, rate)
     for rates, message in (
         ([], "rates: expected at least one, got none"),

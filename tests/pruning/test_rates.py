@@ -85,7 +85,7 @@ def test_kept_parameters():
 
 @pytest.mark.parametrize("rate", [1, 1.5, -0.1, np.nan, np.inf, "many", [0.1]])
 def test_rates_outside_the_interval(rate):
-    with raises(f"rate: expected a number in [0, 1), got {rate}"):
+    with raises(f"rate: expected a number in [0, 1), got {rate!r}"):
         rank_for_rate((4, 4), rate)
 
 

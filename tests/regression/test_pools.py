@@ -143,3 +143,6 @@ def test_impossible_pools_say_what_was_expected(key):
         TaskPool(the_task(), pool={"a": jnp.ones((2, 2)), "b": jnp.ones((3, 2))})
     with raises("pool_size: expected a positive integer, got 0"):
         PromptPool(the_task(), 0, key)
+    with raises("key: expected one key from jax.random.key, got 0"):
+        PromptPool(the_task(), 4, 0)
+    assert "key=key<fry>[]" in repr(PromptPool(the_task(), 4, key))

@@ -81,8 +81,10 @@ def test_training_goes_on_from_a_model_which_stays_as_it_was(found):
     again = training.fit(MODEL, SOURCE, key=KEY, start=found.model.params, **SMALL)
     jax.tree.map(np.testing.assert_array_equal, found.model.params, before)
     assert again.losses[:5].mean() < found.losses[:5].mean()
-    with raises("start: expected parameters of shapes"):
+    with raises("start: expected parameters as the model's, with ['"):
         training.fit(MODEL, SOURCE, key=KEY, start={"w": jnp.ones(2)}, **SMALL)
+    with raises("start: expected parameters, such as found.model.params, got"):
+        training.fit(MODEL, SOURCE, key=KEY, start=found.model, **SMALL)
 
 
 def test_a_module_without_predict_answers_by_its_last_prefix():
@@ -111,6 +113,8 @@ def test_progress_and_the_number_of_examples():
     assert calls[0] == (0, 20, "")
     assert calls[-1][:2] == (20, 20)
     assert calls[-1][2].startswith("training, loss ")
+    with raises("source: expected one with dim and sample, got"):
+        training.fit(MODEL, None, key=KEY)
     with raises("steps: expected a positive integer, got 0"):
         training.fit(MODEL, SOURCE, key=KEY, steps=0)
     with raises("key: expected"):

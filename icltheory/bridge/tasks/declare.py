@@ -141,10 +141,14 @@ class TaskSpec:
 
     def __post_init__(self):
         check_choice("kind", self.kind, ("classification", "choice"))
+        if isinstance(self.labels, Mapping):
+            object.__setattr__(self, "labels", tuple(self.labels.items()))
         for name in self.fields:
             for template in self.templates(name):
                 self._check_columns(name, template)
         given = self.recipes
+        if not isinstance(given, TaskRecipe | Mapping):
+            raise wrong("recipes", "a TaskRecipe, or one for each profile", given)
         for recipe in [given] if isinstance(given, TaskRecipe) else given.values():
             _check_recipe(self, recipe)
 
@@ -177,6 +181,10 @@ def _check_recipe(spec: TaskSpec, recipe: TaskRecipe) -> None:
     wanted = "words" if spec.kind == "classification" else "options"
     if not getattr(prompt, wanted):
         raise ValueError(f"{wanted}: expected one per class of {spec.name}, got none")
+    for name in ("words", "scored"):
+        words = getattr(prompt, name)
+        if len(set(words)) < len(words):
+            raise wrong(name, f"different words for {spec.name}", words)
     if prompt.scored and len(prompt.scored) != len(prompt.words):
         wanted = f"{len(prompt.words)} words for {spec.name}"
         raise wrong("scored", wanted, prompt.scored)

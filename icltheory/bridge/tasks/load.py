@@ -120,6 +120,7 @@ def load_table(
         text: Name of the column of texts.
         label: Name of the column of label words.
     """
+    check_nonnegative_int("per_class", per_class)
     rows = read_table(path, keys=(label,)).rows
     labels = [row.columns[label] for row in rows if label in row.columns]
     words = tuple(sorted(set(labels)))

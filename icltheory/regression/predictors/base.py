@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._checks import check_shape
+from icltheory._checks import check_shape, one_line
 from icltheory._core import OF_USER, Record, calculator, exact_products
 from icltheory._typing import Array, Float
 from icltheory.regression._linalg import as_floats, dot
@@ -174,7 +174,7 @@ def predictor_of(predictor: Any) -> Predictor:
         hint = f": make one, {predictor.__name__}(...)"
     raise ValueError(
         "predictor: expected a predictor or a function of (X, y, x_query), got "
-        f"{predictor!r}{hint}"
+        f"{one_line(predictor)}{hint}"
     )
 
 
