@@ -163,6 +163,8 @@ def free_memory() -> int | None:
 
 def _stored(folder: Path) -> tuple[Architecture, str]:
     """Reads the architecture and dtype of a checkpoint; checks names and shapes."""
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder}: expected a folder, found none")
     if not any((folder / name).is_file() for name in (SINGLE, INDEX)):
         raise FileNotFoundError(
             f"{folder}: expected {SINGLE} or {INDEX}, to read the headers of the "

@@ -101,7 +101,7 @@ class Evaluator:
         self.model, self.task, self.shots = model, task, shots
         self.method, self.systems = method, systems
         self.batch_size, self.progress = batch_size, progress
-        shown = len(task.demonstrations) if shots is None else shots
+        shown = task.shown(shots)
         self.key = {"task": task.name, "digest": digest_of(task), "shots": shown}
         self.key["method"] = method_name(method, systems)
         if not isinstance(answers, AnswerFile):
@@ -171,10 +171,9 @@ class Evaluator:
 
     def read(self, model: Candidate) -> Composition:
         """The interventions of a model; raises for those that do not fit it."""
-        known: Any = model.split() if isinstance(model, str) else model
-        known = (known,) if isinstance(known, Intervention) else tuple(known)
+        known: Any = (model,) if isinstance(model, Intervention | str) else tuple(model)
         if known not in self._read:
-            own, read = prepared(self.model, known)
+            own, read = prepared(self.model, model if isinstance(model, str) else known)
             for one in read:
                 kept_table(self.method, own.params, one.specs(own), [one.strength])
             self._read[known] = tuple(one for one in read if one.strength != 0)

@@ -46,7 +46,7 @@ def prune_model(
 
     Args:
         interventions: What is pruned, as records or as text such as ``"26:mlp:0.9"``,
-            ``"3:W_Q,W_K:rank=8"`` or ``"embeddings:0.5"``.
+            ``"3:W_Q,W_K:rank=8"`` or ``"embeddings:0.5"``; several with spaces between.
         systems: Keeps singular systems: ``systems.of(W)`` is ``(U, s, Vt)``. A
             decomposition each if ``None``.
 
@@ -87,7 +87,9 @@ def prepared(
     model: LanguageModel, interventions: Intervention | str | Sequence[Any]
 ) -> tuple[LanguageModel, tuple[Intervention, ...]]:
     """Returns the interventions and the model for them, untied if they require it."""
-    if isinstance(interventions, Intervention | str):
+    if isinstance(interventions, str):
+        interventions = interventions.split()
+    elif isinstance(interventions, Intervention):
         interventions = [interventions]
     for one in interventions:
         (read,) = read_interventions(model, [one])

@@ -313,7 +313,10 @@ def transformer(
     2024 (gated linear attention).
     """
     check_choice("kind", kind, get_args(Kind))
-    check_positive_int("num_examples", num_examples)
+    for name, value in {"dim": dim, "num_examples": num_examples}.items():
+        check_positive_int(name, value)
+    if width % num_heads:
+        raise wrong("num_heads", f"a divisor of width {width}", num_heads)
     known = tuple(n for n in GPT2.__annotations__ if n not in ("parent", "name"))
     for name in options:
         check_choice("option", name, known)

@@ -6,7 +6,13 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
-from icltheory._checks import nonnegative, positive, unit
+from icltheory._checks import (
+    check_positive_int,
+    checked,
+    nonnegative,
+    positive,
+    unit,
+)
 from icltheory._core import Record, calculator
 from icltheory._typing import Array, Float
 from icltheory.patterns.conditions import Condition, Conditions, at_least, at_most
@@ -103,6 +109,11 @@ class Setting(Record):
     num_examples: int = 20  # l_tr of a training prompt
     test_examples: int = 20  # l_ts of a test prompt
     test_fraction: float = 0.8  # alpha' of a test prompt
+
+    def __post_init__(self):
+        for name in ("num_steps", "batch_size", "num_examples", "test_examples"):
+            check_positive_int(name, getattr(self, name))
+        self.test_fraction = checked("test_fraction", self.test_fraction, unit)
 
 
 class Constants(Record):

@@ -255,8 +255,8 @@ def test_what_cannot_be_done(model, task, changes, message, monkeypatch):
     """It is said before anything runs."""
     monkeypatch.setattr(SplitEvaluator, "stream", None)
     arguments = {"layer": 1, "module": "mlp", "rates": RATES, **changes}
-    evaluator = Evaluator(model, task, arguments.pop("shots", None))
     with raises(message):
+        evaluator = Evaluator(model, task, arguments.pop("shots", None))
         algorithm1(evaluator, **arguments)
 
 

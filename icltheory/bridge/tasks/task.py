@@ -170,7 +170,7 @@ class LanguageTask:
 
     def prefix(self, shots: int | None = None) -> str:
         """The demonstrations as text, before every question; empty for 0 shots."""
-        chosen = self.demonstrations[: self._shots(shots)]
+        chosen = self.demonstrations[: self.shown(shots)]
         return "".join(self._demonstration(example) for example in chosen)
 
     def query(self, example: Example, shots: int | None = None) -> str:
@@ -178,7 +178,7 @@ class LanguageTask:
 
         Without demonstrations some tasks ask in other words.
         """
-        if self._shots(shots) == 0 and self.template.zero_shot:
+        if self.shown(shots) == 0 and self.template.zero_shot:
             return fill(self.template.zero_shot, example.fields)
         return fill(self.template.query, example.fields)
 
@@ -214,7 +214,8 @@ class LanguageTask:
             chosen = [chosen[place] for place in order.tolist()]
         return replace(self, demonstrations=tuple(chosen))
 
-    def _shots(self, shots: int | None) -> int:
+    def shown(self, shots: int | None) -> int:
+        """Number of demonstrations in a prompt, all for ``None``."""
         if shots is None:
             return len(self.demonstrations)
         check_nonnegative_int("shots", shots)
