@@ -30,32 +30,6 @@ def small(family, **config):
     return read_architecture({"model_type": family, **_SMALL, **config})
 
 
-# What logits depend on and no shape of a weight shows.
-SETTINGS = [
-    ("gemma2", {"score_cap": None}),
-    ("gemma2", {"logit_cap": None}),
-    ("gemma2", {"query_scalar": None}),
-    ("gemma2", {"sliding_window": 5}),
-    ("gemma3", {"local_rotary": None}),
-    ("gemma3", {"sliding_window": (4, 4, None)}),
-    ("opt", {"position_offset": 1, "max_positions": 21}),
-    ("ministral", {"sliding_window": (None, 5)}),
-    ("qwen2_mixed", {"sliding_window": (4, None)}),
-    ("starcoder2", {"sliding_window": None}),
-    ("starcoder2", {"activation": "silu"}),
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "change"), SETTINGS)
-def test_the_stored_logits_depend_on_every_setting(name, change, tmp_path):
-    """Equality with torch would not hold by another reading of the config."""
-    model, (ids, logits) = stored.load(name, tmp_path), stored.expected(name)
-    decoder = Decoder(dataclasses.replace(model.arch, **change))
-    others = np.asarray(model.replace(decoder=decoder).logits(ids))
-    assert stored.difference(others, logits) > 0.01
-
-
 def rope(kind, **numbers):
     return {"rope_scaling": {"type": kind, **numbers}}
 
@@ -74,16 +48,17 @@ REFUSED = [
     ("llama", {"rms_norm_eps": "1e-5"}, "rms_norm_eps: expected a number"),
     ("llama", {"rms_norm_eps": -1.0}, "rms_norm_eps: .*, finite and not below 0"),
     ("llama", {"rms_norm_eps": np.nan}, "rms_norm_eps: .*, finite and not below 0"),
-    ("llama", {"quantization_config": {"bits": 4}}, "got quantised ones; dequantise"),
-    ("llama", {"quantization_config": {"quant_method": "awq"}}, r"ones \(awq\)"),
+    (
+        "llama",
+        {"quantization_config": {"quant_method": "awq"}},
+        r"ones \(awq\)",
+    ),
     ("llama", {"is_causal": False}, "is_causal: expected True"),
     ("llama", {"per_layer_config": {"0": {}}}, "per_layer_config: expected None"),
-    ("llama", {"rope_theta": -1.0}, "rope_theta: expected a positive number"),
     ("llama", {"rope_theta": 0}, "rope_theta: expected a positive number"),
     ("llama", {"rope_theta": 1}, "rope_theta: expected a number above 1"),
     ("llama", {"rope_theta": "100"}, "rope_theta: expected a positive number"),
     ("llama", {"rope_scaling": ["linear"]}, "rope_scaling: expected an object"),
-    ("llama", {"rope_scaling": "x"}, "rope_scaling: expected an object, got 'x'"),
     ("llama", {"rope_parameters": "x"}, "rope_parameters: expected an object"),
     ("llama", rope("mrope"), "rope_type: .*'mrope'"),
     ("llama", rope(["linear"]), "rope_type: expected one of"),

@@ -8,7 +8,7 @@ from icltheory.bridge.evaluation import generate, generate_text, log_likelihoods
 from icltheory.bridge.evaluation import rows as rows_module
 from icltheory.bridge.tokenizer import read_rows
 from tests.bridge.evaluation_tasks import FAMILIES, Letters, tiny
-from tests.bridge.test_evaluation import with_nan, with_rows
+from tests.bridge.test_evaluation import EMBED, with_nan, with_rows
 from tests.bridge.tiers import quick
 from tests.raising import raises
 
@@ -89,11 +89,6 @@ def test_rows_that_cannot_be_read_are_named(rows, starts, message):
         log_likelihoods(tiny("gpt2"), rows, starts)
 
 
-def test_sizes_of_batches_are_named():
-    with raises("batch_size: expected a positive integer"):
-        log_likelihoods(tiny("gpt2"), [[1, 2]], [1], batch_size=0)
-
-
 def test_rows_are_whole_numbers():
     """Read before they become integers, which would cut 1.5 down to 1."""
     for row in ([1.5, 2.0], "ab", 3, [[1, 2]], [True, False]):
@@ -105,7 +100,7 @@ def test_rows_are_whole_numbers():
 
 def test_nothing_is_greedy_where_a_log_likelihood_is_nan():
     model, rows = tiny("groups"), [[1, 5, 0], [4, 9, 0]]
-    poisoned = with_rows(model, "embed", [9], np.nan)
+    poisoned = with_rows(model, EMBED, [9], np.nan)
     for some in (rows, [[1, 5, 0], [1, 5, 9, 0]]):  # Of two contexts, and of one.
         found = log_likelihoods(poisoned, some, [2, 2])
         assert np.isnan(found.log_likelihood).tolist() == [False, True]
@@ -211,14 +206,16 @@ def test_prompts_that_cannot_go_on_are_named(prompts, message):
         generate(tiny("gpt2"), prompts, 10)
 
 
-def test_more_new_tokens_than_the_context_holds_are_named():
+def test_sizes_of_batches_and_of_what_is_generated_are_named():
+    with raises("batch_size: expected a positive integer"):
+        log_likelihoods(tiny("gpt2"), [[1, 2]], [1], batch_size=0)
     with raises("max_tokens: expected at most 159, since a prompt has at least one"):
         generate(tiny("gpt2"), [[1]], 400)
 
 
 def test_nan_logits_are_no_token():
     model, rows = tiny("groups"), [[1, 5, 77], [4, 9, 90]]
-    poisoned = with_rows(model, "embed", [90], np.nan)
+    poisoned = with_rows(model, EMBED, [90], np.nan)
     with pytest.raises(ValueError, match="NaN after prompt 1; a row"):
         generate(poisoned, rows, 3)
     with pytest.raises(ValueError, match=r"finite weights, .*\['W_Q'\]"):

@@ -70,13 +70,16 @@ def config_of(family, **changes):
     return {"model_type": family, **CONFIGS[family], **changes}
 
 
+def random_model(config, **how):
+    """A model with Gaussian weights, as ``weights.drawn`` draws them."""
+    decoder = Decoder(read_architecture(config))
+    return LanguageModel(decoder, drawn(decoder.init, **how), config=config)
+
+
 @functools.cache
 def model_of(family, dtype="float32", **changes):
     """Random weights, large enough for tokens to differ by much."""
-    config = config_of(family, **changes)
-    decoder = Decoder(read_architecture(config))
-    params = drawn(decoder.init, dtype=dtype)
-    return LanguageModel(decoder, params, config=config)
+    return random_model(config_of(family, **changes), dtype=dtype)
 
 
 def tensors_of(model, prefix=None):
