@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import sys
 
 import jax
@@ -34,28 +35,23 @@ TASKS = {
 
 
 @functools.cache
-def plainly(family, scoring, models, dtype="float64", shots=None):
-    model = tiny(family, dtype=dtype)
+def plainly(family, scoring, models, shots):
+    model = tiny(family)
     pruned = prune_model(model, models) if models else model
     return evaluate_naive(pruned, TASKS[scoring], shots=shots)
 
 
-def check(found, family, models, scoring="label_token", atol=1e-9, **how):
+def check(found, family, models, scoring="label_token", shots=None):
     for one, fast in zip(models, found, strict=True):
         strong = one if one and not str(one).endswith(":0") else ()
-        plain = plainly(family, scoring, strong, **how)
-        np.testing.assert_allclose(fast.scores, plain.scores, atol=atol, rtol=0)
+        plain = plainly(family, scoring, strong, shots)
+        np.testing.assert_allclose(fast.scores, plain.scores, atol=1e-9, rtol=0)
         np.testing.assert_array_equal(fast.predictions, plain.predictions)
         assert fast.accuracy == plain.accuracy
 
 
 def every(layers, modules, rates=RATES):
-    return [
-        Intervention(layer, module, rate)
-        for layer in layers
-        for module in modules
-        for rate in rates
-    ]
+    return [Intervention(*one) for one in itertools.product(layers, modules, rates)]
 
 
 ALL, BOTH = range(3), ("attn", "mlp")
@@ -81,7 +77,7 @@ def test_pruned_models_score_as_in_plain_evaluation(case):
     models = every(layers, modules)
     found = Evaluator(tiny(family), TASKS[scoring], shots, **SIZE)
     rows = found.evaluate("validation", models)
-    check(rows, family, models, scoring, shots=shots)
+    check(rows, family, models, scoring, shots)
     assert np.ptp([row.scores for row in rows], axis=0).max() > 1e-2
     # The unpruned model is one of them, whatever the place of a rate of 0.
     pruned = sum(model.strength > 0 for model in models)

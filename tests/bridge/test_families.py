@@ -3,7 +3,6 @@
 import dataclasses
 import json
 
-import jax
 import numpy as np
 import pytest
 
@@ -11,7 +10,7 @@ from icltheory.bridge import Decoder, Stream
 from icltheory.bridge.checkpoint import load_checkpoint
 from icltheory.bridge.families import read_architecture
 from tests.bridge import stored
-from tests.bridge.tiny import config_of, model_of
+from tests.bridge.tiny import assert_same, config_of, model_of
 
 
 def of(family, **changes):
@@ -118,7 +117,7 @@ def test_a_mistral_with_named_kinds_of_layers_is_a_ministral(tmp_path):
     (folder / "config.json").write_text(json.dumps(config | {"model_type": "mistral"}))
     model, one = load_checkpoint(folder), stored.load("ministral", tmp_path)
     assert dataclasses.replace(model.arch, family="ministral") == one.arch
-    jax.tree.map(np.testing.assert_array_equal, model.params, one.params)
+    assert_same(model.params, one.params)
 
 
 def test_gemma_3_has_two_sets_of_rotations_in_a_ratio_of_five_to_one():

@@ -27,24 +27,6 @@ def test_rows_hold_every_sequence_once_and_are_nearly_full(most):
         assert len(rows) <= 1.03 * sizes.sum() / 64
 
 
-def test_a_batch_says_where_each_question_ends():
-    prompts = tokenize(Reader(Letters()), classification(40, 2))
-    batches, seen, shapes = PackedBatches(prompts, 16, 8), [], set()
-    for batch in batches():
-        ids, mask, ends, stems = batch.tokens
-        assert stems is None
-        shapes.add((ids.shape, ends.shape))
-        seen += batch.complete.tolist()
-        for number, place in zip(batch.sequences, batch.places, strict=True):
-            row, slot = divmod(int(place), ends.shape[1])
-            begin = 0 if slot == 0 else ends[row, slot - 1] + 1
-            kept = slice(begin, ends[row, slot] + 1)
-            assert tuple(ids[row, kept]) == prompts.rows[number]
-            assert mask[row, kept].all()
-    assert sorted(seen) == list(range(40))
-    assert len(shapes) == 1
-
-
 def test_alone_every_sequence_has_a_row():
     prompts = tokenize(Reader(Letters()), choice(7, longest=5))
     for chosen in (None, [5, 2]):
@@ -182,27 +164,6 @@ def test_options_behind_one_question_are_scored_as_single_rows(case):
     found = evaluate(model, task, batch_size=4)
     naive = evaluate_naive(model, task)
     np.testing.assert_allclose(found.scores, naive.scores, rtol=0, atol=1e-9)
-
-
-def test_an_example_comes_with_the_batch_of_its_last_option():
-    """Three options of 2 to 40 tokens, two sequences a batch."""
-    task = classification(12, 2, longest=5, scoring="log_likelihood")
-    prompts = tokenize(Reader(Letters()), task)
-    batches = PackedBatches(prompts, 16, 1)
-    for chosen in (None, [7, 2, 11]):
-        seen, complete, counted = [], [], 0
-        for batch in batches(chosen):
-            seen += batch.sequences.tolist()
-            for number in batch.complete.tolist():
-                assert {3 * number + k for k in range(3)} <= set(seen)
-                assert number in batch.sequences // 3
-            complete += batch.complete.tolist()
-            # Each option's tokens are read once, none of those of another row.
-            sizes = [len(prompts.rows[n]) - prompts.starts[n] for n in seen]
-            counted += int(batch.answers.counted[: _rows(batch)].sum())
-            assert counted == sum(sizes)
-        assert sorted(complete) == sorted(range(12) if chosen is None else chosen)
-        assert sorted(seen) == sorted(3 * n + k for n in complete for k in range(3))
 
 
 SCORED = [("groups", s, "float64") for s in SCORINGS]

@@ -130,17 +130,6 @@ def test_a_clear_winner_is_chosen_and_better_on_the_test(model):
     assert str(found).startswith("0:mlp:0.7: ")
 
 
-def test_a_search_among_equals_is_told_from_a_gain(model):
-    rng = np.random.default_rng(1)
-    validation, test = rng.random((2, 8, 200)) < 0.5
-    evaluator, rates = made(model, validation, test)
-    found = algorithm1(evaluator, 0, "mlp", rates)
-    assert found.rate > 0
-    assert found.comparison.could_be_chance
-    assert found.selection.optimism > 0
-    assert found.selection.score == found.validation_score
-
-
 def test_the_interval_is_the_score_interval_at_the_level_and_fits_its_p_value(model):
     """Three gains of 512: a bootstrap excluded 0 beside an exact p-value of 0.25."""
     before = np.arange(512) < 400

@@ -214,32 +214,26 @@ def test_too_few_rows(folder):
         load_task("sst2", folder)
 
 
+def weather(**recipe):
+    recipe = TaskRecipe(**{"prompt": WEATHER.recipes.prompt, **recipe})
+    return dataclasses.replace(WEATHER, recipes=recipe)
+
+
 def prompted(*args, **how):
-    return {"prompt": PromptTemplate(*args, **how)}
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (prompted("d", "q"), "words: expected"),
-        (prompted("d", "q", ("a", "b", "c")), "labels: expected values for 3"),
-        (prompted("d", "q", ("a", "b"), scored=("a",)), "scored: expected 2"),
-        ({"split": Split(order=(0, 0))}, "order: expected each class"),
-        ({"merge": (0,)}, "labels: expected"),
-        ({"merge": (0, 5)}, r"labels: .* 2 .* weather, got .* merged to \(0, 5\)"),
-        (prompted("{label}", "{label}", ("a", "b")), "fields among text, got 'label'"),
-        (prompted("{text}\n", "q", ("a", "b")), r"demonstration: .* \{label\} for wea"),
-    ],
-)
-def test_declarations_that_do_not_fit_together(change, message):
-    recipe = TaskRecipe(**{"prompt": WEATHER.recipes.prompt, **change})
-    with pytest.raises(ValueError, match=message):
-        dataclasses.replace(WEATHER, recipes=recipe)
+    return weather(prompt=PromptTemplate(*args, **how))
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (lambda: prompted("d", "q"), "words: expected"),
+        (lambda: prompted("d", "q", ("a", "b", "c")), "labels: expected values for 3"),
+        (lambda: prompted("d", "q", ("a", "b"), scored=("a",)), "scored: expected 2"),
+        (lambda: prompted("{label}", "{label}", ("a", "b")), "among text, got 'label'"),
+        (lambda: prompted("{text}\n", "q", ("a", "b")), r"demonstration: .* \{label\}"),
+        (lambda: weather(split=Split(order=(0, 0))), "order: expected each class"),
+        (lambda: weather(merge=(0,)), "labels: expected"),
+        (lambda: weather(merge=(0, 5)), r"labels: .* 2 .* got .* merged to \(0, 5\)"),
         (lambda: Split(per_class=-1), "per_class: expected an integer >= 0, got -1"),
         (lambda: Split(validation="train"), "validation: expected"),
         (lambda: Split(validation=-1), "validation: expected an integer >= 0, got -1"),
@@ -253,8 +247,8 @@ def test_declarations_that_do_not_fit_together(change, message):
     ],
 )
 @pytest.mark.usefixtures("as_for_a_user")
-def test_declarations_that_name_what_does_not_exist(make, message):
-    with raises(message):
+def test_declarations_that_do_not_fit_or_name_what_does_not_exist(make, message):
+    with pytest.raises(ValueError, match=message):
         make()
 
 
