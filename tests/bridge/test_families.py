@@ -29,6 +29,32 @@ def small(family, **config):
     return read_architecture({"model_type": family, **_SMALL, **config})
 
 
+# What logits depend on and no shape of a weight shows.
+SETTINGS = [
+    ("gemma2", {"score_cap": None}),
+    ("gemma2", {"logit_cap": None}),
+    ("gemma2", {"query_scalar": None}),
+    ("gemma2", {"sliding_window": 5}),
+    ("gemma3", {"local_rotary": None}),
+    ("gemma3", {"sliding_window": (4, 4, None)}),
+    ("opt", {"position_offset": 1, "max_positions": 21}),
+    ("ministral", {"sliding_window": (None, 5)}),
+    ("qwen2_mixed", {"sliding_window": (4, None)}),
+    ("starcoder2", {"sliding_window": None}),
+    ("starcoder2", {"activation": "silu"}),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "change"), SETTINGS)
+def test_the_stored_logits_depend_on_every_setting(name, change, tmp_path):
+    """Equality with torch would not hold by another reading of the config."""
+    model, (ids, logits) = stored.load(name, tmp_path), stored.expected(name)
+    decoder = Decoder(dataclasses.replace(model.arch, **change))
+    others = np.asarray(model.replace(decoder=decoder).logits(ids))
+    assert stored.difference(others, logits) > 0.01
+
+
 def rope(kind, **numbers):
     return {"rope_scaling": {"type": kind, **numbers}}
 

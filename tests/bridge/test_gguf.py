@@ -250,7 +250,10 @@ def test_tokenizers_that_cannot_be_built_are_named(calls, message, tmp_path):
 
 
 DAMAGES = {
+    "no GGUF": (lambda data: b"GGML" + data[4:], "whole file.*magic invalid"),
+    "empty": (lambda data: b"", "whole file.*empty file"),
     "cut short": (lambda data: data[:-1000], "whole file.*cannot reshape"),
+    "cut in its header": (lambda data: data[:3000], "whole file"),
     "an unknown block type": (
         lambda data: data.replace(_PLACE, _PLACE[:-4] + b"\x63\0\0\0", 1),
         r"whole file.*\(99\) is not a valid GGMLQuantizationType",
