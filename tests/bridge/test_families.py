@@ -73,11 +73,8 @@ REFUSED = [
     ("llama", {"rms_norm_eps": "1e-5"}, "rms_norm_eps: expected a number"),
     ("llama", {"rms_norm_eps": -1.0}, "rms_norm_eps: .*, finite and not below 0"),
     ("llama", {"rms_norm_eps": np.nan}, "rms_norm_eps: .*, finite and not below 0"),
-    (
-        "llama",
-        {"quantization_config": {"quant_method": "awq"}},
-        r"ones \(awq\)",
-    ),
+    ("llama", {"quantization_config": {"bits": 4}}, "got quantised ones; dequantise"),
+    ("llama", {"quantization_config": {"quant_method": "awq"}}, r"ones \(awq\)"),
     ("llama", {"is_causal": False}, "is_causal: expected True"),
     ("llama", {"per_layer_config": {"0": {}}}, "per_layer_config: expected None"),
     ("llama", {"rope_theta": 0}, "rope_theta: expected a positive number"),
