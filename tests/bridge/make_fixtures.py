@@ -17,15 +17,7 @@ import zlib
 import numpy as np
 import torch
 import transformers
-from fixture_models import (
-    FAMILIES,
-    FIXTURES,
-    LENGTHS,
-    ROWS,
-    STORED,
-    TOKENS,
-    UNPADDED,
-)
+from fixture_models import FAMILIES, FIXTURES, LENGTHS, ROWS, STORED, TOKENS, UNPADDED
 from safetensors.torch import load_file, save_file
 
 # What the published files of a model leave off the names of tensors.

@@ -166,41 +166,20 @@ def test_texts_end_before_the_first_of_the_strings():
     ("call", "message"),
     [
         (lambda m: log_likelihoods(m, [], []), "starts: .* least one row, got 0 for"),
-        (
-            lambda m: log_likelihoods(m, [[1, 2]], [2]),
-            "rows: .* 2 and start 2 in row",
-        ),
+        (lambda m: log_likelihoods(m, [[1, 2]], [2]), "rows: .* 2 and start 2 in row"),
         (lambda m: log_likelihoods(m, [[1, 2], [3]], [1, 1]), "1 and start 1 in row 1"),
-        (
-            lambda m: log_likelihoods(m, [[1, 128]], [1]),
-            "rows: .* 0 to 127, got 128",
-        ),
-        (
-            lambda m: log_likelihoods(m, [[1] * 162], [1]),
-            "at most 161 .* got 162",
-        ),
-        (
-            lambda m: log_likelihoods(m, [[1]], [1], batch_size=0),
-            "batch_size: expect",
-        ),
+        (lambda m: log_likelihoods(m, [[1, 128]], [1]), "rows: .* 0 to 127, got 128"),
+        (lambda m: log_likelihoods(m, [[1] * 162], [1]), "at most 161 .* got 162"),
+        (lambda m: log_likelihoods(m, [[1]], [1], batch_size=0), "batch_size: expect"),
         (lambda m: generate(m, [], 10), "prompts: expected at least one, got none"),
         (lambda m: generate(m, [[1], []], 10), "prompts: .* 1 to 150 .* 0 in prompt 1"),
         (lambda m: generate(m, [[1] * 151], 10), "10 more are .*, got 151 in prompt 0"),
         (lambda m: generate(m, [[128]], 10), "prompts: .* tokens 0 to 127, got 128 in"),
-        (
-            lambda m: generate(m, [[1]], 400),
-            "max_tokens: .* 159, since a prompt has",
-        ),
-        (
-            lambda m: generate_text(m, "One", 4),
-            "prompts: .* a sequence, got 'One'",
-        ),
+        (lambda m: generate(m, [[1]], 400), "max_tokens: .* 159, since a prompt has"),
+        (lambda m: generate_text(m, "One", 4), "prompts: .* a sequence, got 'One'"),
         (lambda m: generate_text(m, [None], 4), "prompts: expected texts, got None"),
         (lambda m: generate_text(m, ["a"], 4, until="b"), "until: expected a sequence"),
-        (
-            lambda m: generate_text(m, ["a"], 4, until=[3]),
-            "until: .* texts, got 3",
-        ),
+        (lambda m: generate_text(m, ["a"], 4, until=[3]), "until: .* texts, got 3"),
     ],
 )
 @pytest.mark.usefixtures("as_for_a_user")

@@ -20,12 +20,7 @@ _LLAMA = {
     "num_attention_heads": 2,
     "max_position_embeddings": 24,
 }
-_GROUPS = {
-    **_LLAMA,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 6,
-}
+_GROUPS = {**_LLAMA, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 6}
 _WINDOW = {**_GROUPS, "sliding_window": 4}
 _TURNED = {**_LLAMA, "partial_rotary_factor": 0.4}
 CONFIGS = {
