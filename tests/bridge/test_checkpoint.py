@@ -152,8 +152,11 @@ def moved(name, new, keep=False):
     return change
 
 
-def with_mask(name):
-    return lambda tensors: tensors.update({name: np.ones((1, 1, 3, 3), bool)})
+def put(name, value):
+    return lambda tensors: tensors.update({name: np.array(value)})
+
+
+MASK = np.ones((1, 1, 3, 3), bool)
 
 
 @pytest.mark.parametrize(
@@ -162,11 +165,11 @@ def with_mask(name):
         ("gemma", moved(TABLE, HEAD)),
         ("gemma", moved(TABLE, HEAD, keep=True)),
         ("gpt_neox", moved("embed_out.weight", HEAD)),
-        ("gpt2", with_mask("transformer.h.1.attn.bias")),
-        ("gpt2", with_mask("transformer.h.0.attn.masked_bias")),
-        ("gptj", with_mask("transformer.h.0.attn.masked_bias")),
-        ("llama", with_mask("model.layers.1.self_attn.rotary_emb.inv_freq")),
-        ("gpt_neox", with_mask("gpt_neox.layers.0.attention.rotary_emb.inv_freq")),
+        ("gpt2", put("transformer.h.1.attn.bias", MASK)),
+        ("gpt2", put("transformer.h.0.attn.masked_bias", MASK)),
+        ("gptj", put("transformer.h.0.attn.masked_bias", MASK)),
+        ("llama", put("model.layers.1.self_attn.rotary_emb.inv_freq", MASK)),
+        ("gpt_neox", put("gpt_neox.layers.0.attention.rotary_emb.inv_freq", MASK)),
     ],
 )
 def test_other_names_are_known_and_tables_of_old_versions_skipped(
@@ -199,18 +202,9 @@ NORM = "model.layers.1.input_layernorm.weight"
             lambda t: [t.pop(n) for n in list(t) if ".1.mlp" in n],
             "expected tensor model.layers.1.mlp.gate_proj.weight and 2 more",
         ),
-        (
-            lambda t: t.update({"model.extra": np.ones(2, np.float32)}),
-            "model.safetensors: did not expect tensor model.extra",
-        ),
-        (
-            lambda t: t.update({NORM: np.ones(11, np.float32)}),
-            rf"{NORM}: expected shape \(12,\), got \(11,\)",
-        ),
-        (
-            lambda t: t.update({NORM: np.ones(12, np.int32)}),
-            f"{NORM}: expected floating point, got int32",
-        ),
+        (put("model.extra", [1.0, 1.0]), "safetensors: did not expect tensor model.ex"),
+        (put(NORM, np.ones(11)), rf"{NORM}: expected shape \(12,\), got \(11,\)"),
+        (put(NORM, [1] * 12), f"{NORM}: expected floating point, got int64"),
     ],
 )
 def test_wrong_tensors_are_named(change, message, tmp_path):
@@ -305,10 +299,8 @@ def test_a_byte_order_mark_is_passed_over(shards, tmp_path):
 @pytest.mark.parametrize("dtype", [None, "float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("value", [1e39, 3.4e38, 7e4])
 def test_values_beyond_the_dtype_are_not_made_infinite(tmp_path, dtype, value):
-    def change(tensors):
-        tensors[NORM] = np.full(12, value)  # float64
-
-    folder, kind = stored("llama", tmp_path, change), dtype or "float32"
+    double = put(NORM, np.full(12, value))
+    folder, kind = stored("llama", tmp_path, double), dtype or "float32"
     if value > float(jnp.finfo(kind).max):
         said = f"{NORM}: expected values that {kind} can hold, got {value:.4g}"
         with raises(f"{folder}/model.safetensors: {said}"):

@@ -135,7 +135,7 @@ def test_stretched_frequencies_are_the_usual_ones_up_to_the_switch():
         ({"rotary": Rotary((1.0, 0.1, 0.01))}, "rotary: expected 1 to 2 frequencies"),
         (
             {"shared_norm": True, "parallel": True, "pre_norm": False},
-            "shared_norm: expected False",
+            "shared_norm: exp",
         ),
         ({"qk_norm": "all"}, "qk_norm: expected one of 'head', 'projection'"),
         ({"score_cap": 0.0}, "score_cap: expected a finite value > 0"),
