@@ -1,4 +1,4 @@
-"""The decoder: padding, prefixes, windows, rotary positions, one program for all."""
+"""The decoder: positions, frequencies, architectures, one program for all layers."""
 
 import dataclasses
 
