@@ -140,10 +140,14 @@ def test_an_example_that_is_longer_than_a_row_is_divided():
     prompts = dataclasses.replace(
         prompts, rows=tuple(rows), starts=tuple(starts), num_options=10
     )
-    batches = PackedBatches(prompts, 4096, 8)
+    batches = PackedBatches(prompts, 4096, 1)
     assert batches.length == 144
     assert [len(g) for g in batches.groups if g[0] < 10] == [9, 1]
-    found = {n: (*read, asked[-1]) for b in batches() for n, read, asked in read_by(b)}
+    found = {}
+    for batch in batches():
+        found |= {n: (*read, asked[-1]) for n, read, asked in read_by(batch)}
+        # An example comes with the batch of its last option.
+        assert {10 * n + k for n in batch.complete for k in range(10)} <= set(found)
     assert found == dict(enumerate(rows))
 
 
