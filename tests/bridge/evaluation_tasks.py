@@ -7,7 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory.bridge import Architecture, Decoder, Evaluator, LanguageModel, Rotary
+from icltheory.bridge import (
+    Architecture,
+    Decoder,
+    Evaluator,
+    Experts,
+    LanguageModel,
+    Rotary,
+)
 from icltheory.bridge.tasks import Example, LanguageTask, PromptTemplate
 from icltheory.pruning import Intervention
 
@@ -43,24 +50,28 @@ def sentences(count, seed, longest):
     ]
 
 
-def classification(count=11, demonstrations=4, seed=0, longest=2, **changes):
-    """A task with three labels of one token each."""
-    texts = sentences(count + demonstrations, seed, longest)
-    rows = [Example({"text": t}, i % 3, i) for i, t in enumerate(texts)]
-    template = PromptTemplate(
-        "{text}\n : {label}\n", "{text}\n :", ("pos", "neg", "odd")
-    )
+def made_task(rows, count, labels, template, changes):
+    """A task whose first examples validate; the others are demonstrations."""
     values = {
         "name": "toy",
         "profile": "paper",
         "kind": "classification",
-        "labels": ("pos", "neg", "odd"),
+        "labels": labels,
         "demonstrations": tuple(rows[count:]),
         "validation": tuple(rows[:count]),
         "test": (),
         "template": template,
     }
     return LanguageTask(**(values | changes))
+
+
+def classification(count=11, demonstrations=4, seed=0, longest=2, **changes):
+    """A task with three labels of one token each."""
+    texts = sentences(count + demonstrations, seed, longest)
+    rows = [Example({"text": t}, i % 3, i) for i, t in enumerate(texts)]
+    labels = ("pos", "neg", "odd")
+    template = PromptTemplate("{text}\n : {label}\n", "{text}\n :", labels)
+    return made_task(rows, count, labels, template, changes)
 
 
 def with_test(task, examples):
@@ -81,21 +92,12 @@ def choice(count=7, demonstrations=3, seed=1, longest=1, **changes):
         for i, text in enumerate(texts)
     ]
     template = PromptTemplate("{text}\n{label}\n", "{text}\n", options=("{a}", "{b}"))
-    values = {
-        "name": "pick",
-        "profile": "paper",
-        "kind": "choice",
-        "labels": ("1", "2"),
-        "demonstrations": tuple(rows[count:]),
-        "validation": tuple(rows[:count]),
-        "test": (),
-        "template": template,
-        "scoring": "average_log_likelihood",
-    }
-    return LanguageTask(**(values | changes))
+    usual = {"name": "pick", "kind": "choice", "scoring": "average_log_likelihood"}
+    return made_task(rows, count, ("1", "2"), template, usual | changes)
 
 
 _TURN = Rotary(frequencies=(1.0, 0.3))
+_LLAMA = {"norm": "rms", "activation": "silu", "gated": True, "rotary": _TURN}
 _SIZES = {
     "vocab_size": 128,
     "width": 16,
@@ -107,12 +109,7 @@ _SIZES = {
     "max_positions": 160,
 }
 FAMILIES = {
-    "gpt2": {
-        "attention_bias": True,
-        "output_bias": True,
-        "mlp_bias": True,
-        "tied": True,
-    },
+    "gpt2": dict.fromkeys(("attention_bias", "output_bias", "mlp_bias", "tied"), True),
     "gptj": {
         "parallel": True,
         "shared_norm": True,
@@ -120,15 +117,9 @@ FAMILIES = {
         "mlp_bias": True,
         "head_bias": True,
     },
-    "llama": {"norm": "rms", "activation": "silu", "gated": True, "rotary": _TURN},
-    "groups": {
-        "norm": "rms",
-        "activation": "silu",
-        "gated": True,
-        "rotary": _TURN,
-        "num_kv_heads": 2,
-        "sliding_window": 9,
-    },
+    "llama": _LLAMA,
+    "experts": {**_LLAMA, "experts": Experts(3, 2)},
+    "groups": {**_LLAMA, "num_kv_heads": 2, "sliding_window": 9},
     "mixed": {
         "norm": "rms_plus_one",
         "gated": True,

@@ -3,10 +3,7 @@
 import gguf
 import numpy as np
 
-from icltheory.bridge import Decoder, LanguageModel
-from icltheory.bridge.families import read_architecture
-from tests.bridge.tiny import tensors_of
-from tests.weights import drawn
+from tests.bridge.tiny import random_model, tensors_of
 
 KINDS = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q6_K")
 # Bytes of a block of 256, and where its scales in half precision are.
@@ -38,37 +35,10 @@ CONFIGS = {
         "query_pre_attn_scalar": 256,
     },
 }
-_MODULES = {
-    "model.embed_tokens": "token_embd",
-    "model.norm": "output_norm",
-    "lm_head": "output",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "self_attn.q_norm": "attn_q_norm",
-    "self_attn.k_norm": "attn_k_norm",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-    "input_layernorm": "attn_norm",
-    "post_attention_layernorm": "ffn_norm",
-}
-_GEMMA = {
-    "post_attention_layernorm": "post_attention_norm",
-    "pre_feedforward_layernorm": "ffn_norm",
-    "post_feedforward_layernorm": "post_ffw_norm",
-}
 
 
 def config_of(model):
     return {"model_type": model, **CONFIGS[model]}
-
-
-def weights_of(model):
-    decoder = Decoder(read_architecture(config_of(model)))
-    params = drawn(decoder.init, scale=0.2)
-    return tensors_of(LanguageModel(decoder, params))
 
 
 def write(path, model, kinds, tokenizer=(), change=None):
@@ -79,24 +49,23 @@ def write(path, model, kinds, tokenizer=(), change=None):
     config, rng = config_of(model), np.random.default_rng(0)
     writer, returned = gguf.GGUFWriter(path, model), {}
     _metadata(writer, config)
+    architecture = gguf.MODEL_ARCH[model.upper()]
+    names = gguf.get_tensor_name_map(architecture, config["num_hidden_layers"])
     for name, *values in tokenizer:
         getattr(writer, name)(*values)
     tensors, matrices = {}, 0
-    for name, value in weights_of(model).items():
+    for name, value in tensors_of(random_model(config, scale=0.2)).items():
         kind = "F32" if value.ndim == 1 else kinds[matrices % len(kinds)]
         matrices += value.ndim > 1
-        *module, leaf = name.removeprefix("model.layers.").split(".")
-        layer = f"blk.{module.pop(0)}." if module[0].isdigit() else ""
-        names = _MODULES | (_GEMMA if model == "gemma3" else {})
-        order = None
-        if model == "llama" and module[-1] in ("q_proj", "k_proj"):
-            count = "attention" if module[-1] == "q_proj" else "key_value"
+        module, order = name.split(".")[-2], None
+        if model == "llama" and module in ("q_proj", "k_proj"):
+            count = "attention" if module == "q_proj" else "key_value"
             heads, rows = config[f"num_{count}_heads"], np.arange(len(value))
             order = rows.reshape(heads, 2, -1).swapaxes(1, 2).ravel()
             value = value[order]
         shift = np.float32(model == "gemma3" and value.ndim == 1)
         raw, value = _stored(value + shift, kind, rng)
-        tensors[f"{layer}{names['.'.join(module)]}.{leaf}"] = raw, kind
+        tensors[names.get_name(name, (".weight", ".bias"))] = raw, kind
         value = value - shift
         returned[name] = value if order is None else value[np.argsort(order)]
     if change is not None:

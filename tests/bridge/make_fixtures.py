@@ -2,13 +2,13 @@
 
     python tests/bridge/make_fixtures.py [NAME ...]
 
-Every parameter is random, biases and norms too: at their usual start, 0 and 1, a
-forgotten one would not show. Logits are computed in float64, one unpadded row at a
-time. Beside ``config.json``, which transformers writes, stands ``config_old.json`` in
-the style of its fourth version and of the files on the hub.
+A new fixture begins as a folder with two configs: ``config.json``, which this completes
+with the defaults of the family, and ``config_old.json`` in the style of version 4 and
+of the files on the hub, which leaves them out. Every parameter is random, biases and
+norms too: at their usual start, 0 and 1, a forgotten one would not show. Logits are
+computed in float64, one unpadded row at a time.
 """
 
-import json
 import pathlib
 import sys
 import tempfile
@@ -17,23 +17,22 @@ import zlib
 import numpy as np
 import torch
 import transformers
-from fixture_models import LENGTHS, MODELS, ROWS, STORED, TOKENS
+from fixture_models import FAMILIES, FIXTURES, LENGTHS, ROWS, STORED, TOKENS, UNPADDED
 from safetensors.torch import load_file, save_file
 
-FOLDER = pathlib.Path(__file__).parent / "fixtures"
-ROPE_OLD = {"gpt_neox": ("rotary_emb_base", "rotary_pct")}
+# What the published files of a model leave off the names of tensors.
+PREFIX = {"gpt2": "transformer."}
 
 
 def build(name):
     """The model of a fixture, without its weights, and its configuration."""
-    spec = MODELS[name]
-    config = transformers.AutoConfig.for_model(spec.family, **spec.given)
+    config = transformers.AutoConfig.from_pretrained(FIXTURES / name)
     config._attn_implementation = "eager"
     # The usual grouped product knows no float64.
     config._experts_implementation = "eager"
+    dtype, config.dtype = config.dtype, torch.float32
     model = transformers.AutoModelForCausalLM.from_config(config).eval()
-    config.architectures = [type(model).__name__]
-    config.dtype = MODELS[spec.weights_from or name].dtype
+    config.architectures, config.dtype = [type(model).__name__], dtype
     return model, config
 
 
@@ -52,7 +51,6 @@ def randomise(model, config, name):
     mantissa: an archive of such files is small.
     """
     generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
-    stored = getattr(torch, MODELS[name].dtype)
     for key, weight in model.named_parameters():
         draw = torch.randn(weight.shape, generator=generator)
         if weight.ndim > 1:
@@ -61,18 +59,21 @@ def randomise(model, config, name):
             is_scale = key.endswith("weight")
             shifted = is_scale and not config.model_type.startswith("gemma")
             draw = 0.3 * draw + shifted
-        weight.data = draw.to(torch.bfloat16).to(stored).to(torch.float32)
+        weight.data = draw.to(torch.bfloat16).to(config.dtype).to(torch.float32)
 
 
 def tensors_of(model, name):
     """What the file holds: tied heads once, and the buffers old files carry."""
-    spec = MODELS[name]
-    stored = getattr(torch, spec.dtype)
     tensors = {
-        key.removeprefix(spec.prefix): weight.detach().to(stored).clone()
+        file_name(key, name): weight.detach().to(model.config.dtype).clone()
         for key, weight in published_names(model).items()
     }
-    return {**tensors, **old_buffers(name, spec)}
+    return {**tensors, **old_buffers(name, model.config)}
+
+
+def file_name(key, name):
+    """What the file of a fixture calls a tensor."""
+    return key.removeprefix(PREFIX.get(name, ""))
 
 
 def published_names(model):
@@ -86,60 +87,32 @@ def published_names(model):
         return load_file(pathlib.Path(folder) / "model.safetensors")
 
 
-def old_buffers(name, spec):
+def old_buffers(name, config):
     """Masks and frequencies that files of older versions hold beside the weights."""
     mask = torch.tril(torch.ones(1, 1, 20, 20))
-    mask_value = torch.tensor(-1e9)
-    frequencies = torch.full((3,), 7.0)
-    if name == "gpt2":
-        return {f"h.{i}.attn.bias": mask.clone() for i in range(2)}
-    if name == "gptj":
-        part = "transformer.h.{}.attn."
-        kept = {"bias": mask.to(torch.uint8), "masked_bias": mask_value}
-    elif name == "gpt_neox":
-        part = "gpt_neox.layers.{}.attention."
-        kept = {"bias": mask.to(torch.bool), "masked_bias": mask_value}
-        kept["rotary_emb.inv_freq"] = frequencies
-    elif name == "llama":
-        part = "model.layers.{}.self_attn."
-        kept = {"rotary_emb.inv_freq": frequencies}
-    else:
-        return {}
-    layers = spec.given.get("n_layer") or spec.given["num_hidden_layers"]
+    hidden = {"masked_bias": torch.tensor(-1e9)}
+    turns = {"rotary_emb.inv_freq": torch.full((3,), 7.0)}
+    part, kept = {
+        "gpt2": ("h.{}.attn.", {"bias": mask}),
+        "gptj": ("transformer.h.{}.attn.", {"bias": mask.to(torch.uint8), **hidden}),
+        "gpt_neox": (
+            "gpt_neox.layers.{}.attention.",
+            {"bias": mask.to(torch.bool), **hidden, **turns},
+        ),
+        "llama": ("model.layers.{}.self_attn.", turns),
+    }.get(name, ("", {}))
     return {
         part.format(i) + key: value.clone()
-        for i in range(layers)
+        for i in range(config.num_hidden_layers)
         for key, value in kept.items()
     }
 
 
 def restore(model, name):
     """Takes the weights of the fixture that this one shares them with."""
-    tensors = load_file(FOLDER / name / "model.safetensors")
+    tensors = load_file(FIXTURES / name / "model.safetensors")
     for key, weight in model.named_parameters():
-        weight.data = tensors[key.removeprefix(MODELS[name].prefix)].float()
-
-
-def old_config(spec, config):
-    """The configuration in the old style: what was given, and how rope was said."""
-    given = dict(spec.given)
-    rope = dict(given.pop("rope_parameters", {}))
-    if "sliding_attention" in rope:
-        given["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
-        rope = dict(rope["full_attention"])
-    theta, part = ROPE_OLD.get(spec.family, ("rope_theta", "partial_rotary_factor"))
-    if rope:
-        given[theta] = rope.pop("rope_theta")
-    if "partial_rotary_factor" in rope:
-        given[part] = rope.pop("partial_rotary_factor")
-    kind = rope.pop("rope_type", "default")
-    if kind != "default":
-        key = "rope_type" if kind == "llama3" else "type"
-        # Published Phi-3 files say the old length beside the others, not among these.
-        numbers = {name: value for name, value in rope.items() if name not in given}
-        given["rope_scaling"] = {key: kind, **numbers}
-    head = {"architectures": config.architectures, "model_type": spec.family}
-    return {**head, **given, "torch_dtype": config.dtype}
+        weight.data = tensors[file_name(key, name)].float()
 
 
 def expected(model, name, ids):
@@ -149,7 +122,7 @@ def expected(model, name, ids):
     model = model.double()
     with torch.no_grad():
         logits = torch.cat([model(row[None]).logits for row in ids])
-        for row, length in enumerate(LENGTHS if MODELS[name].padded else ()):
+        for row, length in enumerate(() if name in UNPADDED else LENGTHS):
             short = model(ids[row, None, :length]).logits[0]
             torch.testing.assert_close(
                 short, logits[row, :length], atol=2e-6, rtol=2e-6
@@ -160,12 +133,11 @@ def expected(model, name, ids):
 
 def write(name):
     """Writes one fixture and says how large its logits are."""
-    folder, spec = FOLDER / name, MODELS[name]
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = FIXTURES / name
+    shared = folder / "weights_from"
     model, config = build(name)
-    if spec.weights_from:
-        restore(model, spec.weights_from)
-        (folder / "weights_from").write_text(spec.weights_from + "\n")
+    if shared.exists():
+        restore(model, shared.read_text().strip())
     else:
         randomise(model, config, name)
         save_file(
@@ -174,11 +146,8 @@ def write(name):
             metadata={"format": "pt"},
         )
     (folder / "config.json").write_text(config.to_json_string(use_diff=True))
-    old = json.dumps(old_config(spec, config), indent=2) + "\n"
-    (folder / "config_old.json").write_text(old)
     generator = torch.Generator().manual_seed(zlib.crc32(name.encode()) + 1)
-    shape, vocabulary = (ROWS, TOKENS), spec.given["vocab_size"]
-    ids = torch.randint(0, vocabulary, shape, generator=generator)
+    ids = torch.randint(0, config.vocab_size, (ROWS, TOKENS), generator=generator)
     if name == "llama_groups":
         model.save_pretrained(folder / "sharded", max_shard_size="40KB")
         (folder / "sharded" / "generation_config.json").unlink(missing_ok=True)
@@ -190,5 +159,5 @@ def write(name):
 
 
 if __name__ == "__main__":
-    for chosen in sys.argv[1:] or MODELS:
+    for chosen in sys.argv[1:] or FAMILIES:
         write(chosen)

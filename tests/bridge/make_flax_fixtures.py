@@ -13,9 +13,8 @@ import tempfile
 import jax.numpy as jnp
 import numpy as np
 import transformers
-from fixture_models import STORED
+from fixture_models import FIXTURES, STORED
 
-FOLDER = pathlib.Path(__file__).parent / "fixtures"
 CLASSES = {
     "gptj": "FlaxGPTJForCausalLM",
     "gpt2": "FlaxGPT2LMHeadModel",
@@ -25,7 +24,7 @@ CLASSES = {
 
 def write(name):
     """Converts one fixture; both files hold the same numbers in the same dtype."""
-    source = FOLDER / name
+    source = FIXTURES / name
     with tempfile.TemporaryDirectory() as scratch:
         scratch = pathlib.Path(scratch)
         shutil.copy(source / "config_old.json", scratch / "config.json")

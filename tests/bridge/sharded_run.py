@@ -63,16 +63,7 @@ def one(folder):
     groups = shard_model(alone, devices.reshape(2, 4))
     for name, model in (("one", alone), ("eight", spread), ("groups", groups)):
         report[name] = answers(model) | {"logits": logits(model)}
-    # Nothing of a matrix that is split is whole on a device while a block runs.
-    report["largest"] = largest_on_a_device(spread)
     return report
-
-
-def largest_on_a_device(model):
-    """Elements of the largest leaf of a layer on one device, and of the whole one."""
-    leaves = jax.tree.leaves(model.params["layers"])
-    own = max(leaf.addressable_shards[0].data.size for leaf in leaves)
-    return own, max(leaf.size for leaf in leaves)
 
 
 def two(folder, port, rank):

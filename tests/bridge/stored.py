@@ -1,7 +1,6 @@
 """Stored checkpoints and torch's logits on them, and short ways to run a decoder."""
 
 import functools
-import pathlib
 import shutil
 
 import jax
@@ -9,10 +8,8 @@ import numpy as np
 
 from icltheory.bridge.checkpoint import load_checkpoint
 from icltheory.bridge.decoder import Decoder, Tokens
-from tests.bridge.fixture_models import LENGTHS, MODELS, STORED
+from tests.bridge.fixture_models import FIXTURES, LENGTHS, STORED
 
-FIXTURES = pathlib.Path(__file__).parent / "fixtures"
-NAMES = tuple(MODELS)
 STYLES = ("config", "config_old")
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from icltheory.bridge import Rotary, evaluate
 from icltheory.bridge.evaluation import evaluate_naive, evaluation_of, predict
 from tests.bridge.evaluation_tasks import Letters, choice, classification, tiny
+from tests.bridge.tiny import at
 from tests.raising import raises
 
 BARE = Letters(bos=False)
@@ -29,25 +31,33 @@ def test_without_demonstrations(family):
     assert len(set(evaluate_naive(model, task).predictions)) > 1
 
 
-def with_rows(model, table, rows, values):
-    """The model with rows of its vocabulary overwritten."""
-    name = "tokens" if table == "embed" else "weight"
-    weights = np.array(model.params[table][name])
+EMBED, HEAD = ("embed", "tokens"), ("head", "weight")
+
+
+def with_rows(model, path, rows, values):
+    """The model with rows of one of its arrays overwritten."""
+    weights = np.array(at(model.params, path))
     weights[rows] = values
-    new = model.params[table] | {name: jnp.asarray(weights)}
-    return model.replace(params=model.params | {table: new})
+    new = eqx.tree_at(lambda params: at(params, path), model.params, jnp.array(weights))
+    return model.replace(params=new)
+
+
+def with_nan(model, layer, module, matrix):
+    """The model with one weight of a matrix NaN."""
+    path = ("layers", layer, module, matrix, "weight")
+    return with_rows(model, path, (0, 0), np.nan)
 
 
 def test_equal_scores_go_to_the_first_label_and_are_counted():
     model, task = tiny("groups"), classification(12)
     one = model.params["head"]["weight"][2]
-    ties = with_rows(model, "head", [3, 4], np.stack([one, one]))
+    ties = with_rows(model, HEAD, [3, 4], np.stack([one, one]))
     for found in (evaluate(ties, task, **SHAPES), evaluate_naive(ties, task)):
         assert (found.predictions == 0).all()
         assert (found.num_ties, found.num_nan) == (12, 0)
         assert found.accuracy == pytest.approx(4 / 12)
     # The second and third label are equal: a tie only where they are the best.
-    ties = with_rows(model, "head", [3], model.params["head"]["weight"][4])
+    ties = with_rows(model, HEAD, [3], model.params["head"]["weight"][4])
     found = evaluate(ties, task, **SHAPES)
     assert 0 < found.num_ties < 12
     assert found.num_ties == (found.predictions == 1).sum()
@@ -60,7 +70,7 @@ def test_nan_is_wrong_counted_and_stays_with_its_example():
     hit = np.array(["f" in e.fields["text"] for e in task.validation])
     assert 0 < hit.sum() < len(hit)
     assert "f" not in task.prefix()
-    poisoned = with_rows(model, "embed", [token], np.nan)
+    poisoned = with_rows(model, EMBED, [token], np.nan)
     for found in (evaluate(poisoned, task, **SHAPES), evaluate_naive(poisoned, task)):
         np.testing.assert_array_equal(found.predictions == -1, hit)
         np.testing.assert_array_equal(np.isnan(found.scores).any(axis=1), hit)
@@ -69,16 +79,6 @@ def test_nan_is_wrong_counted_and_stays_with_its_example():
         assert found.num_ties == 0
     clean = evaluate(model, task, **SHAPES)
     np.testing.assert_allclose(found.scores[~hit], clean.scores[~hit], atol=1e-10)
-
-
-def with_nan(model, layer, module, matrix):
-    """The model with one weight of a matrix NaN."""
-    layers = list(model.params["layers"])
-    W = np.array(layers[layer][module][matrix]["weight"])
-    W[0, 0] = np.nan
-    parts = layers[layer][module] | {matrix: {"weight": jnp.asarray(W)}}
-    layers[layer] = layers[layer] | {module: parts}
-    return model.replace(params=model.params | {"layers": tuple(layers)})
 
 
 def test_a_weight_that_all_prompts_meet_is_named_where_it_is_nan():
@@ -92,7 +92,7 @@ def test_a_weight_that_all_prompts_meet_is_named_where_it_is_nan():
 def test_nan_of_all_examples_is_no_accuracy_of_zero():
     model, task = tiny("groups"), classification(12)
     shown = Letters().letter("\n")  # in every prompt
-    found = evaluate(with_rows(model, "embed", [shown], np.nan), task, **SHAPES)
+    found = evaluate(with_rows(model, EMBED, [shown], np.nan), task, **SHAPES)
     assert (found.num_nan, found.num_correct, found.num_ties) == (12, 0, 0)
     assert np.isnan(found.accuracy)
     # A tie beside NaN is no answer, whatever the label.

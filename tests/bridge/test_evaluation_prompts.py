@@ -4,12 +4,10 @@ import dataclasses
 import itertools
 import warnings
 
-import numpy as np
 import pytest
 
 from icltheory.bridge.evaluation import tokenize
 from icltheory.bridge.evaluation._split import prefix_tokens
-from icltheory.bridge.streams import padded_tokens
 from icltheory.bridge.tasks import (
     Example,
     PromptTemplate,
@@ -19,7 +17,7 @@ from icltheory.bridge.tasks import (
     label_tokens,
     load_task,
 )
-from tests.bridge.evaluation_tasks import Letters, choice, classification, tiny
+from tests.bridge.evaluation_tasks import Letters, choice, classification
 from tests.bridge.tasks_data import WRITERS, shared
 
 
@@ -152,25 +150,13 @@ def test_tokens_beyond_the_vocabulary_are_refused():
     fails(task, said, vocab_size=size - 1)
 
 
-def answers(model, task):
-    """The label of the largest logit after each question."""
-    prompts = tokenize(model, task)
-    rows = wholes(prompts)
-    ids, mask, *_ = padded_tokens(rows, 96)
-    logits = np.asarray(model.logits(ids, mask))[:, :, prompts.label_ids]
-    return [logits[n, len(row) - 1].argmax() for n, row in enumerate(rows)]
-
-
-def test_a_space_too_many_changes_answers_and_is_found():
-    model, task = tiny("groups"), classification(12)
+def test_a_space_too_many_is_found():
+    task = classification(12)
     query = dataclasses.replace(task.template, query="{text}\n : ")
     spaced = dataclasses.replace(task, template=query)
     with pytest.warns(UserWarning, match="example 0: a space stands .*and 11 more"):
         prompts = read(spaced)
     assert prompts.label_ids == (2, 3, 4)
-    with pytest.warns(UserWarning, match="a space stands before the space of the ans"):
-        changed = np.not_equal(answers(model, task), answers(model, spaced))
-    assert changed.mean() > 0.2
 
 
 def trailing(profile):
@@ -238,20 +224,9 @@ def test_label_tokens_are_those_behind_a_word():
     assert [len(ids) for ids in label_tokens(encode, [" business"])] == [9]
 
 
-def copied(task):
-    """Share of right answers of a reader that only copies from the demonstrations."""
-    right = 0
-    for example in task.test:
-        texts = [task.query(example) + option for option in task.options(example)]
-        seen = [text in task.prefix() for text in texts]
-        right += seen.index(True) == example.label if any(seen) else 0
-    return right / len(task.test)
-
-
-def test_test_examples_among_the_demonstrations_can_be_copied_and_are_found(rte):
+def test_test_examples_among_the_demonstrations_are_found(rte):
     task = rte("paper")
     seen = task.with_demonstrations(task.test)
-    assert (copied(task), copied(seen)) == (0, 1)
     assert check_overlap("here", task.demonstrations, task.test) == ()
     found = check_overlap("here", seen.demonstrations, task.test)
     assert [f.examples for f in found] == [(e.index,) for e in task.test]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import sys
 
 import jax
@@ -19,7 +20,7 @@ from icltheory.bridge.sharding import leaf_at
 from icltheory.bridge.spectra import Exact, Randomised, SingularSystems
 from icltheory.linalg import SVD, svd
 from icltheory.pruning import Intervention, LowRank, Magnitude, Rank, Whitened
-from tests.bridge.evaluation_tasks import at_rates, choice, classification, tiny
+from tests.bridge.evaluation_tasks import choice, classification, tiny
 from tests.bridge.test_evaluation import with_nan
 from tests.bridge.tiers import quick
 from tests.raising import raises
@@ -34,40 +35,53 @@ TASKS = {
 
 
 @functools.cache
-def plainly(family, scoring, models, dtype="float64", shots=None):
-    model = tiny(family, dtype=dtype)
+def plainly(family, scoring, models, shots):
+    model = tiny(family)
     pruned = prune_model(model, models) if models else model
     return evaluate_naive(pruned, TASKS[scoring], shots=shots)
 
 
-def check(found, family, models, scoring="label_token", atol=1e-9, **how):
+def check(found, family, models, scoring="label_token", shots=None):
     for one, fast in zip(models, found, strict=True):
         strong = one if one and not str(one).endswith(":0") else ()
-        plain = plainly(family, scoring, strong, **how)
-        np.testing.assert_allclose(fast.scores, plain.scores, atol=atol, rtol=0)
+        plain = plainly(family, scoring, strong, shots)
+        np.testing.assert_allclose(fast.scores, plain.scores, atol=1e-9, rtol=0)
         np.testing.assert_array_equal(fast.predictions, plain.predictions)
         assert fast.accuracy == plain.accuracy
 
 
 def every(layers, modules, rates=RATES):
-    return [
-        Intervention(layer, module, rate)
-        for layer in layers
-        for module in modules
-        for rate in rates
-    ]
+    return [Intervention(*one) for one in itertools.product(layers, modules, rates)]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("family", ["gptj", "groups"])
-def test_every_layer_module_and_rate(family):
-    models = every(range(3), ("attn", "mlp"))
-    found = Evaluator(tiny(family), TASKS["label_token"], **SIZE)
+ALL, BOTH = range(3), ("attn", "mlp")
+SINGLE = ("all", "W_Q", "W_K", "W_O", "W_gate")
+# Families, scorings, layers, modules and numbers of demonstrations.
+CASES = [
+    ("groups", "mean_logit", (0, 2), BOTH, None),
+    ("gptj", "mean_logit", (0, 2), BOTH, None),
+    ("groups", "average_log_likelihood", (0, 2), BOTH, None),
+    ("gptj", "average_log_likelihood", (0, 2), BOTH, None),
+    ("groups", "label_token", ALL, BOTH, None),
+    ("gptj", "label_token", ALL, BOTH, None),
+    ("groups", "label_token", (1,), SINGLE, 0),
+    ("experts", "label_token", (1,), ("expert_1", "mlp"), None),
+    # The pruned layer has a window, the one above none, and rotations of its own.
+    ("mixed", "label_token", (0,), ("attn",), None),
+]
+
+
+@pytest.mark.parametrize("case", quick(CASES[:1], CASES))
+def test_pruned_models_score_as_in_plain_evaluation(case):
+    family, scoring, layers, modules, shots = case
+    models = every(layers, modules)
+    found = Evaluator(tiny(family), TASKS[scoring], shots, **SIZE)
     rows = found.evaluate("validation", models)
-    check(rows, family, models)
+    check(rows, family, models, scoring, shots)
     assert np.ptp([row.scores for row in rows], axis=0).max() > 1e-2
     # The unpruned model is one of them, whatever the place of a rate of 0.
-    assert len(found.answers) == 7 * (1 + 3 * 2 * 2)
+    pruned = sum(model.strength > 0 for model in models)
+    assert len(found.answers) == len(TASKS[scoring].validation) * (1 + pruned)
 
 
 @pytest.mark.slow
@@ -95,31 +109,6 @@ def test_compositions_the_ends_and_ranks(size, monkeypatch):
     for one in (turned[0], again[0]):
         np.testing.assert_array_equal(one, every[3])
     np.testing.assert_array_equal(again[1], every[1])
-
-
-@pytest.mark.slow
-def test_layers_of_two_kinds():
-    """The pruned layer has a window, the one above none, and rotations of its own."""
-    found = at_rates(tiny("mixed"), TASKS["label_token"], 0, "attn", RATES, **SIZE)
-    check(found, "mixed", every([0], ["attn"]))
-
-
-@pytest.mark.parametrize(
-    "scoring", quick(["mean_logit"], ["average_log_likelihood", "mean_logit"])
-)
-@pytest.mark.parametrize("family", quick(["groups"], ["gptj", "groups"]))
-def test_whole_options(family, scoring):
-    models = every((0, 2), ("attn", "mlp"))
-    found = Evaluator(tiny(family), TASKS[scoring], **SIZE)
-    check(found.evaluate("validation", models), family, models, scoring)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("module", ["all", "W_Q", "W_K", "W_O", "W_gate"])
-def test_single_matrices_without_demonstrations(module):
-    model, task = tiny("groups"), TASKS["label_token"]
-    found = at_rates(model, task, 1, module, RATES, shots=0, **SIZE)
-    check(found, "groups", every([1], [module]), shots=0)
 
 
 @pytest.fixture

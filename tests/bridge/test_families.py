@@ -3,7 +3,6 @@
 import dataclasses
 import json
 
-import jax
 import numpy as np
 import pytest
 
@@ -11,7 +10,7 @@ from icltheory.bridge import Decoder, Stream
 from icltheory.bridge.checkpoint import load_checkpoint
 from icltheory.bridge.families import read_architecture
 from tests.bridge import stored
-from tests.bridge.tiny import config_of, model_of
+from tests.bridge.tiny import assert_same, config_of, model_of
 
 
 def of(family, **changes):
@@ -78,12 +77,10 @@ REFUSED = [
     ("llama", {"quantization_config": {"quant_method": "awq"}}, r"ones \(awq\)"),
     ("llama", {"is_causal": False}, "is_causal: expected True"),
     ("llama", {"per_layer_config": {"0": {}}}, "per_layer_config: expected None"),
-    ("llama", {"rope_theta": -1.0}, "rope_theta: expected a positive number"),
     ("llama", {"rope_theta": 0}, "rope_theta: expected a positive number"),
     ("llama", {"rope_theta": 1}, "rope_theta: expected a number above 1"),
     ("llama", {"rope_theta": "100"}, "rope_theta: expected a positive number"),
     ("llama", {"rope_scaling": ["linear"]}, "rope_scaling: expected an object"),
-    ("llama", {"rope_scaling": "x"}, "rope_scaling: expected an object, got 'x'"),
     ("llama", {"rope_parameters": "x"}, "rope_parameters: expected an object"),
     ("llama", rope("mrope"), "rope_type: .*'mrope'"),
     ("llama", rope(["linear"]), "rope_type: expected one of"),
@@ -141,9 +138,9 @@ def test_a_mistral_with_named_kinds_of_layers_is_a_ministral(tmp_path):
     folder = stored.checkpoint("ministral", tmp_path / "mistral")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"model_type": "mistral"}))
-    model, one = load_checkpoint(folder), stored.load("ministral", tmp_path)
+    model, one = load_checkpoint(folder), stored.load("ministral", tmp_path, dtype=None)
     assert dataclasses.replace(model.arch, family="ministral") == one.arch
-    jax.tree.map(np.testing.assert_array_equal, model.params, one.params)
+    assert_same(model.params, one.params)
 
 
 def test_gemma_3_has_two_sets_of_rotations_in_a_ratio_of_five_to_one():

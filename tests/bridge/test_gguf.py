@@ -14,7 +14,7 @@ from icltheory.bridge import load_checkpoint, save_checkpoint
 from icltheory.bridge.families import read_architecture
 from tests.bridge import gguf_files, tiny
 from tests.bridge.gguf_files import CONFIGS, KINDS
-from tests.bridge.test_checkpoint import assert_same
+from tests.bridge.tiny import assert_same
 
 TEXTS = [
     "Hello world",
@@ -171,16 +171,16 @@ WORDS = {
 }
 
 
-def merged(word):
-    """Merges the earliest pair until none is left."""
-    parts, pairs = list(word), [tuple(m.split()) for m in _MERGES]
+def merged(parts, ranks):
+    """Joins the neighbours of least rank, the first of equals, until none has one."""
+    parts = list(parts)
     while True:
-        places = [p for p in pairs if p in itertools.pairwise(parts)]
-        if not places:
+        joined = enumerate(map("".join, itertools.pairwise(parts)))
+        known = [(ranks[pair], place) for place, pair in joined if pair in ranks]
+        if not known:
             return parts
-        left, right = places[0]
-        at = list(itertools.pairwise(parts)).index(places[0])
-        parts[at : at + 2] = [left + right]
+        _, at = min(known)
+        parts[at : at + 2] = [parts[at] + parts[at + 1]]
 
 
 @pytest.mark.parametrize("pre", WORDS)
@@ -188,7 +188,8 @@ def test_bytes_are_merged_within_the_words_of_the_pre_tokenizer(pre, tmp_path):
     calls = byte_level(pre, add_eot_token_id=267)
     tokenizer = load_checkpoint(written(tmp_path, tokenizer=calls)[0]).tokenizer
     tokens = dict(calls)["add_token_list"]
-    words = [merged(word) for word in WORDS[pre].split("|")]
+    ranks = {merge.replace(" ", ""): rank for rank, merge in enumerate(_MERGES)}
+    words = [merged(word, ranks) for word in WORDS[pre].split("|")]
     ids = [tokens.index(part) for word in words for part in word]
     text = "Hello 12345 it's"
     assert tokenizer.encode(text, special=False) == ids
@@ -210,22 +211,13 @@ def test_pieces_are_merged_by_their_scores(tmp_path):
     calls = pieces()
     tokenizer = load_checkpoint(written(tmp_path, tokenizer=calls)[0]).tokenizer
     tokens, scores = (dict(calls)[f"add_token_{n}"] for n in ("list", "scores"))
-
-    def best(text):
-        parts = list("▁" + text.replace(" ", "▁"))
-        while True:
-            joined = enumerate(map("".join, itertools.pairwise(parts)))
-            known = [(-scores[tokens.index(j)], i) for i, j in joined if j in tokens]
-            if not known:
-                return [tokens.index(part) for part in parts]
-            at = min(known)[1]
-            parts[at : at + 2] = [parts[at] + parts[at + 1]]
-
+    ranks = {token: -score for token, score in zip(tokens, scores, strict=True)}
     rng = np.random.default_rng(0)
     for _ in range(50):
         text = " ".join("".join(rng.choice([*"abc"], 9)).split("ca"))
         text = re.sub(" +", " ", text)
-        assert tokenizer.encode(text) == [1, *best(text)], text
+        best = merged("▁" + text.replace(" ", "▁"), ranks)
+        assert tokenizer.encode(text) == [1, *map(tokens.index, best)], text
     assert tokenizer.encode("é", special=False) == [3, *(13 + b for b in "é".encode())]
     assert tokenizer.decode(tokenizer.encode("ab é c")) == "ab é c"
     plain = {"space_prefix": False, "bos_token": False, "eos_token": True}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from icltheory.bridge import LanguageModel, Tokenizer, load_checkpoint, prune_model
-from icltheory.bridge.streams import padded_tokens
+from icltheory.bridge.evaluation import generate, log_likelihoods
 from icltheory.layered import LayeredModel, get_matrix
 from tests.bridge.tiny import config_of, model_of, tensors_of, write
 from tests.oracles import truncate
@@ -123,15 +123,6 @@ def test_a_checkpoint_without_a_tokenizer_loads(tmp_path, monkeypatch):
         load_checkpoint(folder).tokenizer.encode("yes")
 
 
-def negative_log_likelihood(model, stories):
-    """Mean over the tokens behind the first of every story."""
-    rows = [model.tokenizer.encode(story) for story in stories]
-    ids, mask, *_ = padded_tokens(rows, max(map(len, rows)))
-    log_p = jax.nn.log_softmax(model.logits(ids, mask)[:, :-1])
-    picked = jnp.take_along_axis(log_p, ids[:, 1:, None], axis=-1)[..., 0]
-    return float(-picked[mask[:, 1:]].mean())
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(not STORIES.is_dir(), reason="the stories model is not beside")
 def test_a_real_llama_reads_and_tells_stories():
@@ -142,12 +133,12 @@ def test_a_real_llama_reads_and_tells_stories():
     stories = map(str.strip, TEXT.read_text().split("<|endoftext|>"))
     stories = [story for story in stories if story]
     assert len(stories) == 5
-    assert negative_log_likelihood(model, stories) == pytest.approx(1.266, abs=5e-4)
-    ids, mask = np.zeros((1, 64), int), np.arange(64)[None]
-    ids[0, 0] = 1
-    for end in range(1, 48):
-        ids[0, end] = int(model.logits(ids, mask < end)[0, end - 1].argmax())
-    story = model.tokenizer.decode(ids[0, :48])
+    rows = [model.tokenizer.encode(story) for story in stories]
+    found = log_likelihoods(model, rows, [1] * len(rows))
+    mean = found.log_likelihood.sum() / found.num_tokens.sum()
+    assert mean == pytest.approx(-1.266, abs=5e-4)
+    (new,) = generate(model, [[1]], 47)
+    story = model.tokenizer.decode([1, *new])
     assert story.startswith(
         "Once upon a time, there was a little girl named Lily. "
         "She loved to play outside in the park. One day, she saw a big, red ball."

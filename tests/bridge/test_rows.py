@@ -8,7 +8,7 @@ from icltheory.bridge.evaluation import generate, generate_text, log_likelihoods
 from icltheory.bridge.evaluation import rows as rows_module
 from icltheory.bridge.tokenizer import read_rows
 from tests.bridge.evaluation_tasks import FAMILIES, Letters, tiny
-from tests.bridge.test_evaluation import with_nan, with_rows
+from tests.bridge.test_evaluation import EMBED, with_nan, with_rows
 from tests.bridge.tiers import quick
 from tests.raising import raises
 
@@ -74,26 +74,6 @@ def test_rows_that_begin_alike_are_read_as_one_line(family, monkeypatch):
     assert sum(lines) < 0.45 * sum(len(row) - 1 for row in rows)
 
 
-@pytest.mark.parametrize(
-    ("rows", "starts", "message"),
-    [
-        ([], [], "starts: expected one start per row and at least one row, got 0 for"),
-        ([[1, 2]], [2], "rows: expected .* got 2 and start 2 in row 0"),
-        ([[1, 2], [3]], [1, 1], "got 1 and start 1 in row 1"),
-        ([[1, 128]], [1], "rows: expected tokens 0 to 127, got 128 in row 0"),
-        ([[1] * 162], [1], "at most 161 tokens .* got 162 and start 1 in row 0"),
-    ],
-)
-def test_rows_that_cannot_be_read_are_named(rows, starts, message):
-    with pytest.raises(ValueError, match=message):
-        log_likelihoods(tiny("gpt2"), rows, starts)
-
-
-def test_sizes_of_batches_are_named():
-    with raises("batch_size: expected a positive integer"):
-        log_likelihoods(tiny("gpt2"), [[1, 2]], [1], batch_size=0)
-
-
 def test_rows_are_whole_numbers():
     """Read before they become integers, which would cut 1.5 down to 1."""
     for row in ([1.5, 2.0], "ab", 3, [[1, 2]], [True, False]):
@@ -105,7 +85,7 @@ def test_rows_are_whole_numbers():
 
 def test_nothing_is_greedy_where_a_log_likelihood_is_nan():
     model, rows = tiny("groups"), [[1, 5, 0], [4, 9, 0]]
-    poisoned = with_rows(model, "embed", [9], np.nan)
+    poisoned = with_rows(model, EMBED, [9], np.nan)
     for some in (rows, [[1, 5, 0], [1, 5, 9, 0]]):  # Of two contexts, and of one.
         found = log_likelihoods(poisoned, some, [2, 2])
         assert np.isnan(found.log_likelihood).tolist() == [False, True]
@@ -141,21 +121,6 @@ class Spoken(Letters):
 
     def decode(self, ids):
         return "".join(chr(97 + i % 26) for i in ids if i != self.eos_id)
-
-
-@pytest.mark.parametrize(
-    ("prompts", "until", "message"),
-    [
-        ("One", (), "prompts: expected a sequence, got 'One'"),
-        (["One"], "red", "until: expected a sequence, got 'red'"),
-        ([None], (), "prompts: expected texts, got None"),
-        (["One"], [3], "until: expected texts, got 3"),
-    ],
-)
-@pytest.mark.usefixtures("as_for_a_user")
-def test_texts_are_several(prompts, until, message):
-    with raises(message):
-        generate_text(tiny("llama", tokenizer=Spoken()), prompts, 4, until=until)
 
 
 def test_an_empty_text_begins_with_the_token_that_begins_or_ends_one():
@@ -198,27 +163,34 @@ def test_texts_end_before_the_first_of_the_strings():
 
 
 @pytest.mark.parametrize(
-    ("prompts", "message"),
+    ("call", "message"),
     [
-        ([], "prompts: expected at least one, got none"),
-        ([[1], []], "prompts: expected 1 to 150 tokens, .* got 0 in prompt 1"),
-        ([[1] * 151], "since 10 more are generated, got 151 in prompt 0"),
-        ([[128]], "prompts: expected tokens 0 to 127, got 128 in row 0"),
+        (lambda m: log_likelihoods(m, [], []), "starts: .* least one row, got 0 for"),
+        (lambda m: log_likelihoods(m, [[1, 2]], [2]), "rows: .* 2 and start 2 in row"),
+        (lambda m: log_likelihoods(m, [[1, 2], [3]], [1, 1]), "1 and start 1 in row 1"),
+        (lambda m: log_likelihoods(m, [[1, 128]], [1]), "rows: .* 0 to 127, got 128"),
+        (lambda m: log_likelihoods(m, [[1] * 162], [1]), "at most 161 .* got 162"),
+        (lambda m: log_likelihoods(m, [[1]], [1], batch_size=0), "batch_size: expect"),
+        (lambda m: generate(m, [], 10), "prompts: expected at least one, got none"),
+        (lambda m: generate(m, [[1], []], 10), "prompts: .* 1 to 150 .* 0 in prompt 1"),
+        (lambda m: generate(m, [[1] * 151], 10), "10 more are .*, got 151 in prompt 0"),
+        (lambda m: generate(m, [[128]], 10), "prompts: .* tokens 0 to 127, got 128 in"),
+        (lambda m: generate(m, [[1]], 400), "max_tokens: .* 159, since a prompt has"),
+        (lambda m: generate_text(m, "One", 4), "prompts: .* a sequence, got 'One'"),
+        (lambda m: generate_text(m, [None], 4), "prompts: expected texts, got None"),
+        (lambda m: generate_text(m, ["a"], 4, until="b"), "until: expected a sequence"),
+        (lambda m: generate_text(m, ["a"], 4, until=[3]), "until: .* texts, got 3"),
     ],
 )
-def test_prompts_that_cannot_go_on_are_named(prompts, message):
+@pytest.mark.usefixtures("as_for_a_user")
+def test_what_cannot_be_read_or_continued_is_named(call, message):
     with pytest.raises(ValueError, match=message):
-        generate(tiny("gpt2"), prompts, 10)
-
-
-def test_more_new_tokens_than_the_context_holds_are_named():
-    with raises("max_tokens: expected at most 159, since a prompt has at least one"):
-        generate(tiny("gpt2"), [[1]], 400)
+        call(tiny("gpt2", tokenizer=Spoken()))
 
 
 def test_nan_logits_are_no_token():
     model, rows = tiny("groups"), [[1, 5, 77], [4, 9, 90]]
-    poisoned = with_rows(model, "embed", [90], np.nan)
+    poisoned = with_rows(model, EMBED, [90], np.nan)
     with pytest.raises(ValueError, match="NaN after prompt 1; a row"):
         generate(poisoned, rows, 3)
     with pytest.raises(ValueError, match=r"finite weights, .*\['W_Q'\]"):

@@ -108,14 +108,11 @@ def log_likelihood(model, prompt, option):
     return total, len(row) - len(before)
 
 
-def loop(model, scoring, front, questions, neutral, free):
-    """Scores of every example, from texts alone.
-
-    Each question is a text and its options; ``free`` are the questions without content.
-    """
+def loop(model, scoring, front, questions, mark):
+    """Scores of every example from texts alone, which a mark makes questions."""
     found = []
-    for number, (question, options) in enumerate(questions):
-        pairs = [log_likelihood(model, front + question, o) for o in options]
+    for text, options in questions:
+        pairs = [log_likelihood(model, front + text + mark, o) for o in options]
         sums, tokens = np.array(pairs).T
         words = [option.strip() for option in options]
         if scoring == "log_likelihood":
@@ -127,15 +124,11 @@ def loop(model, scoring, front, questions, neutral, free):
         elif scoring == "log_likelihood_per_byte":
             row = sums / [len(word.encode()) for word in words]
         elif scoring == "pmi":
-            row = sums - [log_likelihood(model, neutral, o)[0] for o in options]
+            row = sums - [log_likelihood(model, mark[1:], o)[0] for o in options]
         else:
-            p_free = np.mean(
-                [
-                    [np.exp(log_likelihood(model, front + q, o)[0]) for o in options]
-                    for q in free[number]
-                ],
-                axis=0,
-            )
+            free = [front + content + mark for content in FREE]
+            free = [[log_likelihood(model, q, o)[0] for o in options] for q in free]
+            p_free = np.exp(free).mean(axis=0)
             # Zhao et al.: W = diag(p_free)^-1 after p_free is normalised.
             W = np.linalg.inv(np.diag(p_free / p_free.sum()))
             p = np.exp(sums) / np.exp(sums).sum()
@@ -160,12 +153,9 @@ def test_label_words_are_scored_as_by_a_plain_loop(scoring):
         f"{example.fields['text']} : {words[example.label]}\n"
         for example in task.demonstrations[:SHOTS]
     )
-    questions = [
-        (f"{rows_of('validation')[example.index]} :", [f" {word}" for word in words])
-        for example in task.validation
-    ]
-    free = [[f"{content} :" for content in FREE]] * EXAMPLES
-    expected = loop(model, scoring, front, questions, ":", free)
+    options, texts = [f" {word}" for word in words], rows_of("validation")
+    questions = [(texts[example.index], options) for example in task.validation]
+    expected = loop(model, scoring, front, questions, " :")
     found = evaluate(model, task, shots=SHOTS, **SHAPES)
     np.testing.assert_allclose(found.scores, expected, atol=1e-8, rtol=0)
     np.testing.assert_array_equal(found.predictions, expected.argmax(axis=1))
@@ -178,9 +168,8 @@ def test_options_of_each_example_are_scored_as_by_a_plain_loop(scoring):
     model, task = shipped(), endings(scoring)
     texts = [example.fields for example in task.validation]
     front = "".join(f"{f['text']} : {f['a']}\n" for f in texts[:2])
-    questions = [(f"{f['text']} : ", [f["a"], f["b"]]) for f in texts]
-    free = [[f"{content} : " for content in FREE]] * EXAMPLES
-    expected = loop(model, scoring, front, questions, ": ", free)
+    questions = [(f["text"], [f["a"], f["b"]]) for f in texts]
+    expected = loop(model, scoring, front, questions, " : ")
     found = evaluate(model, task, **SHAPES)
     np.testing.assert_allclose(found.scores, expected, atol=1e-8, rtol=0)
 

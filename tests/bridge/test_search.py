@@ -30,7 +30,7 @@ from icltheory.statistics import (
     paired_interval,
     proportion_interval,
 )
-from tests.bridge.evaluation_tasks import choice, classification, tiny, with_test
+from tests.bridge.evaluation_tasks import classification, tiny, with_test
 from tests.bridge.test_evaluation import with_nan
 from tests.raising import raises
 
@@ -75,15 +75,6 @@ def test_it_chooses_and_judges_as_plain_evaluation_does(model, task, module):
     assert found.majority.share == pytest.approx(3 / 9)
 
 
-@pytest.mark.slow
-def test_a_task_of_choices_and_few_shots(model):
-    task = dataclasses.replace(choice(5), test=choice(4, seed=9).validation)
-    found = algorithm1(Evaluator(model, task, 1), 1, "attn", [0.5])
-    clipped = evaluate_naive(prune_model(model, "1:attn:0.5"), task, shots=1)
-    assert found.tried["1:attn:0.5"] == pytest.approx(clipped.accuracy)
-    assert len(found.tried) == 2
-
-
 def test_without_a_gain_nothing_is_pruned_and_nothing_differs(model, task):
     found = algorithm1(Evaluator(model, task), 1, "mlp", [0])
     assert (found.rate, found.path, found.selection) == (0, (), None)
@@ -99,18 +90,6 @@ def test_the_test_set_takes_no_part_in_the_choice(model, task):
     other = dataclasses.replace(task, test=turned)
     one, two = (algorithm1(Evaluator(model, t), 1, "mlp", RATES) for t in (task, other))
     assert (one.path, one.tried) == (two.path, two.tried)
-
-
-@pytest.mark.slow
-def test_ranks_are_searched_as_the_rates_that_leave_them(model, task):
-    evaluator, ranks = Evaluator(model, task), [*map(Rank, (12, 8, 4))]
-    by_rate = algorithm1(evaluator, 1, "mlp", RATES)
-    by_rank = algorithm1(evaluator, 1, "mlp", ranks)
-    pairs = dict(zip(RATES, (0.0, *ranks), strict=True))
-    assert by_rank.rate == by_rank.selection.rate == pairs[by_rate.rate]
-    assert list(by_rank.tried.values()) == list(by_rate.tried.values())
-    assert by_rank.selection[1:] == by_rate.selection[1:]
-    assert by_rank.comparison == by_rate.comparison
 
 
 # --- made-up answers
@@ -149,17 +128,6 @@ def test_a_clear_winner_is_chosen_and_better_on_the_test(model):
     assert len(found.tried) == 8
     assert found.comparison.verdict == "better"
     assert str(found).startswith("0:mlp:0.7: ")
-
-
-def test_a_search_among_equals_is_told_from_a_gain(model):
-    rng = np.random.default_rng(1)
-    validation, test = rng.random((2, 8, 200)) < 0.5
-    evaluator, rates = made(model, validation, test)
-    found = algorithm1(evaluator, 0, "mlp", rates)
-    assert found.rate > 0
-    assert found.comparison.could_be_chance
-    assert found.selection.optimism > 0
-    assert found.selection.score == found.validation_score
 
 
 def test_the_interval_is_the_score_interval_at_the_level_and_fits_its_p_value(model):

@@ -1,6 +1,5 @@
 """Condition numbers, the store of singular systems, and ways to decompose."""
 
-import functools
 import tracemalloc
 
 import jax
@@ -8,9 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.bridge.architecture import Architecture
-from icltheory.bridge.decoder import Decoder
-from icltheory.bridge.model import LanguageModel
 from icltheory.bridge.pruning import prune_model
 from icltheory.bridge.spectra import (
     Exact,
@@ -24,25 +20,8 @@ from icltheory.bridge.spectra import (
 from icltheory.linalg import SVD
 from icltheory.pruning import module_spectra, random_condition_number
 from tests.bridge.tiers import quick
+from tests.bridge.tiny import model_of
 from tests.raising import raises
-from tests.weights import drawn
-
-
-@functools.cache
-def language_model(layers=2, dtype="float32"):
-    arch = Architecture(
-        family="gptj",
-        vocab_size=11,
-        width=16,
-        num_layers=layers,
-        num_heads=2,
-        num_kv_heads=1,
-        head_dim=8,
-        mlp_width=64,
-        max_positions=8,
-    )
-    decoder = Decoder(arch)
-    return LanguageModel(decoder, drawn(decoder.init, scale=0.02, dtype=dtype))
 
 
 def gaussian(*shape, seed=0):
@@ -61,10 +40,10 @@ def with_spectrum(s, seed=0):
     "dtype", quick(["bfloat16"], ["float32", "bfloat16", "float16"])
 )
 def test_rows_are_those_of_numpy_in_float64(dtype, tmp_path):
-    model = language_model(dtype=dtype)
+    model = model_of("mistral", dtype)
     plain = condition_numbers(model)
     for rows in (plain, condition_numbers(model, SingularSystems(tmp_path))):
-        assert len(rows) == 2 * 6
+        assert len(rows) == 2 * 7
         for row in rows:
             layer = model.params["layers"][row.layer]
             W = np.asarray(layer[row.module][row.matrix]["weight"], np.float64)
@@ -78,11 +57,11 @@ def test_rows_are_those_of_numpy_in_float64(dtype, tmp_path):
     assert [r.condition_number for r in spectra] == [r.condition_number for r in plain]
     some = condition_numbers(model, layers=[1], module="W_K")
     assert [(r.layer, r.matrix) for r in some] == [(1, "W_K")]
-    assert some[0].shape == (8, 16)
+    assert some[0].shape == (12, 12)
 
 
 def test_a_clipped_matrix_is_not_resolved():
-    clipped = prune_model(language_model(), "1:W_O:0.5")
+    clipped = prune_model(model_of("gptj"), "1:W_O:0.5")
     rows = {(r.layer, r.matrix): r for r in condition_numbers(clipped, module="attn")}
     assert rows[0, "W_O"].resolved
     assert not rows[1, "W_O"].resolved
@@ -90,15 +69,15 @@ def test_a_clipped_matrix_is_not_resolved():
 
 
 def test_a_zero_matrix_has_an_infinite_condition_number():
-    model = language_model(layers=1)
+    model = model_of("gptj")
     zero = jax.tree.map(jnp.zeros_like, model.params)
-    (row,) = condition_numbers(model.replace(params=zero), module="W_V")
-    assert row.condition_number == np.inf
-    assert not row.resolved
+    for row in condition_numbers(model.replace(params=zero), module="W_V"):
+        assert row.condition_number == np.inf
+        assert not row.resolved
 
 
 def test_weights_that_are_not_finite_are_named(tmp_path):
-    model = language_model(layers=1)
+    model = model_of("gptj")
     nan = jax.tree.map(lambda x: np.asarray(x) * np.nan, model.params)
     bad = model.replace(params=nan)
     for cache in (None, SingularSystems(tmp_path)):
@@ -159,14 +138,14 @@ def test_float32_errs_by_epsilon_times_the_condition_number(cond):
 
 
 def test_a_system_cuts_as_clip_module_does(tmp_path):
-    model = language_model()
+    model = model_of("gptj")
     systems = SingularSystems(tmp_path)
     clipped = prune_model(model, "0:mlp:0.75")
     for name in ("W_in", "W_out"):
         both = (m.params["layers"][0]["mlp"][name] for m in (model, clipped))
         W, cut = (own["weight"] for own in both)
         system = SVD(*map(jnp.asarray, systems.of(W)))
-        np.testing.assert_array_equal(system.truncate(4), cut)
+        np.testing.assert_array_equal(system.truncate(3), cut)
 
 
 # --- the randomised decomposition
@@ -288,17 +267,6 @@ def test_a_file_of_another_matrix_and_a_pickle_are_refused(tmp_path):
     np.savez(path, **{name: np.array([{}], object) for name in ("U", "s", "Vt")})
     with raises(f"{path}: expected a singular system, got ValueError"):
         store.of(np.eye(3))
-
-
-def test_a_failed_write_leaves_nothing(tmp_path, monkeypatch):
-    def full(file, **arrays):
-        file.write(b"half")
-        raise OSError("no space left")
-
-    monkeypatch.setattr(np, "savez", full)
-    with pytest.raises(OSError, match="no space left"):
-        SingularSystems(tmp_path).of(np.eye(2))
-    assert not list(tmp_path.iterdir())
 
 
 def test_values_are_read_without_the_vectors(tmp_path):

@@ -214,32 +214,26 @@ def test_too_few_rows(folder):
         load_task("sst2", folder)
 
 
+def weather(**recipe):
+    recipe = TaskRecipe(**{"prompt": WEATHER.recipes.prompt, **recipe})
+    return dataclasses.replace(WEATHER, recipes=recipe)
+
+
 def prompted(*args, **how):
-    return {"prompt": PromptTemplate(*args, **how)}
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (prompted("d", "q"), "words: expected"),
-        (prompted("d", "q", ("a", "b", "c")), "labels: expected values for 3"),
-        (prompted("d", "q", ("a", "b"), scored=("a",)), "scored: expected 2"),
-        ({"split": Split(order=(0, 0))}, "order: expected each class"),
-        ({"merge": (0,)}, "labels: expected"),
-        ({"merge": (0, 5)}, r"labels: .* 2 .* weather, got .* merged to \(0, 5\)"),
-        (prompted("{label}", "{label}", ("a", "b")), "fields among text, got 'label'"),
-        (prompted("{text}\n", "q", ("a", "b")), r"demonstration: .* \{label\} for wea"),
-    ],
-)
-def test_declarations_that_do_not_fit_together(change, message):
-    recipe = TaskRecipe(**{"prompt": WEATHER.recipes.prompt, **change})
-    with pytest.raises(ValueError, match=message):
-        dataclasses.replace(WEATHER, recipes=recipe)
+    return weather(prompt=PromptTemplate(*args, **how))
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (lambda: prompted("d", "q"), "words: expected"),
+        (lambda: prompted("d", "q", ("a", "b", "c")), "labels: expected values for 3"),
+        (lambda: prompted("d", "q", ("a", "b"), scored=("a",)), "scored: expected 2"),
+        (lambda: prompted("{label}", "{label}", ("a", "b")), "among text, got 'label'"),
+        (lambda: prompted("{text}\n", "q", ("a", "b")), r"demonstration: .* \{label\}"),
+        (lambda: weather(split=Split(order=(0, 0))), "order: expected each class"),
+        (lambda: weather(merge=(0,)), "labels: expected"),
+        (lambda: weather(merge=(0, 5)), r"labels: .* 2 .* got .* merged to \(0, 5\)"),
         (lambda: Split(per_class=-1), "per_class: expected an integer >= 0, got -1"),
         (lambda: Split(validation="train"), "validation: expected"),
         (lambda: Split(validation=-1), "validation: expected an integer >= 0, got -1"),
@@ -253,9 +247,14 @@ def test_declarations_that_do_not_fit_together(change, message):
     ],
 )
 @pytest.mark.usefixtures("as_for_a_user")
-def test_declarations_that_name_what_does_not_exist(make, message):
-    with raises(message):
+def test_declarations_that_do_not_fit_or_name_what_does_not_exist(make, message):
+    with pytest.raises(ValueError, match=message):
         make()
+
+
+def fake_hub(monkeypatch, load_dataset):
+    hub = SimpleNamespace(load_dataset=load_dataset)
+    monkeypatch.setitem(sys.modules, "datasets", hub)
 
 
 def test_the_hub_gives_the_same_task(monkeypatch, folder):
@@ -267,8 +266,7 @@ def test_the_hub_gives_the_same_task(monkeypatch, folder):
         asked.append((*name, split))
         return rows[split]
 
-    hub = SimpleNamespace(load_dataset=load_dataset)
-    monkeypatch.setitem(sys.modules, "datasets", hub)
+    fake_hub(monkeypatch, load_dataset)
     labels, name = (
         (*WEATHER.labels, ("label", ("0", "1"))),
         ("someone/weather", "small"),
@@ -288,8 +286,7 @@ def test_a_hub_that_cannot_be_reached_is_named_in_a_line(monkeypatch):
     def load_dataset(*name, split):
         raise ConnectionError("Couldn't reach it on the Hub\nand more")
 
-    hub = SimpleNamespace(load_dataset=load_dataset)
-    monkeypatch.setitem(sys.modules, "datasets", hub)
+    fake_hub(monkeypatch, load_dataset)
     with pytest.raises(FileNotFoundError, match="^[^ ]*sst2: expected .* the Hub; or"):
         load_task("sst2")
 
@@ -445,33 +442,23 @@ ZERO = "  zero: a\n  query"
         ("prompt:", "promt:", " promt: expected a field among name, fields.*prompt"),
         ("  query", "  question", " prompt: .*missing required field `query`"),
         ("  query", ZERO, " prompt.zero: expected a field among demonstration, query"),
-        ("per_class: 2", "per_clas: 2", " split.per_clas: expected a field among seed"),
         ('fields:\n  text: "{report}"\n', "", " .*missing required field `fields`"),
         ("name: weather", "name: [a]", " name: expected `str`, got `array`"),
-        ("name: weather", "folder: [a]", " folder: expected `str`, got `array`"),
         ("name: weather", "hub: a", " hub: expected `array`, got `str`"),
         ("name: weather", "name: a\nname: b", "1: expected YAML, got two entries of"),
         ("words: [dry, wet]", "words: dry", " prompt.words: .* `array`, got `str`"),
-        ("per_class: 2", "per_class: two", " split.per_class: .* `int`, got `str`"),
         ("per_class: 2", "per_class: 2.5", " split.per_class: .* `int`, got `str`"),
         ("per_class: 2", "per_class: -1", " split: per_class: .* integer >= 0"),
-        ("validation: rest", "validation: train", " split: validation: .* one of"),
         ("  label: [dry, wet]", "  - [label]", " labels.0.: .* length 2, got 1"),
         ("  label: [dry, wet]", "  label: [dry]", " labels: expected values for 2"),
         ("{text!t} It is {label}", "{text!t It is {label}", " template: expected .*"),
         ('"{report}"', '"{report"', " fields: expected a format string .*'{report'"),
         ("fields:\n", "fields: [\n", "4: expected YAML, got "),
-        ("name: weather", "\tname: weather", "1: expected YAML, got found ch"),
         (TEXT, "", " expected a mapping of fields, got None"),
-        (TEXT, "- a\n", r" expected a mapping of fields, got \['a'\]"),
         (TEXT, "a: 1\n---\n", "2: expected YAML, got but found another document"),
         (TEXT, "a: \x07\n", " expected YAML, got unacceptable character"),
         (TEXT, TEXT + "recipes: {prompt: {query: b}}\n", ".*: expected inside recipes"),
-        (
-            TEXT,
-            "fields: {}\nrecipes: paper",
-            " recipes: expected a mapping, got .paper",
-        ),
+        (TEXT, "fields: {}\nrecipes: paper", " recipes: expected a mapping, got .p"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_field(folder, old, new, message):

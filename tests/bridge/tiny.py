@@ -3,6 +3,7 @@
 import functools
 import json
 
+import jax
 import numpy as np
 
 from icltheory.bridge import Decoder, LanguageModel
@@ -19,45 +20,34 @@ _LLAMA = {
     "num_attention_heads": 2,
     "max_position_embeddings": 24,
 }
-_GROUPS = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 6}
+_GROUPS = {**_LLAMA, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 6}
+_WINDOW = {**_GROUPS, "sliding_window": 4}
+_TURNED = {**_LLAMA, "partial_rotary_factor": 0.4}
 CONFIGS = {
     "gptj": {**_GPT, "rotary_dim": 2},
     "gpt2": _GPT,
-    "llama": {**_LLAMA, **_GROUPS},
-    "mistral": {**_LLAMA, **_GROUPS, "sliding_window": 4},
-    "ministral": {
-        **_LLAMA,
-        **_GROUPS,
-        "sliding_window": 4,
-        "layer_types": ["sliding_attention", "full_attention"],
-    },
+    "llama": _GROUPS,
+    "mistral": _WINDOW,
+    "ministral": {**_WINDOW, "layer_types": ["sliding_attention", "full_attention"]},
     "qwen2": {**_LLAMA, "num_key_value_heads": None, "tie_word_embeddings": True},
-    "qwen3": {**_LLAMA, **_GROUPS},
-    "phi": {**_LLAMA, "num_key_value_heads": 1, "partial_rotary_factor": 0.4},
-    "phi3": {**_LLAMA, **_GROUPS},
+    "qwen3": _GROUPS,
+    "phi": {**_TURNED, "num_key_value_heads": 1},
+    "phi3": _GROUPS,
     "gpt_neox": {**_LLAMA, "rotary_pct": 0.4},
     "gemma": {**_LLAMA, "head_dim": 8, "num_key_value_heads": 1},
     "gemma2": {
-        **_LLAMA,
-        **_GROUPS,
-        "sliding_window": 4,
+        **_WINDOW,
         "attn_logit_softcapping": 2.0,
         "final_logit_softcapping": 3.0,
         "query_pre_attn_scalar": 3,
     },
-    "gemma3_text": {
-        **_LLAMA,
-        **_GROUPS,
-        "sliding_window": 4,
-        "sliding_window_pattern": 2,
-    },
+    "gemma3_text": {**_WINDOW, "sliding_window_pattern": 2},
     "opt": {**_LLAMA, "ffn_dim": 20},
     "olmo2": {**_LLAMA, "hidden_size": 16, "num_key_value_heads": 1},
-    "stablelm": {**_LLAMA, "partial_rotary_factor": 0.4},
-    "starcoder2": {**_LLAMA, **_GROUPS, "sliding_window": 4},
-    "mixtral": {**_LLAMA, **_GROUPS, "num_local_experts": 3},
+    "stablelm": _TURNED,
+    "starcoder2": _WINDOW,
+    "mixtral": {**_GROUPS, "num_local_experts": 3},
     "qwen3_moe": {
-        **_LLAMA,
         **_GROUPS,
         "num_experts": 4,
         "num_experts_per_tok": 2,
@@ -70,13 +60,16 @@ def config_of(family, **changes):
     return {"model_type": family, **CONFIGS[family], **changes}
 
 
+def random_model(config, **how):
+    """A model with Gaussian weights, as ``weights.drawn`` draws them."""
+    decoder = Decoder(read_architecture(config))
+    return LanguageModel(decoder, drawn(decoder.init, **how), config=config)
+
+
 @functools.cache
 def model_of(family, dtype="float32", **changes):
     """Random weights, large enough for tokens to differ by much."""
-    config = config_of(family, **changes)
-    decoder = Decoder(read_architecture(config))
-    params = drawn(decoder.init, dtype=dtype)
-    return LanguageModel(decoder, params, config=config)
+    return random_model(config_of(family, **changes), dtype=dtype)
 
 
 def tensors_of(model, prefix=None):
@@ -88,6 +81,14 @@ def tensors_of(model, prefix=None):
         )
         for entry in entries
     }
+
+
+def assert_same(params, expected):
+    """The same bits under the same names."""
+    found, wanted = map(jax.tree_util.tree_leaves_with_path, (params, expected))
+    assert [path for path, _ in found] == [path for path, _ in wanted]
+    for (path, one), (_, other) in zip(found, wanted, strict=True):
+        assert (one.dtype, one.tobytes()) == (other.dtype, other.tobytes()), path
 
 
 def at(tree, path):
