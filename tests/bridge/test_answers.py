@@ -118,6 +118,8 @@ def test_another_config_is_refused(tmp_path):
 
 
 def test_what_is_no_file_of_answers_is_left_alone(tmp_path):
+    with raises(f"{tmp_path}: expected a file of answers, got a folder"):
+        AnswerFile(tmp_path)
     text, foreign = tmp_path / "thesis.txt", tmp_path / "other.sqlite"
     text.write_text("Once upon a time. " * 99)
     with contextlib.closing(sqlite3.connect(foreign)) as data:

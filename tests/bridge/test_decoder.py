@@ -173,6 +173,8 @@ def test_heads_of_a_language_model_are_scored_on_numbers_of_tokens():
     found = find_heads(model_of("llama"), length=8, sequences=2, threshold=0.0)
     assert len(found) == model_of("llama").num_layers * model_of("llama").arch.num_heads
     assert found[0].prefix_matching >= found[-1].prefix_matching > 0
+    with pytest.raises(ValueError, match="length: expected at most .*, half of the"):
+        find_heads(model_of("llama"), length=model_of("llama").context_length // 2 + 1)
 
 
 @pytest.mark.parametrize("rows", [(5,), (2, 3)])

@@ -359,6 +359,9 @@ def test_wrong_models_and_options():
             Evaluator(model, task, **how).scores("validation", [one])
     with raises("toy test: expected examples, got none"):
         Evaluator(model, task).scores("test")
+    for examples in ([-1], [1000], 3, [True, False], [0.5]):
+        with raises("examples: expected whole numbers from 0 to"):
+            Evaluator(model, task).correct("validation", [()], examples)
     broken = with_nan(model, 1, "mlp", "W_in")
     with pytest.raises(ValueError, match="W_in: expected finite entries"):
         Evaluator(broken, task).scores("validation", ["1:mlp:0.5"])

@@ -204,6 +204,11 @@ def test_what_is_text_in_json_is_it_in_a_cell(folder, value, text):
     assert load_task(WEATHER, folder).test[0].fields == {"text": text}
 
 
+@pytest.mark.usefixtures("as_for_a_user")
+def test_labels_may_be_a_mapping_as_in_a_file():
+    assert dataclasses.replace(WEATHER, labels=dict(WEATHER.labels)) == WEATHER
+
+
 def test_too_few_rows(folder):
     jsonl(folder / "train.jsonl", reports(["dry", "wet", "dry"]))
     with raises("weather: expected at least 2 training rows of class 'wet', got 1"):
@@ -229,6 +234,7 @@ def prompted(*args, **how):
         (lambda: prompted("d", "q"), "words: expected"),
         (lambda: prompted("d", "q", ("a", "b", "c")), "labels: expected values for 3"),
         (lambda: prompted("d", "q", ("a", "b"), scored=("a",)), "scored: expected 2"),
+        (lambda: prompted("d", "q", ("a", "a")), "words: expected different words for"),
         (lambda: prompted("{label}", "{label}", ("a", "b")), "among text, got 'label'"),
         (lambda: prompted("{text}\n", "q", ("a", "b")), r"demonstration: .* \{label\}"),
         (lambda: weather(split=Split(order=(0, 0))), "order: expected each class"),
