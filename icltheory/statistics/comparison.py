@@ -71,7 +71,8 @@ class Comparison:
             f"{self.before:.4f} -> {self.after:.4f}, difference {self.difference:+.4f} "
             f"({100 * self.level:g} % interval {self.interval.low:+.4f} to "
             f"{self.interval.high:+.4f}; {gained} gained, {lost} lost of "
-            f"{self.num_examples}; score p {score}, exact p {exact}: {self.verdict})"
+            f"{self.num_examples}; score p {score}, exact p {exact} decides: "
+            f"{self.verdict})"
         )
 
 
@@ -94,7 +95,7 @@ def compare(before: Any, after: Any, *, level: float | int = 0.95) -> Comparison
     Example:
         >>> print(compare([False] * 5 + [True] * 5, [True] * 10))
         0.5000 -> 1.0000, difference +0.5000 (95 % interval +0.0837 to +0.7634;
-        5 gained, 0 lost of 10; score p = 0.0253, exact p = 0.0625: cannot tell)
+        5 gained, 0 lost of 10; score p = 0.0253, exact p = 0.0625 decides: cannot tell)
 
     Source: McNemar (1947); Tango (1998).
     """

@@ -52,7 +52,7 @@ def test_a_comparison_counts_pair_by_pair():
     assert (back.difference, back.p_value) == (-found.difference, found.p_value)
     both = f"score p = {found.score_p_value:.3g}, exact p = {found.p_value:.3g}"
     assert f"{gained} gained, {lost} lost of 300; {both}" in str(found)
-    assert "exact p < 1e-16: better" in str(compare(flags(90, 9), flags(0, 99)))
+    assert "exact p < 1e-16 decides: better" in str(compare(flags(90, 9), flags(0, 99)))
 
 
 def test_verdicts():
