@@ -18,7 +18,7 @@ import ml_dtypes
 import numpy as np
 from jax.typing import ArrayLike
 
-from icltheory._checks import check_shape, finite
+from icltheory._checks import check_sequence, check_shape, finite
 from icltheory._typing import Float
 from icltheory.batching import Progress, reported
 from icltheory.bridge.decompositions import (
@@ -207,6 +207,7 @@ def condition_numbers(
     Source: Yao et al. (2024), Figure 3.
     """
     numbers = range(model.num_layers) if layers is None else layers
+    check_sequence("layers", numbers)
     pairs = [(l, spec) for l in numbers for spec in module_matrices(model, l, module)]
     return tuple(
         _row(layer, spec, gathered(get_matrix(model.params, spec), 0), cache)

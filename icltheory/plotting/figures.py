@@ -59,6 +59,10 @@ def _as_curve(given: Any, places: Any = None) -> Curve:
     mean, low, high = (
         v if v is None else np.asarray(v, float) for v in (mean, low, high)
     )
+    for end in (low, high):
+        if end is not None and end.shape != mean.shape:
+            got = f"{len(mean)} values, got ends of shape {end.shape}"
+            raise ValueError(f"curves: expected an interval for each of {got}")
     return Curve(mean, low, high, exact, np.asarray(x, float))
 
 
@@ -168,7 +172,16 @@ def heat_map(
 
     Source: Yao et al. (2024), Figure 1.
     """
-    table, ax = np.asarray(values, float), new_axes(ax)
+    table = np.asarray(values, float)
+    if table.ndim != 2:
+        raise ValueError(f"values: expected rows and columns, got shape {table.shape}")
+    for name, given, count in (
+        ("rows", rows, len(table)),
+        ("columns", columns, table.shape[1]),
+    ):
+        if given is not None and len(given) != count:
+            raise ValueError(f"{name}: expected {count} names, got {len(given)}")
+    ax = new_axes(ax)
     limit = limit or _largest(table)
     scale = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit, "aspect": "auto"}
     image = ax.imshow(np.where(np.isfinite(table), table, np.nan), **scale)

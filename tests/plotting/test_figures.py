@@ -161,12 +161,18 @@ def test_curves_without_a_value_that_can_be_drawn_are_refused(values):
 
     with pytest.raises(ValueError, match="^curves: expected a positive value, got"):
         plotting.error_curves({"a": values})
+    with pytest.raises(ValueError, match="^curves: expected curves by name, at least"):
+        plotting.error_curves({})
+    with pytest.raises(ValueError, match="^curves: expected an interval for each of 2"):
+        plotting.error_curves({"a": plotting.Curve([1.0, 2.0], [0.5], [2.0, 3.0])})
     assert not plt.get_fignums()  # no empty figure is left
 
 
 def test_names_that_do_not_fit_the_table_are_refused():
-    with pytest.raises(ValueError, match="number of"):
+    with pytest.raises(ValueError, match="^columns: expected 3 names, got 2$"):
         plotting.heat_map(np.eye(3), columns=["a", "b"])
+    with pytest.raises(ValueError, match="^values: expected rows and columns, got"):
+        plotting.heat_map(np.ones(3))
     with pytest.raises(ValueError, match="number of"):
         plotting.attention_maps(np.eye(3)[None], tokens=["a", "b"])
 
