@@ -92,8 +92,9 @@ def calculator(
         if value is None and name in optional:
             return value
         if name in static:
-            if isinstance(value, list | np.ndarray) and np.shape(value):
-                value = tuple(value if isinstance(value, list) else value.tolist())
+            if isinstance(value, np.ndarray):
+                value = value.tolist()
+            value = tuple(value) if isinstance(value, list) else value
             if compiled and not _is_hashable(value):
                 raise wrong(name, "a constant", value)
             return value
