@@ -1,13 +1,14 @@
 """Runs presets at one revision, compares their numbers with the stored, and stores.
 
-``python -m experiments.publish`` runs every experiment, about four hours on two cores,
-and renews ``experiments/results``, from which the documentation takes every number. A
-further preset of an experiment that a page shows has a name of its own, such as
-``garg_linear_sparse``. ``python -m experiments.publish garg_linear cot`` renews only
-those two. Runs of the same revision that are finished are not repeated. A run whose
-numbers agree with the stored ones to three digits replaces the figures alone, so that a
-change of a drawing needs no new numbers. Otherwise the paths that differ are listed and
-the whole run is stored, as it is where nothing is stored yet.
+``python -m experiments.publish garg_linear cot`` renews these two in
+``experiments/results``, from which the documentation takes every number. A further
+preset of an experiment that a page shows has a name of its own, such as
+``garg_linear_sparse``. Without a name all are renewed: four hours on two cores, and
+those whose preset is ``gpu``, ``d20`` or ``night`` need a GPU or a day. Finished runs
+of the same revision are not repeated. A run whose numbers agree with the stored ones to
+three digits replaces the figures alone, so that a change of a drawing needs no new
+numbers. Otherwise the paths that differ are listed and the whole run is stored, as it
+is where nothing is stored yet.
 """
 
 import argparse
