@@ -207,6 +207,7 @@ def test_wrong_arguments_are_refused(change, message):
         identify(**{"model": reg.Ridge(0.5), "candidates": named("ridge")} | change)
 
 
+@pytest.mark.slow
 def test_without_examples_all_predict_0():
     found = identify(reg.Ridge(0.5), None, num_examples=0, num_prompts=16)
     assert all(candidate.distance.mean == 0 for candidate in found.last.candidates)
