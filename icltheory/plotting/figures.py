@@ -60,8 +60,8 @@ def _as_curve(given: Any, places: Any = None) -> Curve:
         v if v is None else np.asarray(v, float) for v in (mean, low, high)
     )
     for end in (low, high):
-        if end is not None and end.shape != mean.shape:
-            got = f"{len(mean)} values, got ends of shape {end.shape}"
+        if end is not None and end.shape != np.shape(x):
+            got = f"{len(x)} values, got ends of shape {end.shape}"
             raise ValueError(f"curves: expected an interval for each of {got}")
     return Curve(mean, low, high, exact, np.asarray(x, float))
 
