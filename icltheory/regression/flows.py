@@ -26,7 +26,7 @@ from icltheory.regression._block_moments import (
     informative,
 )
 from icltheory.regression.blocks import LSA, LTB, EffectiveParameters
-from icltheory.regression.gaps import excess, parts_of
+from icltheory.regression.gaps import excess
 from icltheory.regression.gradient_blocks import (
     AttentionWeights,
     GDBeta,
@@ -36,7 +36,7 @@ from icltheory.regression.gradient_blocks import (
 from icltheory.regression.heads import Heads
 from icltheory.regression.landscape import minimizers
 from icltheory.regression.one_layer import OneLayer
-from icltheory.regression.population import LinearPopulation
+from icltheory.regression.population import LinearPopulation, label_moment
 from icltheory.regression.predictors import LinearStep
 from icltheory.trajectory._descent import PlainRule, check_steps
 from icltheory.trajectory._descent import descend as run
@@ -108,7 +108,8 @@ def can_learn(name: str, population: LinearPopulation, given: Any) -> Any:
         own = ", whose moments(population, num_examples) have a flow of their own"
         got = type(model).__name__ + own * isinstance(model, OneLayer)
         raise ValueError(f"model: expected one of {names}, got {got}")
-    check_dim(population, parts_of(model).dim)
+    step = isinstance(model, LinearStep)
+    check_dim(population, len(model.Gamma) if step else model.dim)
     if isinstance(model, AttentionWeights):
         return is_standard(name, population) & is_balanced("model", model)
     return informative(name, population)
@@ -217,9 +218,9 @@ def flow(
     dtype, model = _in_one_dtype(model, population)
     times = usable_times(times, dtype)
     rtol, atol = read_settings(solver, rtol, atol, max_steps, dtype)
-    moments = Moments.of(population, jnp.asarray(num_examples, dtype))
     if isinstance(model, LinearStep) and solver in ("auto", "exponential"):
-        models = _of_step(model, moments, times)
+        k = jnp.asarray(num_examples, dtype)
+        models = _of_step(model, population, k, times)
         done = jnp.isfinite(models.Gamma).all(), jnp.asarray(0)
         return Trajectory.of(models, population, num_examples, times, *done)
     kinds = {GDBeta: _integrate.OfGDBeta, AttentionWeights: _integrate.OfAttention}
@@ -233,6 +234,7 @@ def flow(
         solver = "explicit" if kind is None else "exponential"
     settings = {"rtol": rtol, "atol": atol, "max_steps": max_steps, "solver": solver}
     if kind is None or solver != "exponential":
+        moments = Moments.of(population, jnp.asarray(num_examples, dtype))
         models, *done = _integrate.integrate(
             minus_gradient, model, moments, times, **settings
         )
@@ -251,17 +253,16 @@ def _in_one_dtype(model, population) -> tuple[Any, Any]:
     return dtype, jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), model)
 
 
-def _of_step(step: LinearStep, moments: Moments, times: Array) -> LinearStep:
+def _of_step(step, population, k: Array, times: Array) -> LinearStep:
     """The flow of a linear step: every entry decays by itself in two eigenbases.
 
     The gradient is 2 H Gamma S - 2 H M H, with S the second moment of X'y / N.
     """
-    H, M = moments.H, moments.Psi + jnp.outer(moments.mean, moments.mean)
-    N, HMH = moments.M, H @ M @ H
-    S = ((N + 1) * HMH + (jnp.sum(H * M) + moments.noise_var) * H) / N
+    H, M = population.input_cov, population.second_moment
+    S = label_moment(population, M, k) / k
     (h, V), (s, U) = jnp.linalg.eigh(H), jnp.linalg.eigh(S)
     rate = 2 * jnp.outer(jnp.maximum(h, 0), jnp.maximum(s, 0))
-    start, pull = V.T @ step.Gamma @ U, 2 * V.T @ HMH @ U
+    start, pull = V.T @ step.Gamma @ U, 2 * V.T @ H @ M @ H @ U
 
     def at(t):
         some = jnp.where(rate > 0, rate, 1)
