@@ -31,35 +31,15 @@ change in any minor version; the changelog says how.
 """
 
 import importlib
+import pkgutil
 from importlib.metadata import PackageNotFoundError, version
 
 from icltheory import _import_effects
 
 _import_effects.one_openblas_thread()
 
-_PACKAGES = (
-    "attention",
-    "batching",
-    "bounds",
-    "bridge",
-    "chain_of_thought",
-    "constructions",
-    "induction",
-    "kernels",
-    "layered",
-    "linalg",
-    "microscope",
-    "models",
-    "noise",
-    "patterns",
-    "plotting",
-    "pruning",
-    "regression",
-    "runs",
-    "statistics",
-    "training",
-    "trajectory",
-)
+_FOUND = (module.name for module in pkgutil.iter_modules(__path__))
+_PACKAGES = tuple(sorted(name for name in _FOUND if not name.startswith("_")))
 
 try:
     __version__ = version("icltheory")

@@ -44,52 +44,45 @@ class Check:
     Attributes:
         holds: Whether an entry of a NumPy or JAX array is right.
         expected: Completes "expected ..." in the error; NAME stands for the argument.
+        first: Checks that are made before; ``a & b`` is ``b`` after ``a``.
     """
 
-    def __init__(self, holds: Callable[[Any], Any], expected: str):
-        self.holds, self.expected = holds, expected
+    def __init__(self, holds: Callable[[Any], Any], expected: str, *first: "CheckLike"):
+        self.holds, self.expected, self.first = holds, expected, first
 
     def __call__(
         self, name: str, value: Any, given: Mapping[str, Any] | None = None
     ) -> Any:
         """Returns ``True``, or a traced flag for a traced value; raises for others."""
+        flags = [check(name, value, given or {}) for check in self.first]
         known = value if is_tracer(value) else np.asarray(value)
         if known.dtype.kind in "OSU":
             raise wrong(name, "numbers", value)
         right = self.holds(known)
         if is_tracer(right):
-            return jnp.all(right)
+            return all_hold(*flags, jnp.all(right))
         if not np.all(right):
             first = known[~np.broadcast_to(right, np.shape(known))].ravel().tolist()[0]
             raise wrong(name, self.expected.replace("NAME", name), first)
-        return True
+        return all_hold(*flags)
 
     def __and__(self, other: "Check") -> "Check":
-        """Returns the check that makes both, this one first."""
-        return _Both(self, other)
+        return Check(other.holds, other.expected, self, *other.first)
 
 
-class _Both(Check):
-    def __init__(self, *parts: Check):
-        self.parts = parts
-
-    def __call__(self, name, value, given=None):
-        return all_hold(*(part(name, value, given) for part in self.parts))
-
-
-class _Scalar(Check):
-    def __init__(self):
-        pass
-
-    def __call__(self, name, value, given=None):
-        check_shape(name, value, ())
-        return True
+# A check may also be a function of the name, the value and the other arguments.
+CheckLike = Callable[[str, Any, Mapping[str, Any]], Any]
 
 
 def all_hold(*flags: Any) -> Any:
     """Joins what checks return: ``True``, or a traced flag if one of them is."""
     traced = [flag for flag in flags if flag is not True]
     return functools.reduce(jnp.logical_and, traced) if traced else True
+
+
+def _is_scalar(name, value, given):
+    check_shape(name, value, ())
+    return True
 
 
 def _module(entry):
@@ -100,7 +93,8 @@ finite = Check(lambda x: _module(x).isfinite(x), "finite entries")
 positive = finite & Check(lambda x: x > 0, "a finite value > 0")
 nonnegative = finite & Check(lambda x: x >= 0, "a value >= 0")
 unit = Check(lambda x: (x >= 0) & (x <= 1), "a value in [0, 1]")
-scalar = _Scalar()
+scalar = Check(lambda x: True, "", _is_scalar)
+open_unit = scalar & Check(lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
 
 
 def within(low: Any, high: Any) -> Check:
@@ -137,10 +131,6 @@ def covariance(name: str, value: Any, given: Mapping[str, Any] | None = None) ->
             f"{name}: expected {expected}, got smallest eigenvalue {smallest:.3g}"
         )
     return True
-
-
-# A check may also be a function of the name, the value and the other arguments.
-CheckLike = Callable[[str, Any, Mapping[str, Any]], Any]
 
 
 def checked(name: str, value: Any, check: CheckLike) -> Any:
@@ -306,12 +296,6 @@ def check_integer(name: str, value: Any, least: int) -> None:
 
 check_positive_int = functools.partial(check_integer, least=1)
 check_nonnegative_int = functools.partial(check_integer, least=0)
-
-
-def check_open_unit(name: str, value: Any) -> None:
-    """Raises unless a number lies strictly between 0 and 1."""
-    if isinstance(value, str) or not 0 < value < 1:
-        raise wrong(name, "a number between 0 and 1", value)
 
 
 def check_sequence(name: str, values: Any) -> None:

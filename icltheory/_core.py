@@ -179,16 +179,6 @@ def widened(value: ArrayLike) -> Array:
     return array.astype(jnp.float32) if half else array
 
 
-def finite_or_nan(W: Array) -> Array:
-    """Replaces each matrix of a stack that has a non-finite entry by NaN.
-
-    Every singular value decomposition gets its result, since LAPACK returns NaN for a
-    matrix with NaN but may never return for one with an infinite entry.
-    """
-    finite = jnp.all(jnp.isfinite(W), axis=(-2, -1), keepdims=True)
-    return W * jnp.where(finite, 1, jnp.nan).astype(W.dtype)
-
-
 def where_valid(result: Any, *flags: Any) -> Any:
     """Returns the result, with NaN in place of its floats where a flag is false."""
     valid = all_hold(*flags)

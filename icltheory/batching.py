@@ -90,14 +90,6 @@ def in_turns(function: Callable[[Any], Any], entries: Any, at_once: int) -> Any:
     return jax.lax.map(function, entries, batch_size=together)
 
 
-def batches_of(batch_size: int | None, *args: Any) -> Iterator[tuple[Any, ...]]:
-    """Yields consecutive batches of the arguments; the last one may be smaller."""
-    size = leading_size(args)
-    step = size if batch_size is None else batch_size
-    for start in range(0, size, step):
-        yield _slice(args, start, min(start + step, size))
-
-
 def leading_size(args: Any) -> int:
     """Returns the size of the leading axis that all arrays share."""
     sizes = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(args)}

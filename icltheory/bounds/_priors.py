@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from icltheory._core import exact_products
 from icltheory._typing import Array
-from icltheory.batching import batches_of, in_batches
+from icltheory.batching import in_batches
 from icltheory.bounds.gaussian import centred_rows, factored_term, held_out_divergence
 from icltheory.bounds.steps import NoisySteps, each_layer
 from icltheory.noise._routes import compressed, support_coordinates
@@ -39,16 +39,19 @@ def held_out_terms(steps: NoisySteps, held_out: int) -> Array:
 def fitted_terms(steps: NoisySteps, flat: Array) -> Array:
     """Terms with the covariance that is fitted to the prompts, in its own pass."""
 
-    def spread(H, W, flat):
-        rows, delta, U = _factors(steps, H, W, flat)
+    def spread(first):
+        H, W, part = jax.tree.map(
+            lambda leaf: leaf[first : first + size], (steps.H, steps.W, flat)
+        )
+        rows, delta, U = _factors(steps, H, W, part)
         moment = compressed(jnp.concatenate([rows, delta[:, :, None]], axis=2))
         spread = jnp.moveaxis(moment @ jnp.swapaxes(U, -1, -2), 0, 1)
         return compressed(spread.reshape(spread.shape[0], -1, spread.shape[-1]))
 
-    parts = batches_of(steps.batch_size, steps.H, steps.W, flat)
+    size = steps.batch_size or flat.shape[0]
     both = functools.reduce(
         lambda a, b: compressed(jnp.concatenate([a, b], axis=1)),
-        [spread(*part) for part in parts],
+        map(spread, range(0, flat.shape[0], size)),
     )
     common = both / flat.shape[0] ** 0.5
 

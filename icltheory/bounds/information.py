@@ -5,8 +5,9 @@ from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from icltheory._checks import Check, check_shape, count, finite, positive
-from icltheory._core import Record, calculator, finite_or_nan, widened
+from icltheory._core import Record, calculator, widened
 from icltheory._typing import Array, Float, Scalar
+from icltheory.linalg.decomposition import finite_or_nan
 
 _at_least_0 = Check(lambda x: x >= 0, "a value >= 0")  # infinity is one
 _number = Check(lambda x: x == x, "numbers")  # noqa: PLR0124

@@ -16,10 +16,10 @@ from jaxtyping import Real
 
 from icltheory._checks import (
     Check,
-    check_open_unit,
     check_positive_int,
     check_shape,
     is_tracer,
+    open_unit,
     unit,
 )
 from icltheory._core import Record, calculator, where_valid, widened
@@ -158,7 +158,7 @@ def supersample_bounds(
     check_shape("chosen", chosen, losses.shape[:2])
     if not losses.size:
         raise ValueError(f"losses: expected at least one, got shape {losses.shape}")
-    check_open_unit("confidence", confidence)
+    open_unit("confidence", confidence)
     found, few = _six(losses, chosen, levels, confidence)
     if levels is None and not is_tracer(few) and not few:
         expected = f"at most {MOST_VALUES} distinct values unless levels is given"
@@ -353,7 +353,7 @@ def prediction_bound(
     check_shape("predictions", predictions, ("B", "N", 2))
     check_shape("labels", labels, predictions.shape)
     check_shape("chosen", chosen, predictions.shape[:2])
-    check_open_unit("confidence", confidence)
+    open_unit("confidence", confidence)
     if not labels.size:
         raise ValueError(f"labels: expected at least one, got shape {labels.shape}")
     kinds = num_classes**2

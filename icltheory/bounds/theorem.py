@@ -12,8 +12,8 @@ from jaxtyping import Real
 
 from icltheory._checks import (
     check_choice,
-    check_open_unit,
     concrete,
+    open_unit,
     positive,
     wrong,
 )
@@ -115,7 +115,7 @@ def isotropic_bound(
 
     Source: Yao et al. (2024), Theorem 2 and Lemma 6, first line.
     """
-    check_open_unit("confidence", confidence)
+    open_unit("confidence", confidence)
     D, log_det = steps.dim, steps.log_det
     A_1 = steps.squared_distance + steps.trace
     mean = jnp.mean(A_1, axis=0)
@@ -296,7 +296,7 @@ def _limit(values, confidence):
 
 def _mean_bound(steps, R, confidence, each, *, limited=True, **options) -> Bound:
     """The bound whose terms are the means over the prompts of ``each``, (B, L)."""
-    check_open_unit("confidence", confidence)
+    open_unit("confidence", confidence)
     terms, influence = jnp.mean(each, axis=0), jnp.sum(each, axis=1)
     upper = _limit(each, 1 - (1 - confidence) / len(terms))
     upper = upper if limited else jnp.full_like(upper, jnp.nan)

@@ -13,8 +13,8 @@ import numpy as np
 
 from icltheory._checks import (
     check_nonnegative_int,
-    check_open_unit,
     check_sequence,
+    open_unit,
     wrong,
 )
 from icltheory.bridge.evaluation.result import denominator_of
@@ -150,7 +150,7 @@ def algorithm1(
     """
     _check_evaluator(evaluator)
     check_nonnegative_int("seed", seed)
-    check_open_unit("level", level)
+    open_unit("level", level)
     rates = as_strengths(rates)
     if len(set(rates)) < len(rates):
         got = ", ".join(map(str, rates))
@@ -228,7 +228,7 @@ def search_compositions(
     language models with layer-selective rank reduction", section 5, compositions; Yao
     et al. (2024), Algorithm 1.
     """
-    check_open_unit("level", level)
+    open_unit("level", level)
     return _search(evaluator, candidates, level, budget=budget, beam=beam)
 
 

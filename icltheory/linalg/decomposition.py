@@ -10,7 +10,6 @@ from icltheory._core import (
     Record,
     calculator,
     exact_products,
-    finite_or_nan,
     where_valid,
     widened,
 )
@@ -25,6 +24,16 @@ def as_matrix(W: ArrayLike) -> Array:
     if 0 in matrix.shape[-2:]:
         raise ValueError(f"W: expected at least one entry, got shape {matrix.shape}")
     return matrix
+
+
+def finite_or_nan(W: Array) -> Array:
+    """Replaces each matrix of a stack that has a non-finite entry by NaN.
+
+    Every singular value decomposition gets its result, since LAPACK returns NaN for a
+    matrix with NaN but may never return for one with an infinite entry.
+    """
+    finite = jnp.all(jnp.isfinite(W), axis=(-2, -1), keepdims=True)
+    return W * jnp.where(finite, 1, jnp.nan).astype(W.dtype)
 
 
 class SVD(Record):

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from icltheory._checks import check_shape
-from icltheory._core import calculator, finite_or_nan
+from icltheory._core import calculator
 from icltheory._typing import Array, Float
-from icltheory.linalg.decomposition import as_matrix
+from icltheory.linalg.decomposition import as_matrix, finite_or_nan
 
 
 @calculator

@@ -11,7 +11,7 @@ from icltheory._checks import (
     check_integer,
     check_key,
     check_nonnegative_int,
-    check_open_unit,
+    open_unit,
 )
 from icltheory._typing import PRNGKey
 from icltheory.microscope import models
@@ -77,7 +77,7 @@ def identify(
     Source: Akyurek et al. (2023), Section 4; Raventos et al. (2023); Fu et al. (2024).
     """
     check_integer("num_prompts", num_prompts, 8)
-    check_open_unit("level", level)
+    open_unit("level", level)
     lengths = np.atleast_1d(np.asarray(num_examples)).tolist()
     if not lengths:
         raise ValueError("num_examples: expected at least one, got none")

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import scipy.special
 
-from icltheory._checks import as_numbers, check_open_unit
+from icltheory._checks import as_numbers, open_unit
 from icltheory.statistics import Estimate, Interval
 
 
@@ -140,7 +140,7 @@ def weight_intervals(
 
     Source: White (1980), for the sandwich.
     """
-    check_open_unit("level", level)
+    open_unit("level", level)
     E, w = _table(errors), as_numbers("weights", weights)
     support = w > 0
     found = []

@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icltheory._core import exact_products, finite_or_nan
+from icltheory._core import exact_products
+from icltheory.linalg.decomposition import finite_or_nan
 
 _BATCHED = 32
 

@@ -13,9 +13,10 @@ from icltheory._checks import (
     finite,
     wrong,
 )
-from icltheory._core import calculator, finite_or_nan, widened
+from icltheory._core import calculator, widened
 from icltheory._typing import Array, Int
 from icltheory.attention import LinearAttentionStack
+from icltheory.linalg.decomposition import finite_or_nan
 from icltheory.noise._routes import image_of_symmetric
 
 # Above this width the exact count takes seconds.

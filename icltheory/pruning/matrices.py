@@ -16,9 +16,13 @@ from icltheory._checks import (
     scalar,
     within,
 )
-from icltheory._core import calculator, exact_products, finite_or_nan, widened
+from icltheory._core import calculator, exact_products, widened
 from icltheory._typing import Array, Float, Int, Order, PRNGKey, Scalar
-from icltheory.linalg.decomposition import low_rank_approximation, up_to_size
+from icltheory.linalg.decomposition import (
+    finite_or_nan,
+    low_rank_approximation,
+    up_to_size,
+)
 from icltheory.pruning.methods import LowRank, Method, check_method, inverse
 from icltheory.pruning.rates import as_strength, check_ranks
 

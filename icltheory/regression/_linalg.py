@@ -10,8 +10,9 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Real
 
 from icltheory._checks import checked, concrete, finite, real, wrong
-from icltheory._core import finite_or_nan, widened
+from icltheory._core import widened
 from icltheory._typing import Array
+from icltheory.linalg.decomposition import finite_or_nan
 
 Number = float | int | Real[ArrayLike, ""]
 Vector = Float[ArrayLike, " _d"]

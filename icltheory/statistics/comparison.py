@@ -11,8 +11,8 @@ from icltheory._checks import (
     as_decimals,
     check_booleans,
     check_nonnegative_int,
-    check_open_unit,
     check_shape,
+    open_unit,
 )
 from icltheory.statistics.estimates import Interval
 from icltheory.statistics.intervals import (
@@ -99,7 +99,7 @@ def compare(before: Any, after: Any, *, level: float | int = 0.95) -> Comparison
 
     Source: McNemar (1947); Tango (1998).
     """
-    check_open_unit("level", level)
+    open_unit("level", level)
     first, second = check_booleans("before", before), check_booleans("after", after)
     check_shape("after", second, first.shape)
     gained, lost = int(np.sum(second & ~first)), int(np.sum(first & ~second))

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.special
 
-from icltheory._checks import as_numbers, check_choice, check_open_unit, real
+from icltheory._checks import as_numbers, check_choice, open_unit, real
 from icltheory._core import Record, widened
 
 # Values that differ by no more roundings of their mean than this are equal.
@@ -104,7 +104,7 @@ class Estimate(Record):
 
     def half_width(self, level: float | int = 0.95) -> Any:
         r"""Half of the interval's width, :math:`t_{\nu, (1 + level) / 2}\,` se."""
-        check_open_unit("level", level)
+        open_unit("level", level)
         quantile = float(scipy.special.stdtrit(self.dof, (1 + level) / 2))
         return quantile * self.standard_error
 

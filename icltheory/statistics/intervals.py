@@ -11,9 +11,9 @@ from jax.typing import ArrayLike
 from icltheory._checks import (
     check_choice,
     check_key,
-    check_open_unit,
     check_positive_int,
     check_shape,
+    open_unit,
     real,
 )
 from icltheory._core import widened
@@ -51,7 +51,7 @@ def proportion_interval(
     Source: Wilson (1927); Clopper and Pearson (1934).
     """
     check_choice("method", method, ("wilson", "clopper_pearson"))
-    check_open_unit("level", level)
+    open_unit("level", level)
     check_positive_int("total", total)
     counts, total = _counts("successes", successes), int(total)
     if np.any(counts > total):
@@ -111,7 +111,7 @@ def paired_interval(
     Source: Tango (1998); the example is that of Cavo et al. (2012) in Fagerland,
     Lydersen and Laake (2014).
     """
-    check_open_unit("level", level)
+    open_unit("level", level)
     check_positive_int("total", total)
     total = int(total)
     g, l = np.broadcast_arrays(_counts("gained", gained), _counts("lost", lost))
@@ -173,7 +173,7 @@ def curve_interval(
     """
     check_key("key", key)
     check_positive_int("resamples", resamples)
-    check_open_unit("level", level)
+    open_unit("level", level)
     errors = widened(real("errors", errors))
     check_shape("errors", errors, ("S", "P"))
     count = errors.shape[0]

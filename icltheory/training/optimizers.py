@@ -16,10 +16,10 @@ from optax.contrib import MuonDimensionNumbers, scale_by_muon
 from icltheory._checks import (
     Check,
     check_choice,
-    check_open_unit,
     check_positive_int,
     checked,
     is_tracer,
+    open_unit,
 )
 from icltheory._core import Record
 from icltheory._typing import Array, Float, Int
@@ -270,7 +270,7 @@ def with_average(
 
     Source: Polyak and Juditsky 1992.
     """
-    check_open_unit("decay", decay)
+    open_unit("decay", decay)
 
     def init(params):
         return AveragedState(inner.init(params), params, jnp.zeros((), jnp.int32))
