@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.frame import expect
 from experiments.real_model.config import (
     PROMPTS,
     RAREST,
@@ -108,15 +109,17 @@ class Subject:
         """All prompts and scorings of a task that can be asked; the paper's first."""
         words = ("paper", "other") if PROMPTS[name][1] else ("paper",)
         prompts = [f"{query}+{word}" for query in ("paper", "other") for word in words]
-        found = []
+        found, why = [], ""
         for prompt in prompts:
             for scoring in SCORINGS[TASKS[name].kind]:
                 task = self.task(name, prompt, scoring)
                 try:
                     tokenize(self.model, task, "validation", self.shots(name))
-                except ValueError:  # label words that share their first token
+                except ValueError as error:  # label words that share their first token
+                    why = f"{name}, where no prompt can be asked ({error})"
                     continue
                 found.append((prompt, scoring))
+        expect(bool(found), "tasks", "tasks that this model can answer", why)
         return found
 
     def shots(self, name: str) -> int:

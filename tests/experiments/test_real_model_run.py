@@ -1,5 +1,6 @@
 """The experiment on a real model: a run on a tiny one, and what its report says."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -10,7 +11,7 @@ from experiments.real_model.config import PRESETS, PROMPTS, Config
 from experiments.real_model.main import main
 from experiments.real_model.measure import Subject, layer_of
 from experiments.real_model.report import report
-from icltheory.bridge import AnswerFile
+from icltheory.bridge import AnswerFile, Decoder, load_checkpoint
 from icltheory.bridge.spectra import ConditionNumber
 from tests.bridge import tasks_data
 from tests.bridge.tiny import config_of, model_of, tensors_of, write
@@ -181,6 +182,18 @@ def test_a_rare_class_is_shared_by_demonstrations_and_questions(tmp_path):
         assert places[0].isdisjoint(places[1])
         shown.add(frozenset(places[0]))
     assert len(shown) == 3
+
+
+def test_a_task_that_no_prompt_asks_is_refused(folders):
+    checkpoint, data, _ = folders
+    subject = object.__new__(Subject)
+    subject.config = Config(most_shots=4, update_shots=(1, 2), draws=2)
+    subject.task_folder = data
+    model = load_checkpoint(checkpoint)
+    short = dataclasses.replace(model.arch, max_positions=16)
+    subject.model = model.replace(decoder=Decoder(short))
+    with raises("tasks: expected tasks that this model can answer, got copa, where no"):
+        subject.prompts("copa")
 
 
 def test_keys_and_values_choose_a_layer_without_queries_and_outputs():
