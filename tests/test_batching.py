@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from icltheory.attention import LinearAttentionStack
-from icltheory.batching import batches_of, in_batches, in_turns, reported
+from icltheory.batching import in_batches, in_turns, reported
 from icltheory.bounds import (
     anisotropic_bound,
     held_out_bound,
@@ -53,13 +53,6 @@ def test_it_can_be_differentiated_and_jitted():
     x = jnp.arange(5.0)
     slopes = jax.jit(jax.grad(lambda x: in_batches(lambda x: x**3, 2, x).sum()))(x)
     np.testing.assert_allclose(slopes, 3 * x**2)
-
-
-def test_parts_for_sums_cover_everything_once():
-    x = jnp.arange(7.0)
-    assert [len(part) for (part,) in batches_of(3, x)] == [3, 3, 1]
-    assert sum(float(part.sum()) for (part,) in batches_of(3, x)) == 21
-    assert [len(part) for (part, _) in batches_of(None, x, None)] == [7]
 
 
 def test_arguments_of_other_sizes_are_refused():
