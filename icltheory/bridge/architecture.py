@@ -13,8 +13,6 @@ from icltheory._checks import (
     wrong,
 )
 
-__all__ = ["Architecture", "Experts", "Rotary"]
-
 _CHOICES = {
     "norm": ("layer", "rms", "rms_plus_one"),
     "activation": ("gelu", "gelu_tanh", "relu", "silu"),

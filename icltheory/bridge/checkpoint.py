@@ -16,16 +16,7 @@ from numpy.typing import NDArray
 from icltheory._checks import check_choice
 from icltheory._typing import PyTree
 from icltheory.bridge._gguf import GGUFFile, GGUFTokenizer, find_gguf
-from icltheory.bridge._tensors import (
-    FLAX_INDEX,
-    FLAX_SINGLE,
-    INDEX,
-    SINGLE,
-    Tensors,
-    flax_of,
-    read_json,
-    safetensors_of,
-)
+from icltheory.bridge._tensors import Tensors, read_json, tensors_of
 from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.decoder import Decoder
 from icltheory.bridge.factors import join_factors, take_factors
@@ -35,10 +26,7 @@ from icltheory.bridge.sharding import Placement, check_finite_leaf, to_device
 from icltheory.bridge.tokenizer import Tokenizer
 from icltheory.models._safetensors import unwrapped
 
-__all__ = ["load_checkpoint"]
-
 DTYPES = ("float32", "bfloat16", "float16")
-_PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _HUB = ["*.json", "model.safetensors", "model-*.safetensors"]
 _HUB_FLAX = ["flax_model.msgpack", "flax_model-*.msgpack"]
@@ -144,23 +132,8 @@ def opened(folder: Path) -> tuple[dict[str, Any], Architecture, Tensors]:
     """Returns the config, architecture and tensors of a dense checkpoint or factors."""
     path = folder / "config.json"
     config, ranks = take_factors(read_json(path), path)
-    arch, tensors = read_architecture(config, path), _open(folder)
+    arch, tensors = read_architecture(config, path), tensors_of(folder)
     return config, arch, join_factors(tensors, arch, ranks) if ranks else tensors
-
-
-def _open(folder: Path) -> Tensors:
-    if any((folder / f).is_file() for f in (SINGLE, INDEX)):
-        return safetensors_of(folder)
-    if any((folder / f).is_file() for f in (FLAX_SINGLE, FLAX_INDEX)):
-        return flax_of(folder)
-    wanted = f"{SINGLE}, {INDEX} or {FLAX_SINGLE}"
-    for pattern in _PICKLED:
-        for path in sorted(folder.glob(pattern)):
-            raise ValueError(
-                f"{path}: expected {wanted}, got a pickled file, which could run any "
-                "program; convert it to safetensors"
-            )
-    raise FileNotFoundError(f"{folder}: expected {wanted}, found none")
 
 
 def own_dtype(config: Mapping[str, Any], stored: Iterable[np.dtype]) -> np.dtype:

@@ -16,8 +16,6 @@ from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.streams import KV, Stream, Tokens, as_tokens, positions_of
 from icltheory.layered import MatrixSpec, OVFactors, get_matrix
 
-__all__ = ["KV", "Decoder", "Stream", "Tokens"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Decoder:

@@ -20,8 +20,6 @@ from icltheory._checks import (
 from icltheory._typing import Float, PRNGKey
 from icltheory.linalg import svd
 
-__all__ = ["Exact", "Randomised", "SingularSystem", "randomised_svd"]
-
 
 class SingularSystem(NamedTuple):
     r"""Singular vectors and values of a matrix, on the host.

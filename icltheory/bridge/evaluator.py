@@ -30,8 +30,6 @@ from icltheory.layered import get_matrix
 from icltheory.pruning import Intervention, LowRank, Method, module_matrices
 from icltheory.pruning.methods import check_method, kept_table
 
-__all__ = ["Evaluator", "evaluate"]
-
 Candidate = Intervention | str | Sequence[Intervention | str]
 Composition = tuple[Intervention, ...]
 

@@ -20,8 +20,6 @@ from icltheory.pruning.interventions import read_interventions
 from icltheory.pruning.methods import check_method, kept_table
 from icltheory.pruning.modules import tied_to
 
-__all__ = ["prune_model"]
-
 
 def prune_model(
     model: LanguageModel,

@@ -42,8 +42,6 @@ from icltheory.statistics import (
     proportion_interval,
 )
 
-__all__ = ["SearchResult", "algorithm1", "choose_layer", "search_compositions"]
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SearchResult:

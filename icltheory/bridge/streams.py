@@ -10,8 +10,6 @@ from jax.typing import ArrayLike
 from icltheory._typing import Array, Bool, Float, Int
 from icltheory.bridge.architecture import Rotary, exponents
 
-__all__ = ["KV", "Stream", "Tokens"]
-
 
 class Tokens(NamedTuple):
     """A batch of token sequences, padded on either side.

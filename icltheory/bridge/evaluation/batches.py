@@ -10,8 +10,6 @@ from icltheory._checks import check_positive_int
 from icltheory.bridge.evaluation.prompts import common_beginning
 from icltheory.bridge.streams import Tokens
 
-__all__ = ["Answers", "Batch", "PackedBatches", "pack"]
-
 # On a CPU, a program whose buffers exceed 32 MiB together gets new pages from the
 # system in every call, which takes as long as its products. The attention scores and
 # weights are two such buffers; the others are smaller.

@@ -16,8 +16,6 @@ from icltheory.bridge.tasks import (
     label_tokens,
 )
 
-__all__ = ["Prompts", "tokenize"]
-
 Encode = Callable[[str], Sequence[int]]
 
 

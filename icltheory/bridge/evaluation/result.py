@@ -14,8 +14,6 @@ from icltheory.bridge.model import check_weights
 from icltheory.bridge.tasks import LanguageTask
 from icltheory.bridge.tasks.scorings import SCORINGS, reference_task
 
-__all__ = ["Evaluation", "evaluate_naive", "evaluation_of", "predict"]
-
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:

@@ -17,8 +17,6 @@ from icltheory.bridge.sharding import replicated
 from icltheory.bridge.streams import Tokens, padded_tokens
 from icltheory.bridge.tokenizer import read_rows
 
-__all__ = ["Likelihoods", "generate", "generate_text", "log_likelihoods"]
-
 _MOST = 64  # Most rows per line, whose answer logits are in memory at once.
 # Measured cost of the softmax for one token pair and head, in multiply-adds.
 _COMPARISON = 90

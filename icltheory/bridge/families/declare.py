@@ -9,8 +9,6 @@ import numpy as np
 
 from icltheory.bridge.architecture import Architecture, Rotary, exponents
 
-__all__ = ["Config", "Entry", "Family", "is_number", "read_rotary"]
-
 # Names in config files, and the activation that each stands for.
 _ACTIVATIONS = {
     "gelu": "gelu",

@@ -21,8 +21,6 @@ from icltheory.bridge.families.llama import (
     rotary_decoder,
 )
 
-__all__ = ["FAMILIES"]
-
 
 def _gemma(
     config: Config, windowed: Callable[[int], bool] | None = None

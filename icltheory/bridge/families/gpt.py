@@ -15,8 +15,6 @@ from icltheory.bridge.families.llama import (
     rotary_decoder,
 )
 
-__all__ = ["FAMILIES"]
-
 
 def _gpt2(config: Config) -> dict[str, Any]:
     width, heads = (config.size(*names) for names in (_WIDTH, _HEADS))

@@ -18,8 +18,6 @@ from icltheory.bridge.families.declare import (
     validated,
 )
 
-__all__ = ["FAMILIES"]
-
 NORMS = {"input_layernorm": "norm_1", "post_attention_layernorm": "norm_2"}
 QKV = {
     "self_attn.q_proj": "attn.W_Q",

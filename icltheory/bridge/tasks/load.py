@@ -27,8 +27,6 @@ from icltheory.bridge.tasks.files import (
 )
 from icltheory.bridge.tasks.task import Example, LanguageTask, PromptTemplate
 
-__all__ = ["draw", "load_table", "load_task", "task_spec"]
-
 
 def load_task(
     name: str | os.PathLike | TaskSpec,
