@@ -20,6 +20,7 @@ from icltheory.bridge.decoder import KV, Decoder, Stream, Tokens, block, embed
 from icltheory.bridge.sharding import replicated
 
 
+@dataclasses.dataclass(init=False, repr=False, eq=False, frozen=True)
 class LanguageModel(Decoder):
     """A decoder with its parameters, tokenizer and config, which is never edited.
 
@@ -59,9 +60,6 @@ class LanguageModel(Decoder):
         own = {"arch": decoder.arch, "decoder": decoder, "params": params}
         own |= {"config": dict(config or {}), "source": str(source)}
         vars(self).update(own, _tokenizer=tokenizer)
-
-    def __setattr__(self, name: str, value: Any):
-        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
 
     def __repr__(self) -> str:
         a = self.arch
