@@ -149,9 +149,12 @@ def _read_params(
 ) -> PyTree:
     """Reads the parameter tree leaf by leaf."""
     found = matched(arch, tensors)
-    for _, (name, *others) in found:
-        for other in others:
-            _check_same(name, other, tensors)
+    for name, other in ((name, o) for _, (name, *others) in found for o in others):
+        if not np.array_equal(tensors.found[name].read(), tensors.found[other].read()):
+            raise ValueError(
+                f"{tensors.where}: expected {other} to equal {name}, since "
+                "tie_word_embeddings is true, got different values"
+            )
     stored = (tensors.found[names[0]].dtype for _, names in found)
     kind, kinds = dtype or own_dtype(config, stored), set()
     placement, leaves = None if devices is None else Placement(devices), {}
@@ -238,12 +241,3 @@ def matched(
 
 def _listed(names: Sequence[str]) -> str:
     return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
-
-
-def _check_same(name, other, tensors):
-    """Raises if copies of a tied matrix have different values."""
-    if not np.array_equal(*(tensors.found[one].read() for one in (name, other))):
-        raise ValueError(
-            f"{tensors.where}: expected {other} to equal {name}, since "
-            "tie_word_embeddings is true, got different values"
-        )

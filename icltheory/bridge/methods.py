@@ -105,18 +105,13 @@ class Cumulative(Method):
                 raise ValueError(f"method: expected rates for a loop, got {rate}")
             rate = read_rate(rate)
             if rate not in left:
-                before = max((r for r in self.rates if r < rate), default=0.0)
-                left[rate] = truncated(cut(before), rate, self.kept(W.shape, rate))
+                V = cut(max((r for r in self.rates if r < rate), default=0.0))
+                key, rank = self.key(W, rate), self.kept(W.shape, rate)
+                if rank < min(W.shape):
+                    parts = randomised_svd(key, V, rank, iterations=self.iterations)
+                    V = SVD(*map(jnp.asarray, parts)).truncate(rank).astype(W.dtype)
+                left[rate] = V
             return left[rate]
-
-        def truncated(V, rate, rank):
-            if rank == min(W.shape):
-                return V
-            key = self.key(W, rate)
-            parts = randomised_svd(key, V, rank, iterations=self.iterations)
-            with jax.default_matmul_precision("highest"):
-                V = SVD(*map(jnp.asarray, parts)).truncate(rank)
-            return V.astype(W.dtype)
 
         return cut
 

@@ -104,8 +104,7 @@ class LanguageModel(Decoder):
         beyond the switch one at a time.
         """
         stream, _ = through(self, _tokens(self.arch, token_ids, mask))
-        ends = {k: v for k, v in self.params.items() if k != "layers"}
-        return _read_out(self.decoder, ends, stream)
+        return _read_out(self.decoder, ends_of(self), stream)
 
 
 def through(
@@ -119,6 +118,11 @@ def through(
         stream, cache = block(own, False, layer, stream, None)
         kept.append(keep(cache))
     return stream, kept
+
+
+def ends_of(model: LanguageModel) -> dict[str, PyTree]:
+    """The parameters outside of the layers."""
+    return {name: leaf for name, leaf in model.params.items() if name != "layers"}
 
 
 def weights_digest(model: LanguageModel) -> str:

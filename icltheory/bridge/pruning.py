@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from icltheory._checks import checked, finite, wrong
+from icltheory._core import exact_products
 from icltheory.bridge.decoder import Decoder
 from icltheory.bridge.families import read_architecture
 from icltheory.bridge.model import LanguageModel
@@ -71,11 +72,8 @@ def prune_model(
         kept_table(method, params, specs, [one.strength])
         for spec in specs:
             old = get_matrix(params, spec)
-            W = checked(spec.name, gathered(old, 0), finite)
-            place = (one.layer, spec.name)
-            # On a GPU the default precision would round the factors to TF32.
-            with jax.default_matmul_precision("highest"):
-                new = cutter_of(W, method, systems, place)(one.strength)
+            W, place = gathered(old, 0), (one.layer, spec.name)
+            new = cutter_of(W, method, systems, place)(one.strength)
             if new is not W:
                 params = replace_matrix(params, spec, spread_like(new, old))
     return model.replace(params=params)
@@ -128,12 +126,9 @@ def pruned_stacks(
     for number, spec in enumerate(specs):
         W = get_matrix(model.params, spec)
         if spec.name not in cutters:
-            whole = checked(spec.name, gathered(W, number), finite)
-            at = place[0], spec.name
+            whole, at = gathered(W, number), (place[0], spec.name)
             cutters[spec.name] = cutter_of(whole, method, systems, at)
-        # On a GPU the default precision would round the factors to TF32.
-        with jax.default_matmul_precision("highest"):
-            stack = jnp.stack([cutters[spec.name](one) for one in strengths])
+        stack = jnp.stack([cutters[spec.name](one) for one in strengths])
         stacks.append(spread_like(stack, W))
     inside = tuple(dataclasses.replace(s, path=s.path[2:]) for s in specs)
     return inside, tuple(stacks)
@@ -148,7 +143,7 @@ def cutter_of(
     for the first strength that does not. ``place`` is the layer, ``None`` outside of
     the layers, and the name of the matrix.
     """
-    full = method.kept(W.shape, 0)
+    W, full = checked(place[1], W, finite), method.kept(W.shape, 0)
 
     @functools.cache
     def whole():
@@ -158,6 +153,7 @@ def cutter_of(
     def parts():
         return SVD(*map(jnp.asarray, systems.of(W)))
 
+    @exact_products
     def cut(strength):
         kept = method.kept(W.shape, strength)
         if kept == full:

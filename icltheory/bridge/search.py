@@ -146,26 +146,23 @@ def algorithm1(
 
     Source: Yao et al. (2024), Algorithm 1 and section 4.
     """
-    _check_evaluator(evaluator)
     check_nonnegative_int("seed", seed)
     check_open_unit("level", level)
     rates = as_strengths(rates)
-    if len(set(rates)) < len(rates):
-        got = ", ".join(map(str, rates))
-        raise ValueError(f"rates: expected no duplicates, got {got}")
-    choice = layer if isinstance(layer, LayerChoice) else None
-    layer = layer.deepest if isinstance(layer, LayerChoice) else layer
+    number = layer.deepest if isinstance(layer, LayerChoice) else layer
     weak = [rates[i] for i in weakest_first(rates) if rates[i] != 0]
-    every = [Intervention(layer, module, rate) for rate in weak]
-    found, selection = _search(evaluator, every, level) if every else None, None
-    if found is None:
+    every = [Intervention(number, module, rate) for rate in weak]
+    if every:
+        found = _search(evaluator, every, level)
+    else:
         _check_searchable(evaluator)
         before = evaluator.accuracy(evaluator.correct("validation")[0])
         found = _tested(evaluator, (), (before,), {"": before}, "no candidates", level)
-    elif len(evaluator.task.validation) > 1:
+    how: dict[str, Any] = {"layers": None if number is layer else layer}
+    if every and len(evaluator.task.validation) > 1:
         right = evaluator.correct("validation", [(), *every])
-        selection = corrected_selection(right[1:], weak, right[0], seed=seed)
-    return dataclasses.replace(found, layers=choice, selection=selection)
+        how["selection"] = corrected_selection(right[1:], weak, right[0], seed=seed)
+    return dataclasses.replace(found, **how)
 
 
 def choose_layer(
@@ -268,16 +265,13 @@ def _tested(evaluator, path, scores, tried, stopped, level) -> SearchResult:
     )
 
 
-def _check_evaluator(evaluator) -> None:
-    if not isinstance(evaluator, Evaluator):
-        raise wrong("evaluator", "an Evaluator of a model and a task", evaluator)
-
-
 def _check_searchable(evaluator: Evaluator) -> None:
     """Raises if a split is too small, a weight not finite, or the test set was seen.
 
     Single test examples that occur in the search's data are a warning.
     """
+    if not isinstance(evaluator, Evaluator):
+        raise wrong("evaluator", "an Evaluator of a model and a task", evaluator)
     task = evaluator.task
     for split in ("validation", "test"):
         if not task.examples(split):

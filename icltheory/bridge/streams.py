@@ -32,17 +32,6 @@ class Tokens(NamedTuple):
     stems: Int[ArrayLike, "B S"] | None = None
 
 
-def as_tokens(inputs: Any) -> Tokens:
-    """Tokens as they are, and numbers of tokens ``(B, T)`` as rows without padding."""
-    if isinstance(inputs, Tokens):
-        return inputs
-    ids = jnp.asarray(inputs)
-    if ids.ndim != 2 or not jnp.issubdtype(ids.dtype, jnp.integer):
-        got = f"{ids.dtype} of shape {ids.shape}"
-        raise ValueError(f"inputs: expected Tokens or integers (B, T), got {got}")
-    return Tokens(ids, jnp.ones(ids.shape, bool))
-
-
 class Stream(NamedTuple):
     """The hidden state of a decoder: the residual stream ``h`` of :class:`Tokens`.
 

@@ -128,7 +128,7 @@ def row_likelihoods(decoder, ends, stream, answers):
         return jax.lax.map(at, (stream.h, answers))
 
 
-@functools.partial(jax.jit, static_argnums=1)
+@functools.partial(jax.jit, static_argnames="tokens")
 def lengthened(cache, tokens):
     """Extends a cache to hold ``tokens`` more tokens."""
 

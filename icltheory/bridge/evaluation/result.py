@@ -72,11 +72,6 @@ def predict(scores: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(scores).any(axis=-1), -1, best)
 
 
-def ties_are_wrong(task: Any) -> bool:
-    """Whether a tie counts as wrong, as in the authors' strict comparisons."""
-    return task.profile == "authors_code" and task.scoring == "label_token"
-
-
 def denominator_of(count: int, denominator: str) -> int:
     """Returns what a count of right answers is divided by; raises if it is 0."""
     less = denominator == "n-1"
@@ -133,9 +128,19 @@ def evaluate_naive(
     scores = _scores(model, task, split, shots)
     if np.isnan(scores).any():
         check_weights(model, tokens=False)
-    labels = np.array([example.label for example in task.examples(split)])
-    how = {"ties_are_wrong": ties_are_wrong(task)}
-    return evaluation_of(scores, labels, task.denominator, **how)
+    return evaluation_of_task(task, split, scores)
+
+
+def evaluation_of_task(
+    task: LanguageTask, split: str, scores: np.ndarray, chosen: Any = slice(None)
+) -> Evaluation:
+    """The evaluation of some examples of a split, in which the profile has its say.
+
+    In the authors' code a tie of label tokens is wrong, by strict comparisons.
+    """
+    labels = np.array([example.label for example in task.examples(split)])[chosen]
+    strict = task.profile == "authors_code" and task.scoring == "label_token"
+    return evaluation_of(scores, labels, task.denominator, ties_are_wrong=strict)
 
 
 def _scores(model, task, split, shots):
