@@ -1,5 +1,6 @@
 """Loads checkpoints: a folder in the Hugging Face layout, or a name on the hub."""
 
+import difflib
 import os
 import re
 import warnings
@@ -221,11 +222,8 @@ def matched(
     skipped = re.compile("|".join(family.skipped))
     extra = [stored[n] for n in left if not skipped.fullmatch(n.removeprefix(prefix))]
     if missing:
-
-        def same_end(name):
-            return len(os.path.commonprefix([name[::-1], missing[0][::-1]]))
-
-        like = sorted(extra, key=lambda name: (-same_end(name), name))
+        # Those that are most like it come first.
+        like = difflib.get_close_matches(missing[0], extra, len(extra) or 1, cutoff=0)
         got = f", got {_listed(like)}" if like else ""
         raise ValueError(f"{tensors.where}: expected tensor {_listed(missing)}{got}")
     if extra:

@@ -40,7 +40,7 @@ class ModelCost(NamedTuple):
         dtype: Dtype of the weights, keys and values.
         parameters: Numbers of the whole model, a tied head once.
         device_bytes: Bytes of weights that one device holds.
-        matrices: Shape (out, in) of every named matrix of a layer, by name.
+        matrices: Shape (out, in) of every matrix of a layer, by name.
         layer_flops: Floating-point operations of a token in one layer.
         cache_bytes: Bytes of the keys and values of a token in all layers.
     """

@@ -61,8 +61,7 @@ def prune_model(
         >>> W.shape, int(np.linalg.matrix_rank(W))
         ((32, 8), 2)
 
-    Source: Yao et al. (2024), Algorithm 1, the function Clip; Sharma et al. (2023), the
-    compositions.
+    Source: Yao et al. (2024), Algorithm 1 (Clip); Sharma et al. (2023), compositions.
     """
     check_method(method)
     model, read = prepared(model, interventions)

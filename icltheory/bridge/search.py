@@ -56,8 +56,8 @@ class SearchResult:
         path_scores: Validation accuracy of the unpruned model, and after each of them.
         tried: Text of every model that answered the validation set, and its accuracy.
         stopped: Why the search ended, see :class:`icltheory.pruning.Search`.
-        test_before: Accuracy of the unpruned model on the test set.
-        test_after: Accuracy of the chosen one.
+        test_before: Accuracy of the unpruned model on the test set, ``test_after`` that
+            of the chosen one.
         comparison: Before and after on the same test examples, with the interval of the
             difference; its ``p_value`` is exact, and 1 if nothing was chosen.
         majority: Share of the commonest class of the test set.
@@ -203,14 +203,11 @@ def search_compositions(
     """Chooses interventions one by one by validation accuracy, and tests them once.
 
     The search is :func:`icltheory.pruning.search` with the accuracy on validation as
-    the score; with candidates of one layer and module it is Algorithm 1's search of a
-    rate, or of a rank. The winner of a search looks better than it is: no test example
-    takes part in a choice.
+    the score; ``budget`` counts the models that answer the validation set. With
+    candidates of one layer and module it is Algorithm 1's search of a rate. No test
+    example takes part in a choice.
 
     Args:
-        candidates: What may be pruned, as records or text such as ``"26:mlp:0.9"``.
-        budget: Most models that answer the validation set, at least 2.
-        beam: How many compositions of each size are extended; 1 is greedy.
         level: Confidence level of all intervals and of the verdict.
 
     Example:
@@ -219,9 +216,7 @@ def search_compositions(
         >>> print(search_compositions(
         ...     evaluator, candidates, budget=20))  # doctest: +SKIP
 
-    Source: Sharma et al. (2023), "The truth is in there: improving reasoning in
-    language models with layer-selective rank reduction", section 5, compositions; Yao
-    et al. (2024), Algorithm 1.
+    Source: Sharma et al. (2023), section 5; Yao et al. (2024), Algorithm 1.
     """
     check_open_unit("level", level)
     return _search(evaluator, candidates, level, budget=budget, beam=beam)

@@ -77,8 +77,7 @@ def pack(
         >>> pack([3, 6, 2, 5], row_length=8, most=4)
         [[1, 2], [3, 0]]
 
-    Source: Johnson et al. (1974), worst-case performance bounds for simple
-    one-dimensional packing algorithms.
+    Source: Johnson et al. (1974).
     """
     sizes = np.asarray(lengths)
     rows: list[list[int]] = []
@@ -124,8 +123,7 @@ class PackedBatches:
             more than one; no limit if ``None``.
         alone: Whether every sequence has a row of its own.
 
-    Source: Krell et al. (2021), "Efficient sequence packing without
-    cross-contamination".
+    Source: Krell et al. (2021).
     """
 
     def __init__(

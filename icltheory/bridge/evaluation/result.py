@@ -29,10 +29,8 @@ class Evaluation:
     accuracy is NaN.
 
     Args:
-        predictions: Number of the chosen option of each example, -1 for none.
         scores: Score of every option of every example, ``(n, K)``.
         labels: Number of the right option of each example.
-        correct: Which answers are right.
 
     Source: Yao et al. (2024), section 4.
     """

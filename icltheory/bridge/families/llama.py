@@ -37,16 +37,6 @@ POST_NORMS = {
     "post_attention_layernorm": "post_norm_1",
     "post_feedforward_layernorm": "post_norm_2",
 }
-NAMES: dict[str, Any] = {
-    "prefix": "model.",
-    "embed": "embed_tokens",
-    "final_norm": "norm",
-    "layer": "layers.{}",
-    "skipped": (
-        r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq",
-        r"rotary_emb\.inv_freq",
-    ),
-}
 _USUAL = {"rms_norm_eps": 1e-6, "hidden_act": "silu"}
 _GATED = {"norm": "rms", "gated": True}
 BIASES = {"attention_bias": "attention_bias", "output_bias": "attention_bias"}
@@ -171,7 +161,6 @@ _MISTRAL: dict[str, Any] = {
         "num_key_value_heads": 8,
         "sliding_window": 4096,
     },
-    **NAMES,
 }
 _QWEN = {
     **_USUAL,
@@ -188,7 +177,6 @@ FAMILIES = (
         defaults={**_USUAL, "max_position_embeddings": 2048},
         fixed=_GATED,
         flags={**BIASES, "mlp_bias": "mlp_bias"},
-        **NAMES,
     ),
     Family("mistral", **_MISTRAL),
     Family("ministral", **_MISTRAL),
@@ -198,7 +186,6 @@ FAMILIES = (
         MODULES,
         defaults=_QWEN,
         fixed={**_GATED, "attention_bias": True},
-        **NAMES,
     ),
     Family(
         "qwen3",
@@ -207,7 +194,6 @@ FAMILIES = (
         defaults={**_QWEN, "head_dim": 128},
         fixed={**_GATED, "qk_norm": "head"},
         flags=BIASES,
-        **NAMES,
     ),
     Family(
         "olmo2",
@@ -217,7 +203,6 @@ FAMILIES = (
         fixed={**_GATED, "pre_norm": False, "post_norm": True, "qk_norm": "projection"},
         flags=BIASES,
         refused={"clip_qkv": None},
-        **NAMES,
     ),
     Family(
         "stablelm",
@@ -232,7 +217,6 @@ FAMILIES = (
         fixed={"gated": True},
         flags={"attention_bias": "use_qkv_bias"},
         refused={"qk_layernorm": False, "use_parallel_residual": False},
-        **NAMES,
     ),
     Family(
         "phi3",
@@ -253,7 +237,6 @@ FAMILIES = (
         },
         fixed=_GATED,
         refused={"layer_types": None},
-        **NAMES,
     ),
     Family(
         "mixtral",
@@ -271,7 +254,6 @@ FAMILIES = (
         },
         fixed=_GATED,
         refused={"layer_types": None},
-        **NAMES,
     ),
     Family(
         "qwen3_moe",
@@ -287,6 +269,5 @@ FAMILIES = (
         fixed={**_GATED, "qk_norm": "head"},
         flags=BIASES,
         refused={"decoder_sparse_step": 1, "mlp_only_layers": [], "layer_types": None},
-        **NAMES,
     ),
 )
