@@ -23,7 +23,7 @@ from icltheory.bridge.decoder import Decoder
 from icltheory.bridge.factors import join_factors, take_factors
 from icltheory.bridge.families import FAMILIES, Entry, entries_of, read_architecture
 from icltheory.bridge.model import LanguageModel, trust_weights
-from icltheory.bridge.sharding import Placement, check_finite_leaf, to_device
+from icltheory.bridge.sharding import Placement, to_device
 from icltheory.bridge.tokenizer import Tokenizer
 from icltheory.models._safetensors import unwrapped
 
@@ -163,7 +163,6 @@ def _read_params(
     def put(path, leaf):
         if placement is not None:
             return placement.put(path, leaf, kind)
-        check_finite_leaf(leaf)
         return to_device(leaf, kind)
 
     for entry, (name, *others) in found:
