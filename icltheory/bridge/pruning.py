@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 
 from icltheory._checks import checked, finite, wrong
-from icltheory._core import exact_products
 from icltheory.bridge.decoder import Decoder
 from icltheory.bridge.families import read_architecture
 from icltheory.bridge.model import LanguageModel
@@ -152,18 +151,20 @@ def cutter_of(
     def parts():
         return SVD(*map(jnp.asarray, systems.of(W)))
 
-    @exact_products
     def cut(strength):
         kept = method.kept(W.shape, strength)
         if kept == full:
             return W
-        if systems is None or not method.spectral:
-            return whole()(strength).astype(W.dtype)
-        if (known := parts().s.size) < kept:
-            layer, name = place
-            where = name if layer is None else f"{name} in layer {layer}"
-            raise wrong("systems", f"at least {kept} singular values of {where}", known)
-        sized: Any = method
-        return sized.by_size(W, parts())(kept).astype(W.dtype)
+        # On a GPU the default precision would round the factors to TF32.
+        with jax.default_matmul_precision("highest"):
+            if systems is None or not method.spectral:
+                return whole()(strength).astype(W.dtype)
+            if (known := parts().s.size) < kept:
+                layer, name = place
+                where = name if layer is None else f"{name} in layer {layer}"
+                wanted = f"at least {kept} singular values of {where}"
+                raise wrong("systems", wanted, known)
+            sized: Any = method
+            return sized.by_size(W, parts())(kept).astype(W.dtype)
 
     return cut

@@ -98,7 +98,7 @@ class SplitEvaluator:
 
     def __init__(self, model: Any, prompts: Prompts, batch_size: int, strengths: int):
         self.model, self.decoder, self.params = model, model.decoder, model.params
-        self.prompts = prompts
+        self.prompts, self.batch_size = prompts, batch_size
         self.shape = (model.arch.width, batch_size, most_pairs(model, strengths))
         self.batches = PackedBatches(prompts, *self.shape)
         _check_prompts(model.arch, prompts)
