@@ -159,10 +159,8 @@ class Evaluator:
         self, split: str, models: Sequence[Candidate] = ((),), examples: Any = None
     ) -> list[Evaluation]:
         """An evaluation for each model; the arguments are those of :meth:`scores`."""
-        rows, chosen = (
-            self.scores(split, models, examples),
-            self._chosen(split, examples),
-        )
+        rows = self.scores(split, models, examples)
+        chosen = self._chosen(split, examples)
         return [evaluation_of_task(self.task, split, row, chosen) for row in rows]
 
     def accuracy(self, correct: np.ndarray) -> float:

@@ -158,7 +158,7 @@ def algorithm1(
         _check_searchable(evaluator)
         before = evaluator.accuracy(evaluator.correct("validation")[0])
         found = _tested(evaluator, (), (before,), {"": before}, "no candidates", level)
-    how: dict[str, Any] = {"layers": None if number is layer else layer}
+    how: dict[str, Any] = {"layers": layer if isinstance(layer, LayerChoice) else None}
     if every and len(evaluator.task.validation) > 1:
         right = evaluator.correct("validation", [(), *every])
         how["selection"] = corrected_selection(right[1:], weak, right[0], seed=seed)
