@@ -1,5 +1,6 @@
 """The Flax modules that all model families share."""
 
+import math
 from typing import Any
 
 import flax.linen as nn
@@ -164,7 +165,8 @@ def _scores(q, k, arch):
         scores = jnp.einsum("btkgd,skd->bkgts", q, k[0], **kind)
     else:
         scores = jnp.einsum("btkgd,bskd->bkgts", q, k, **kind)
-    return soft_cap(scores / arch.score_divisor, arch.score_cap)
+    divisor = math.sqrt(arch.query_scalar or arch.head_dim)
+    return soft_cap(scores / divisor, arch.score_cap)
 
 
 def _mix(weights, v):

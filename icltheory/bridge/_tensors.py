@@ -20,7 +20,8 @@ from icltheory.models._files import refuse_pointer
 from icltheory.models._safetensors import Tensor, open_safetensors
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
-FLAX_SINGLE, FLAX_INDEX = "flax_model.msgpack", "flax_model.msgpack.index.json"
+_FLAX_SINGLE, _FLAX_INDEX = "flax_model.msgpack", "flax_model.msgpack.index.json"
+_PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 _LEAVES = {"kernel": "weight", "embedding": "weight", "scale": "weight"}
 
 
@@ -57,10 +58,6 @@ def _shard_files(index: Path) -> dict[str, Path]:
     return {name: index.with_name(shard) for name, shard in table.items()}
 
 
-def _sharded(folder: Path, single: str, index: str) -> bool:
-    return (folder / index).is_file() and not (folder / single).is_file()
-
-
 class Tensors(NamedTuple):
     """The tensors of a checkpoint by name, in PyTorch's names and layout.
 
@@ -71,37 +68,36 @@ class Tensors(NamedTuple):
     found: dict[str, Tensor]
 
 
-def safetensors_of(folder: Path) -> Tensors:
-    """Returns the tensors of a checkpoint in one or several safetensors files."""
-    if not _sharded(folder, SINGLE, INDEX):
-        return Tensors(folder / SINGLE, open_safetensors(folder / SINGLE))
-    table = _shard_files(folder / INDEX)
-    opened = {path: open_safetensors(path) for path in dict.fromkeys(table.values())}
-    found = {n: tensor for tensors in opened.values() for n, tensor in tensors.items()}
-    for name, path in table.items():
-        if name not in opened[path]:
-            raise ValueError(f"{path}: expected tensor {name}, found none")
-        # Of a tensor in several files, the one named by the index is used.
-        found[name] = opened[path][name]
-    return Tensors(folder / INDEX, found)
+def tensors_of(folder: Path) -> Tensors:
+    """Returns the tensors of a checkpoint in one or several files.
 
-
-def flax_of(folder: Path) -> Tensors:
-    """Returns the tensors of a Flax checkpoint in one or several files.
-
-    Files are parsed at once. A tensor that is released is removed from memory, so that
-    the tree shrinks as the model grows.
+    Files of Flax are parsed at once. A tensor that is released is removed from memory,
+    so that the tree shrinks as the model grows.
     """
-    if not _sharded(folder, FLAX_SINGLE, FLAX_INDEX):
-        where = folder / FLAX_SINGLE
-        return Tensors(where, _flax_file(where))
-    table, found = _shard_files(folder / FLAX_INDEX), {}
-    for file in dict.fromkeys(table.values()):
-        found |= _flax_file(file)
-    for path, file in table.items():
-        if (name := _renamed(path)) not in found:
-            raise ValueError(f"{file}: expected tensor {name}, found none")
-    return Tensors(folder / FLAX_INDEX, found)
+    kinds = (
+        (SINGLE, INDEX, open_safetensors, str),
+        (_FLAX_SINGLE, _FLAX_INDEX, _flax_file, _renamed),
+    )
+    for single, index, read, renamed in kinds:
+        if (folder / single).is_file():
+            return Tensors(folder / single, read(folder / single))
+        if (folder / index).is_file():
+            table = _shard_files(folder / index)
+            opened = {file: read(file) for file in dict.fromkeys(table.values())}
+            found = {n: t for tensors in opened.values() for n, t in tensors.items()}
+            for name, file in ((renamed(stored), f) for stored, f in table.items()):
+                if name not in opened[file]:
+                    raise ValueError(f"{file}: expected tensor {name}, found none")
+                # Of a tensor in several files, the one named by the index is used.
+                found[name] = opened[file][name]
+            return Tensors(folder / index, found)
+    wanted = f"{SINGLE}, {INDEX} or {_FLAX_SINGLE}"
+    for path in sorted(p for pattern in _PICKLED for p in folder.glob(pattern)):
+        raise ValueError(
+            f"{path}: expected {wanted}, got a pickled file, which could run any "
+            "program; convert it to safetensors"
+        )
+    raise FileNotFoundError(f"{folder}: expected {wanted}, found none")
 
 
 def _flax_file(file: Path) -> dict[str, Tensor]:

@@ -1,7 +1,6 @@
 """The architecture of a decoder-only language model, in one hashable record."""
 
 import dataclasses
-import math
 
 import numpy as np
 
@@ -12,8 +11,6 @@ from icltheory._checks import (
     positive,
     wrong,
 )
-
-__all__ = ["Architecture", "Experts", "Rotary"]
 
 _CHOICES = {
     "norm": ("layer", "rms", "rms_plus_one"),
@@ -236,11 +233,6 @@ class Architecture:
         return dataclasses.replace(
             self, sliding_window=window, rotary=rotary, local_rotary=None
         )
-
-    @property
-    def score_divisor(self) -> float:
-        """Divisor of the products of queries and keys."""
-        return math.sqrt(self.query_scalar or self.head_dim)
 
     @property
     def switch(self) -> int | None:

@@ -1,5 +1,6 @@
 """Loads checkpoints: a folder in the Hugging Face layout, or a name on the hub."""
 
+import difflib
 import os
 import re
 import warnings
@@ -16,29 +17,17 @@ from numpy.typing import NDArray
 from icltheory._checks import check_choice
 from icltheory._typing import PyTree
 from icltheory.bridge._gguf import GGUFFile, GGUFTokenizer, find_gguf
-from icltheory.bridge._tensors import (
-    FLAX_INDEX,
-    FLAX_SINGLE,
-    INDEX,
-    SINGLE,
-    Tensors,
-    flax_of,
-    read_json,
-    safetensors_of,
-)
+from icltheory.bridge._tensors import Tensors, read_json, tensors_of
 from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.decoder import Decoder
 from icltheory.bridge.factors import join_factors, take_factors
 from icltheory.bridge.families import FAMILIES, Entry, entries_of, read_architecture
 from icltheory.bridge.model import LanguageModel, trust_weights
-from icltheory.bridge.sharding import Placement, check_finite_leaf, to_device
+from icltheory.bridge.sharding import Placement, to_device
 from icltheory.bridge.tokenizer import Tokenizer
 from icltheory.models._safetensors import unwrapped
 
-__all__ = ["load_checkpoint"]
-
 DTYPES = ("float32", "bfloat16", "float16")
-_PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _HUB = ["*.json", "model.safetensors", "model-*.safetensors"]
 _HUB_FLAX = ["flax_model.msgpack", "flax_model-*.msgpack"]
@@ -144,23 +133,8 @@ def opened(folder: Path) -> tuple[dict[str, Any], Architecture, Tensors]:
     """Returns the config, architecture and tensors of a dense checkpoint or factors."""
     path = folder / "config.json"
     config, ranks = take_factors(read_json(path), path)
-    arch, tensors = read_architecture(config, path), _open(folder)
+    arch, tensors = read_architecture(config, path), tensors_of(folder)
     return config, arch, join_factors(tensors, arch, ranks) if ranks else tensors
-
-
-def _open(folder: Path) -> Tensors:
-    if any((folder / f).is_file() for f in (SINGLE, INDEX)):
-        return safetensors_of(folder)
-    if any((folder / f).is_file() for f in (FLAX_SINGLE, FLAX_INDEX)):
-        return flax_of(folder)
-    wanted = f"{SINGLE}, {INDEX} or {FLAX_SINGLE}"
-    for pattern in _PICKLED:
-        for path in sorted(folder.glob(pattern)):
-            raise ValueError(
-                f"{path}: expected {wanted}, got a pickled file, which could run any "
-                "program; convert it to safetensors"
-            )
-    raise FileNotFoundError(f"{folder}: expected {wanted}, found none")
 
 
 def own_dtype(config: Mapping[str, Any], stored: Iterable[np.dtype]) -> np.dtype:
@@ -176,9 +150,12 @@ def _read_params(
 ) -> PyTree:
     """Reads the parameter tree leaf by leaf."""
     found = matched(arch, tensors)
-    for _, (name, *others) in found:
-        for other in others:
-            _check_same(name, other, tensors)
+    for name, other in ((name, o) for _, (name, *others) in found for o in others):
+        if not np.array_equal(tensors.found[name].read(), tensors.found[other].read()):
+            raise ValueError(
+                f"{tensors.where}: expected {other} to equal {name}, since "
+                "tie_word_embeddings is true, got different values"
+            )
     stored = (tensors.found[names[0]].dtype for _, names in found)
     kind, kinds = dtype or own_dtype(config, stored), set()
     placement, leaves = None if devices is None else Placement(devices), {}
@@ -186,7 +163,6 @@ def _read_params(
     def put(path, leaf):
         if placement is not None:
             return placement.put(path, leaf, kind)
-        check_finite_leaf(leaf)
         return to_device(leaf, kind)
 
     for entry, (name, *others) in found:
@@ -245,11 +221,8 @@ def matched(
     skipped = re.compile("|".join(family.skipped))
     extra = [stored[n] for n in left if not skipped.fullmatch(n.removeprefix(prefix))]
     if missing:
-
-        def same_end(name):
-            return len(os.path.commonprefix([name[::-1], missing[0][::-1]]))
-
-        like = sorted(extra, key=lambda name: (-same_end(name), name))
+        # Those that are most like it come first.
+        like = difflib.get_close_matches(missing[0], extra, len(extra) or 1, cutoff=0)
         got = f", got {_listed(like)}" if like else ""
         raise ValueError(f"{tensors.where}: expected tensor {_listed(missing)}{got}")
     if extra:
@@ -265,12 +238,3 @@ def matched(
 
 def _listed(names: Sequence[str]) -> str:
     return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
-
-
-def _check_same(name, other, tensors):
-    """Raises if copies of a tied matrix have different values."""
-    if not np.array_equal(*(tensors.found[one].read() for one in (name, other))):
-        raise ValueError(
-            f"{tensors.where}: expected {other} to equal {name}, since "
-            "tie_word_embeddings is true, got different values"
-        )

@@ -40,7 +40,7 @@ class ModelCost(NamedTuple):
         dtype: Dtype of the weights, keys and values.
         parameters: Numbers of the whole model, a tied head once.
         device_bytes: Bytes of weights that one device holds.
-        matrices: Shape (out, in) of every named matrix of a layer, by name.
+        matrices: Shape (out, in) of every matrix of a layer, by name.
         layer_flops: Floating-point operations of a token in one layer.
         cache_bytes: Bytes of the keys and values of a token in all layers.
     """
@@ -106,12 +106,11 @@ def model_cost(
         for entry in entries_of(arch)
         for path, shape in zip(entry.paths, entry.shapes, strict=True)
     }
-    sizes = {path: math.prod(shape) for path, shape in shapes.items()}
-    split = {
-        path for path in shapes if split_axis(path, shapes[path], devices) is not None
-    }
-    parameters = sum(sizes.values())
-    held = sum(n // (devices if path in split else 1) for path, n in sizes.items())
+    parameters = held = 0
+    for path, shape in shapes.items():
+        whole = split_axis(path, shape, devices) is None
+        parameters += math.prod(shape)
+        held += math.prod(shape) // (1 if whole else devices)
     matrices = {
         ".".join(map(str, path[3:-1])): (shape[0], shape[1])
         for path, shape in shapes.items()
@@ -163,8 +162,6 @@ def free_memory() -> int | None:
 
 def _stored(folder: Path) -> tuple[Architecture, str]:
     """Reads the architecture and dtype of a checkpoint; checks names and shapes."""
-    if not folder.is_dir():
-        raise FileNotFoundError(f"{folder}: expected a folder, found none")
     if not any((folder / name).is_file() for name in (SINGLE, INDEX)):
         raise FileNotFoundError(
             f"{folder}: expected {SINGLE} or {INDEX}, to read the headers of the "
@@ -267,13 +264,9 @@ def size_report(
         MatrixSize(spec.name, W.shape, left)
         for spec, W, left in zip(specs, weights, kept, strict=True)
     )
-    dense, stored = (sum(getattr(s, n) for s in sizes) for n in ("dense", "stored"))
+    dense, stored = sum(s.dense for s in sizes), sum(s.stored for s in sizes)
     shares = [_share_of_tokens(model, layer, module, spec) for spec in specs]
-
-    def flops(name):
-        pairs = zip(shares, sizes, strict=True)
-        return int(2 * sum(share * getattr(size, name) for share, size in pairs))
-
+    pairs = list(zip(shares, sizes, strict=True))
     width = np.dtype(weights[0].dtype).itemsize
     total = sum(int(leaf.size) for leaf in jax.tree.leaves(model.params))
     # The original matrix stays as the other end of what was tied.
@@ -284,8 +277,8 @@ def size_report(
         stored=stored,
         dense_bytes=dense * width,
         stored_bytes=stored * width,
-        dense_flops=flops("dense"),
-        stored_flops=flops("stored"),
+        dense_flops=int(2 * sum(share * size.dense for share, size in pairs)),
+        stored_flops=int(2 * sum(share * size.stored for share, size in pairs)),
         model_parameters=total,
         model_saved=(dense - stored - beside) / total,
     )

@@ -13,10 +13,8 @@ from icltheory._checks import check_key, concrete
 from icltheory._typing import Array, Float, Int, PRNGKey, PyTree
 from icltheory.bridge._blocks import DecoderBlock, Norm, at_least_float32, soft_cap
 from icltheory.bridge.architecture import Architecture
-from icltheory.bridge.streams import KV, Stream, Tokens, as_tokens, positions_of
+from icltheory.bridge.streams import KV, Stream, Tokens, positions_of
 from icltheory.layered import MatrixSpec, OVFactors, get_matrix
-
-__all__ = ["KV", "Decoder", "Stream", "Tokens"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +79,14 @@ class Decoder:
 
     def embed(self, params: PyTree, inputs: Any) -> Stream:
         """The stream of :class:`Tokens`, or of the numbers of tokens ``(B, T)``."""
-        return self.embed_after(params, as_tokens(inputs), 0)
+        if not isinstance(inputs, Tokens):
+            ids = jnp.asarray(inputs)
+            if ids.ndim != 2 or not jnp.issubdtype(ids.dtype, jnp.integer):
+                got = f"{ids.dtype} of shape {ids.shape}"
+                wanted = "Tokens or integers (B, T)"
+                raise ValueError(f"inputs: expected {wanted}, got {got}")
+            inputs = Tokens(ids, jnp.ones(ids.shape, bool))
+        return self.embed_after(params, inputs, 0)
 
     def embed_after(
         self, params: PyTree, inputs: Tokens, prefix_length: int | Int[ArrayLike, "..."]

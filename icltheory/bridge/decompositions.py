@@ -17,10 +17,9 @@ from icltheory._checks import (
     check_shape,
     finite,
 )
+from icltheory._core import exact_products
 from icltheory._typing import Float, PRNGKey
 from icltheory.linalg import svd
-
-__all__ = ["Exact", "Randomised", "SingularSystem", "randomised_svd"]
 
 
 class SingularSystem(NamedTuple):
@@ -111,6 +110,7 @@ def content_key(seed: int, W: Float[ArrayLike, "m n"]) -> PRNGKey:
     return jax.random.fold_in(jax.random.key(seed), zlib.crc32(entries.data))
 
 
+@exact_products
 def randomised_svd(
     key: PRNGKey, W: Float[ArrayLike, "*_shape"], rank: int, *, iterations: int = 2
 ) -> SingularSystem:
@@ -150,15 +150,10 @@ def randomised_svd(
     wide = W.shape[0] < W.shape[1]
     tall = W.T if wide else W
     draw = jax.random.normal(key, (tall.shape[1], rank), jnp.float32)
-    # On a GPU the default precision would round the factors to TF32.
-    with jax.default_matmul_precision("highest"):
-        Q = _orthonormal(tall @ draw)
-        for _ in range(iterations):
-            Q = _orthonormal(tall @ _orthonormal(tall.T @ Q))
-        inner = svd(Q.T @ tall)
-        U, s, Vt = (np.asarray(a) for a in (Q @ inner.U, inner.s, inner.Vt))
+    Q = jnp.linalg.qr(tall @ draw)[0]
+    for _ in range(iterations):
+        back = jnp.linalg.qr(tall.T @ Q)[0]
+        Q = jnp.linalg.qr(tall @ back)[0]
+    inner = svd(Q.T @ tall)
+    U, s, Vt = (np.asarray(a) for a in (Q @ inner.U, inner.s, inner.Vt))
     return SingularSystem(Vt.T, s, U.T) if wide else SingularSystem(U, s, Vt)
-
-
-def _orthonormal(X):
-    return jnp.linalg.qr(X)[0]

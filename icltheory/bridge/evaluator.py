@@ -18,8 +18,7 @@ from icltheory.bridge.evaluation.prompts import Prompts, tokenize
 from icltheory.bridge.evaluation.result import (
     Evaluation,
     denominator_of,
-    evaluation_of,
-    ties_are_wrong,
+    evaluation_of_task,
 )
 from icltheory.bridge.model import LanguageModel, weights_digest
 from icltheory.bridge.pruning import prepared, prune_model, pruned_stacks
@@ -29,8 +28,6 @@ from icltheory.bridge.tasks.scorings import SCORINGS, reference_task
 from icltheory.layered import get_matrix
 from icltheory.pruning import Intervention, LowRank, Method, module_matrices
 from icltheory.pruning.methods import check_method, kept_table
-
-__all__ = ["Evaluator", "evaluate"]
 
 Candidate = Intervention | str | Sequence[Intervention | str]
 Composition = tuple[Intervention, ...]
@@ -90,12 +87,10 @@ class Evaluator:
         batch_size: int = 32,
         progress: Progress | None = None,
     ):
-        for name, given, kind in (
-            ("model", model, LanguageModel),
-            ("task", task, LanguageTask),
-        ):
-            if not isinstance(given, kind):
-                raise wrong(name, f"a {kind.__name__}", given)
+        if not isinstance(model, LanguageModel):
+            raise wrong("model", "a LanguageModel", model)
+        if not isinstance(task, LanguageTask):
+            raise wrong("task", "a LanguageTask", task)
         check_method(method)
         check_positive_int("batch_size", batch_size)
         self.model, self.task, self.shots = model, task, shots
@@ -105,7 +100,10 @@ class Evaluator:
         self.key = {"task": task.name, "digest": digest_of(task), "shots": shown}
         self.key["method"] = method_name(method, systems)
         if not isinstance(answers, AnswerFile):
-            answers = AnswerFile(answers, None if answers is None else about(model))
+            about = {"checkpoint": model.source}
+            if answers is not None:
+                about["weights"] = weights_digest(model)
+            answers = AnswerFile(answers, about)
         self.answers = answers
         self._prompts: dict[str, Prompts] = {}
         self._read: dict[Any, Composition] = {}
@@ -127,13 +125,16 @@ class Evaluator:
             own, references, numbers = self._derived(split)
             measures = references.scores("validation", wanted)[:, numbers[chosen]]
             return combine(own.scores(split, wanted, chosen), measures)
-        while todo := self._missing(split, dict.fromkeys(wanted), chosen):
+        while todo := self._missing(split, wanted, chosen):
             try:
                 self._compute(split, todo)
             except (MemoryError, jax.errors.JaxRuntimeError) as error:
-                if self.batch_size == 1 or not _is_out_of_memory(error):
+                full = "RESOURCE_EXHAUSTED" in str(error)
+                if self.batch_size == 1 or not (full or isinstance(error, MemoryError)):
                     raise
-                self._halve_batches()
+                size, self.batch_size = self.batch_size, self.batch_size // 2
+                said = f"out of memory at {size}, going on with {self.batch_size}"
+                warnings.warn(f"batch_size: {said}", UserWarning, stacklevel=2)
         return np.stack([self._stored(split, one)[0][chosen] for one in wanted])
 
     def correct(
@@ -159,10 +160,8 @@ class Evaluator:
     ) -> list[Evaluation]:
         """An evaluation for each model; the arguments are those of :meth:`scores`."""
         rows = self.scores(split, models, examples)
-        labels = np.array([one.label for one in self.task.examples(split)])
-        labels = labels[self._chosen(split, examples)]
-        how = {"ties_are_wrong": ties_are_wrong(self.task)}
-        return [evaluation_of(s, labels, self.task.denominator, **how) for s in rows]
+        chosen = self._chosen(split, examples)
+        return [evaluation_of_task(self.task, split, row, chosen) for row in rows]
 
     def accuracy(self, correct: np.ndarray) -> float:
         """Accuracy with the denominator of the task, of which answers are right."""
@@ -230,12 +229,10 @@ class Evaluator:
             self._prompts[split] = tokenize(self.model, self.task, split, self.shots)
         prompts = self._prompts[split]
         for base, models in bases.items():
-            model = self.model
-            if base:
-                how = {"method": method, "systems": self.systems}
-                model = prune_model(model, base, **how)
+            how: dict[str, Any] = {"method": method, "systems": self.systems}
+            model = prune_model(self.model, base, **how) if base else self.model
             parts = list(_parts(model, base, models))
-            most = max(len(ones) for part in parts for _, _, ones in part)
+            most = max(len(ones) for part in parts for ones in part.values())
             run = SplitEvaluator(model, prompts, self.batch_size, most)
             for part in parts:
                 self._add(run, part, base, method)
@@ -245,48 +242,40 @@ class Evaluator:
 
     def _answer(self, run, split, told, part, todo, count) -> None:
         """Stores the answers of a part, batch by batch for all of its models."""
-        of = {(layer, module): ones for layer, module, ones in part}
-        missing = [todo[one] for ones in of.values() for one in ones]
+        missing = [todo[one] for ones in part.values() for one in ones]
         some, labels = np.unique(np.concatenate(missing)), run.prompts.labels
         whole, batch = len(some) == len(labels), list[Answer]()
         stream = run.stream(None if whole else some)
-        for number, (key, examples, scores) in enumerate(stream, 1):
-            batch += _answers(split, of[key], examples, scores, labels)
-            if number % len(of) == 0:
+        for number, (place, examples, scores) in enumerate(stream, 1):
+            batch += [
+                Answer(split, text_of(one), i, int(labels[i]), row)
+                for one, rows in zip(part[place], scores, strict=True)
+                for i, row in zip(examples.tolist(), rows, strict=True)
+            ]
+            if number % len(part) == 0:
                 self.answers.add(self.key, batch)
                 batch.clear()
-            asked = sum(int(np.isin(todo[one], examples).sum()) for one in of[key])
-            layer, module = key
+            asked = sum(int(np.isin(todo[one], examples).sum()) for one in part[place])
             plain = "" if "," in told else ", unpruned"
-            name = plain if layer is None else f", {module} of layer {layer}"
+            name = f", {place[1]} of layer {place[0]}" if place else plain
             count.add(asked, told + name)
 
     def _add(self, run, part, base, method) -> None:
         """Adds a branch for each layer and module of a part."""
-        groups = [one for one in part if one[0] is not None]
+        groups = [(place, ones) for place, ones in part.items() if place]
         if len(groups) > 1:
             self._cutters.clear()
-        for layer, module, ones in groups:
-            key = (text_of(base), method.name, layer, module)
+        for place, ones in groups:
+            key = (text_of(base), method.name, *place)
             # The decompositions of a single module are kept: a search tests its choice.
             if len(groups) == 1 and key not in self._cutters:
                 self._cutters.clear()
                 self._cutters[key] = {}
             strengths = [one[-1].strength for one in ones]
             how = method, self.systems, self._cutters.get(key, {})
-            stacks = pruned_stacks(run.model, (layer, module), strengths, *how)
-            run.add((layer, module), layer, *stacks)
-        if len(groups) < len(part):
-            run.add((None, ""), groups[-1][0] if groups else 0)
-
-    def _halve_batches(self) -> None:
-        size = self.batch_size
-        self.batch_size = size // 2
-        warnings.warn(
-            f"batch_size: out of memory at {size}, going on with {size // 2}",
-            UserWarning,
-            stacklevel=3,
-        )
+            run.add(place, place[0], *pruned_stacks(run.model, place, strengths, *how))
+        if None in part:
+            run.add(None, groups[-1][0][0] if groups else 0)
 
 
 def evaluate(
@@ -318,11 +307,6 @@ def evaluate(
     return Evaluator(model, task, shots, **how).evaluate(split)[0]
 
 
-def about(model: LanguageModel) -> dict[str, Any]:
-    """What the answers in a file depend on beside their keys: the weights."""
-    return {"checkpoint": model.source, "weights": weights_digest(model)}
-
-
 def digest_of(task: LanguageTask) -> str:
     """Digest of all texts and labels of a task; those of two draws differ."""
     text = repr(dataclasses.replace(task, sources=()))
@@ -350,37 +334,23 @@ def text_of(composition: Composition) -> str:
     return " ".join(sorted(map(str, composition)))
 
 
-def _parts(model, base, models) -> Iterator[list[tuple[Any, str, list[Composition]]]]:
-    """Layers and modules whose pruned matrices are held together, by depth.
+def _parts(model, base, models) -> Iterator[dict[Any, list[Composition]]]:
+    """Models by layer and module, whose pruned matrices are held together, by depth.
 
-    The model of the base itself has no layer, and is in the first part.
+    The base itself has the place None, in the first part.
     """
-    groups: dict[tuple[int, str], list[Composition]] = {}
-    part: list[Any] = []
+    groups: dict[Any, list[Composition]] = {}
     for one in models:
-        if one == base:
-            part.append((None, "", [one]))
-        else:
-            groups.setdefault((one[-1].layer, one[-1].module), []).append(one)
+        place = None if one == base else (one[-1].layer, one[-1].module)
+        groups.setdefault(place, []).append(one)
+    part = {None: groups.pop(None)} if None in groups else {}
     held = 0
-    for (layer, module), ones in sorted(groups.items(), key=lambda item: item[0][0]):
-        specs = module_matrices(model, layer, module)
+    for place, ones in sorted(groups.items(), key=lambda item: item[0][0]):
+        specs = module_matrices(model, *place)
         size = len(ones) * sum(get_matrix(model.params, s).nbytes for s in specs)
         if held and held + size > _MOST_BYTES:
             yield part
-            part, held = [], 0
-        part.append((layer, module, ones))
+            part, held = {}, 0
+        part[place] = ones
         held += size
     yield part
-
-
-def _answers(split, models, examples, scores, labels) -> list[Answer]:
-    return [
-        Answer(split, text_of(one), number, int(labels[number]), row)
-        for one, rows in zip(models, scores, strict=True)
-        for number, row in zip(examples.tolist(), rows, strict=True)
-    ]
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)

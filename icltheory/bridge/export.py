@@ -24,8 +24,6 @@ from icltheory.models._files import named_file
 from icltheory.models._safetensors import Tensor, write_safetensors
 from icltheory.pruning import module_matrices
 
-__all__ = ["save_checkpoint"]
-
 _COPIED = (
     *("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json"),
     *("merges.txt", "added_tokens.json", "special_tokens_map.json"),

@@ -26,8 +26,6 @@ from icltheory.bridge.families import Entry, entries_of
 from icltheory.bridge.spectra import Exact, rounding_noise
 from icltheory.models._safetensors import Tensor
 
-__all__ = ["join_factors", "take_factors"]
-
 _FACTORISED = "icltheory_factorised"
 # Relative size of the rounding errors that clipping in float32 leaves.
 _SLACK = 8 * float(np.finfo(np.float32).eps)

@@ -35,8 +35,7 @@ def harness_model(
         >>> lm_eval.simple_evaluate(  # doctest: +SKIP
         ...     harness_model(pruned), tasks=["sst2", "wikitext"])
 
-    Source: Biderman et al. (2024), "Lessons from the trenches on reproducible
-    evaluation of language models".
+    Source: Biderman et al. (2024).
     """
     if not isinstance(model, LanguageModel):
         kind = type(model).__name__

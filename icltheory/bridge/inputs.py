@@ -53,7 +53,7 @@ def input_moments(
         >>> input_moments(model, [[1, 2, 3]], layers=[0])[0, "W_out"].shape
         (32, 32)
 
-    Source: Wang et al. (2024), "SVD-LLM", section 3.1.
+    Source: Wang et al. (2024), section 3.1.
     """
     check_positive_int("batch_size", batch_size)
     filled = [row for row in rows if len(row)]
@@ -85,7 +85,7 @@ class ImplicitUpdates(Record):
         weight_norms: :math:`\|W\|_F` of each layer, ``(L,)``.
         shifts: :math:`|z_C - z_0| / |z_0|` of each layer and prompt, ``(L, B)``.
 
-    Source: Dherin et al. (2025), "Learning without training".
+    Source: Dherin et al. (2025).
     """
 
     norms: Float[Array, "L B"]
@@ -120,8 +120,7 @@ def block_update(
         >>> ((jnp.eye(2) + jnp.outer(a, b)) @ z_without).tolist()
         [1.0, 3.0]
 
-    Source: Dherin et al. (2025), "Learning without training: the implicit dynamics of
-    in-context learning", Theorem 2.2.
+    Source: Dherin et al. (2025), Theorem 2.2.
     """
     check_shape("z_with", z_with, (W.shape[1],))
     check_shape("z_without", z_without, (W.shape[1],))
@@ -158,8 +157,7 @@ def implicit_updates(
         >>> implicit_updates(model, [[1, 2, 3, 4]], [[3, 4]]).norms.shape
         (2, 1)
 
-    Source: Dherin et al. (2025), "Learning without training: the implicit dynamics of
-    in-context learning".
+    Source: Dherin et al. (2025).
     """
     check_positive_int("batch_size", batch_size)
     if len(prompts) != len(queries) or not len(prompts):

@@ -18,17 +18,14 @@ from icltheory._typing import Array, Bool, Float, PyTree
 from icltheory.bridge.architecture import Architecture
 from icltheory.bridge.decoder import KV, Decoder, Stream, Tokens, block, embed
 from icltheory.bridge.sharding import replicated
-from icltheory.layered import MatrixSpec, OVFactors
-
-__all__ = ["LanguageModel"]
 
 
-class LanguageModel:
-    """A decoder, its parameters, its tokenizer and its config.
+@dataclasses.dataclass(init=False, repr=False, eq=False, frozen=True)
+class LanguageModel(Decoder):
+    """A decoder with its parameters, tokenizer and config, which is never edited.
 
-    It keeps the protocol of :mod:`icltheory.layered` by way of its decoder, and is
-    never edited in place. It is compared and hashed by identity; inside ``jit`` pass
-    :attr:`decoder` as the static argument and :attr:`params` as the arrays.
+    It is compared and hashed by identity; inside ``jit`` pass :attr:`decoder` as the
+    static argument and :attr:`params` as the arrays.
 
     Args:
         config: The checkpoint's ``config.json``.
@@ -44,11 +41,13 @@ class LanguageModel:
         (1, 3, 50)
     """
 
-    _tokenizer: Any
     decoder: Decoder
     params: PyTree
     config: dict[str, Any]
     source: str
+    _tokenizer: Any
+
+    __eq__, __hash__ = object.__eq__, object.__hash__
 
     def __init__(
         self,
@@ -58,11 +57,9 @@ class LanguageModel:
         config: Mapping[str, Any] | None = None,
         source: str = "",
     ):
-        own = {"decoder": decoder, "params": params, "_tokenizer": tokenizer}
-        vars(self).update(own, config=dict(config or {}), source=str(source))
-
-    def __setattr__(self, name: str, value: Any):
-        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+        own = {"arch": decoder.arch, "decoder": decoder, "params": params}
+        own |= {"config": dict(config or {}), "source": str(source)}
+        vars(self).update(own, _tokenizer=tokenizer)
 
     def __repr__(self) -> str:
         a = self.arch
@@ -70,8 +67,9 @@ class LanguageModel:
 
     def replace(self, **changes: Any) -> "LanguageModel":
         """Returns the model with some parts replaced, such as ``params``."""
-        old = {name.removeprefix("_"): value for name, value in vars(self).items()}
-        return LanguageModel(**(old | changes))
+        names = ("decoder", "params", "config", "source")
+        old = {name: getattr(self, name) for name in names}
+        return LanguageModel(**{"tokenizer": self._tokenizer, **old, **changes})
 
     @property
     def tokenizer(self) -> Any:
@@ -83,11 +81,6 @@ class LanguageModel:
         return self._tokenizer
 
     @property
-    def arch(self) -> Architecture:
-        """The architecture of the decoder."""
-        return self.decoder.arch
-
-    @property
     def context_length(self) -> int:
         """Longest sequence: ``max_positions``, times the factor of dynamic scaling."""
         return self.arch.context_length
@@ -96,41 +89,6 @@ class LanguageModel:
     def vocab_size(self) -> int:
         """Number of rows of the embedding table."""
         return self.arch.vocab_size
-
-    @property
-    def num_layers(self) -> int:
-        """Number of blocks."""
-        return self.decoder.num_layers
-
-    def embed(self, params: PyTree, inputs: Any) -> Stream:
-        """The residual stream after the embedding of tokens, or of numbers (B, T)."""
-        return self.decoder.embed(params, inputs)
-
-    def block(self, layer: int, params: PyTree, hidden: Stream) -> Stream:
-        """Applies one block."""
-        return self.decoder.block(layer, params, hidden)
-
-    def read_out(self, params: PyTree, hidden: Stream) -> Float[Array, "B T vocab"]:
-        """Logits over the vocabulary, in float32."""
-        return self.decoder.read_out(params, hidden)
-
-    def matrices(self, layer: int) -> tuple[MatrixSpec, ...]:
-        """The named weight matrices of one block."""
-        return self.decoder.matrices(layer)
-
-    def end_matrices(self) -> tuple[MatrixSpec, ...]:
-        """The token embedding and the output head, which may be the same matrix."""
-        return self.decoder.end_matrices()
-
-    def attention_weights(
-        self, layer: int, params: PyTree, hidden: Stream
-    ) -> Float[Array, "B heads T T"]:
-        """Attention weights of every head of one block."""
-        return self.decoder.attention_weights(layer, params, hidden)
-
-    def ov_factors(self, layer: int, params: PyTree) -> OVFactors:
-        """W_V and W_O of every head of one block."""
-        return self.decoder.ov_factors(layer, params)
 
     def logits(
         self,
@@ -146,8 +104,7 @@ class LanguageModel:
         beyond the switch one at a time.
         """
         stream, _ = through(self, _tokens(self.arch, token_ids, mask))
-        ends = {k: v for k, v in self.params.items() if k != "layers"}
-        return _read_out(self.decoder, ends, stream)
+        return _read_out(self.decoder, ends_of(self), stream)
 
 
 def through(
@@ -161,6 +118,11 @@ def through(
         stream, cache = block(own, False, layer, stream, None)
         kept.append(keep(cache))
     return stream, kept
+
+
+def ends_of(model: LanguageModel) -> dict[str, PyTree]:
+    """The parameters outside of the layers."""
+    return {name: leaf for name, leaf in model.params.items() if name != "layers"}
 
 
 def weights_digest(model: LanguageModel) -> str:
@@ -211,7 +173,7 @@ def _read_out(decoder, ends, stream):
     return decoder.read_out(ends, stream)
 
 
-def _tokens(arch, token_ids, mask):
+def _tokens(arch: Architecture, token_ids: Any, mask: Any) -> Tokens:
     """Returns checked tokens on the device; traced values are not checked."""
     check_shape("token_ids", token_ids, ("B", "T"))
     if not np.size(token_ids):

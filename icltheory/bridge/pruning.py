@@ -20,8 +20,6 @@ from icltheory.pruning.interventions import read_interventions
 from icltheory.pruning.methods import check_method, kept_table
 from icltheory.pruning.modules import tied_to
 
-__all__ = ["prune_model"]
-
 
 def prune_model(
     model: LanguageModel,
@@ -62,8 +60,7 @@ def prune_model(
         >>> W.shape, int(np.linalg.matrix_rank(W))
         ((32, 8), 2)
 
-    Source: Yao et al. (2024), Algorithm 1, the function Clip; Sharma et al. (2023), the
-    compositions.
+    Source: Yao et al. (2024), Algorithm 1 (Clip); Sharma et al. (2023), compositions.
     """
     check_method(method)
     model, read = prepared(model, interventions)
@@ -73,11 +70,8 @@ def prune_model(
         kept_table(method, params, specs, [one.strength])
         for spec in specs:
             old = get_matrix(params, spec)
-            W = checked(spec.name, gathered(old, 0), finite)
-            place = (one.layer, spec.name)
-            # On a GPU the default precision would round the factors to TF32.
-            with jax.default_matmul_precision("highest"):
-                new = cutter_of(W, method, systems, place)(one.strength)
+            W, place = gathered(old, 0), (one.layer, spec.name)
+            new = cutter_of(W, method, systems, place)(one.strength)
             if new is not W:
                 params = replace_matrix(params, spec, spread_like(new, old))
     return model.replace(params=params)
@@ -130,12 +124,9 @@ def pruned_stacks(
     for number, spec in enumerate(specs):
         W = get_matrix(model.params, spec)
         if spec.name not in cutters:
-            whole = checked(spec.name, gathered(W, number), finite)
-            at = place[0], spec.name
+            whole, at = gathered(W, number), (place[0], spec.name)
             cutters[spec.name] = cutter_of(whole, method, systems, at)
-        # On a GPU the default precision would round the factors to TF32.
-        with jax.default_matmul_precision("highest"):
-            stack = jnp.stack([cutters[spec.name](one) for one in strengths])
+        stack = jnp.stack([cutters[spec.name](one) for one in strengths])
         stacks.append(spread_like(stack, W))
     inside = tuple(dataclasses.replace(s, path=s.path[2:]) for s in specs)
     return inside, tuple(stacks)
@@ -150,7 +141,7 @@ def cutter_of(
     for the first strength that does not. ``place`` is the layer, ``None`` outside of
     the layers, and the name of the matrix.
     """
-    full = method.kept(W.shape, 0)
+    W, full = checked(place[1], W, finite), method.kept(W.shape, 0)
 
     @functools.cache
     def whole():
@@ -164,13 +155,16 @@ def cutter_of(
         kept = method.kept(W.shape, strength)
         if kept == full:
             return W
-        if systems is None or not method.spectral:
-            return whole()(strength).astype(W.dtype)
-        if (known := parts().s.size) < kept:
-            layer, name = place
-            where = name if layer is None else f"{name} in layer {layer}"
-            raise wrong("systems", f"at least {kept} singular values of {where}", known)
-        sized: Any = method
-        return sized.by_size(W, parts())(kept).astype(W.dtype)
+        # On a GPU the default precision would round the factors to TF32.
+        with jax.default_matmul_precision("highest"):
+            if systems is None or not method.spectral:
+                return whole()(strength).astype(W.dtype)
+            if (known := parts().s.size) < kept:
+                layer, name = place
+                where = name if layer is None else f"{name} in layer {layer}"
+                wanted = f"at least {kept} singular values of {where}"
+                raise wrong("systems", wanted, known)
+            sized: Any = method
+            return sized.by_size(W, parts())(kept).astype(W.dtype)
 
     return cut

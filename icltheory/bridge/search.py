@@ -42,8 +42,6 @@ from icltheory.statistics import (
     proportion_interval,
 )
 
-__all__ = ["SearchResult", "algorithm1", "choose_layer", "search_compositions"]
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SearchResult:
@@ -58,8 +56,8 @@ class SearchResult:
         path_scores: Validation accuracy of the unpruned model, and after each of them.
         tried: Text of every model that answered the validation set, and its accuracy.
         stopped: Why the search ended, see :class:`icltheory.pruning.Search`.
-        test_before: Accuracy of the unpruned model on the test set.
-        test_after: Accuracy of the chosen one.
+        test_before: Accuracy of the unpruned model on the test set, ``test_after`` that
+            of the chosen one.
         comparison: Before and after on the same test examples, with the interval of the
             difference; its ``p_value`` is exact, and 1 if nothing was chosen.
         majority: Share of the commonest class of the test set.
@@ -148,26 +146,23 @@ def algorithm1(
 
     Source: Yao et al. (2024), Algorithm 1 and section 4.
     """
-    _check_evaluator(evaluator)
     check_nonnegative_int("seed", seed)
     open_unit("level", level)
     rates = as_strengths(rates)
-    if len(set(rates)) < len(rates):
-        got = ", ".join(map(str, rates))
-        raise ValueError(f"rates: expected no duplicates, got {got}")
-    choice = layer if isinstance(layer, LayerChoice) else None
-    layer = layer.deepest if isinstance(layer, LayerChoice) else layer
+    number = layer.deepest if isinstance(layer, LayerChoice) else layer
     weak = [rates[i] for i in weakest_first(rates) if rates[i] != 0]
-    every = [Intervention(layer, module, rate) for rate in weak]
-    found, selection = _search(evaluator, every, level) if every else None, None
-    if found is None:
+    every = [Intervention(number, module, rate) for rate in weak]
+    if every:
+        found = _search(evaluator, every, level)
+    else:
         _check_searchable(evaluator)
         before = evaluator.accuracy(evaluator.correct("validation")[0])
         found = _tested(evaluator, (), (before,), {"": before}, "no candidates", level)
-    elif len(evaluator.task.validation) > 1:
+    how: dict[str, Any] = {"layers": layer if isinstance(layer, LayerChoice) else None}
+    if every and len(evaluator.task.validation) > 1:
         right = evaluator.correct("validation", [(), *every])
-        selection = corrected_selection(right[1:], weak, right[0], seed=seed)
-    return dataclasses.replace(found, layers=choice, selection=selection)
+        how["selection"] = corrected_selection(right[1:], weak, right[0], seed=seed)
+    return dataclasses.replace(found, **how)
 
 
 def choose_layer(
@@ -208,14 +203,11 @@ def search_compositions(
     """Chooses interventions one by one by validation accuracy, and tests them once.
 
     The search is :func:`icltheory.pruning.search` with the accuracy on validation as
-    the score; with candidates of one layer and module it is Algorithm 1's search of a
-    rate, or of a rank. The winner of a search looks better than it is: no test example
-    takes part in a choice.
+    the score; ``budget`` counts the models that answer the validation set. With
+    candidates of one layer and module it is Algorithm 1's search of a rate. No test
+    example takes part in a choice.
 
     Args:
-        candidates: What may be pruned, as records or text such as ``"26:mlp:0.9"``.
-        budget: Most models that answer the validation set, at least 2.
-        beam: How many compositions of each size are extended; 1 is greedy.
         level: Confidence level of all intervals and of the verdict.
 
     Example:
@@ -224,9 +216,7 @@ def search_compositions(
         >>> print(search_compositions(
         ...     evaluator, candidates, budget=20))  # doctest: +SKIP
 
-    Source: Sharma et al. (2023), "The truth is in there: improving reasoning in
-    language models with layer-selective rank reduction", section 5, compositions; Yao
-    et al. (2024), Algorithm 1.
+    Source: Sharma et al. (2023), section 5; Yao et al. (2024), Algorithm 1.
     """
     open_unit("level", level)
     return _search(evaluator, candidates, level, budget=budget, beam=beam)
@@ -270,16 +260,13 @@ def _tested(evaluator, path, scores, tried, stopped, level) -> SearchResult:
     )
 
 
-def _check_evaluator(evaluator) -> None:
-    if not isinstance(evaluator, Evaluator):
-        raise wrong("evaluator", "an Evaluator of a model and a task", evaluator)
-
-
 def _check_searchable(evaluator: Evaluator) -> None:
     """Raises if a split is too small, a weight not finite, or the test set was seen.
 
     Single test examples that occur in the search's data are a warning.
     """
+    if not isinstance(evaluator, Evaluator):
+        raise wrong("evaluator", "an Evaluator of a model and a task", evaluator)
     task = evaluator.task
     for split in ("validation", "test"):
         if not task.examples(split):

@@ -54,7 +54,8 @@ def _count_wrong(leaf: np.ndarray) -> int:
 
 
 def to_device(leaf: np.ndarray, dtype: np.dtype) -> jax.Array:
-    """Puts an array on the device; a writable one of that dtype is not copied first."""
+    """Puts finite numbers on the device; writable ones of that dtype are not copied."""
+    check_finite_leaf(leaf)
     ready = leaf.dtype == dtype and leaf.flags.c_contiguous and leaf.flags.writeable
     return jax.device_put(leaf if ready else cast(leaf, dtype))
 

@@ -10,8 +10,6 @@ from jax.typing import ArrayLike
 from icltheory._typing import Array, Bool, Float, Int
 from icltheory.bridge.architecture import Rotary, exponents
 
-__all__ = ["KV", "Stream", "Tokens"]
-
 
 class Tokens(NamedTuple):
     """A batch of token sequences, padded on either side.
@@ -32,17 +30,6 @@ class Tokens(NamedTuple):
     mask: Bool[ArrayLike, "B T"]
     ends: Int[ArrayLike, "B S"] | None = None
     stems: Int[ArrayLike, "B S"] | None = None
-
-
-def as_tokens(inputs: Any) -> Tokens:
-    """Tokens as they are, and numbers of tokens ``(B, T)`` as rows without padding."""
-    if isinstance(inputs, Tokens):
-        return inputs
-    ids = jnp.asarray(inputs)
-    if ids.ndim != 2 or not jnp.issubdtype(ids.dtype, jnp.integer):
-        got = f"{ids.dtype} of shape {ids.shape}"
-        raise ValueError(f"inputs: expected Tokens or integers (B, T), got {got}")
-    return Tokens(ids, jnp.ones(ids.shape, bool))
 
 
 class Stream(NamedTuple):

@@ -11,8 +11,6 @@ import numpy as np
 from icltheory.bridge._tensors import read_json
 from icltheory.models._files import refuse_pointer
 
-__all__ = ["Tokenizer", "read_rows"]
-
 _FILE = "tokenizer.json"
 # In this order transformers numbers special tokens that are new.
 _NAMED = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")

@@ -2,15 +2,15 @@
 
 import dataclasses
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from icltheory.bridge import Rotary, evaluate
 from icltheory.bridge.evaluation import evaluate_naive, evaluation_of, predict
+from icltheory.bridge.sharding import leaf_at
+from icltheory.layered.matrices import with_leaf
 from tests.bridge.evaluation_tasks import Letters, choice, classification, tiny
-from tests.bridge.tiny import at
 from tests.raising import raises
 
 BARE = Letters(bos=False)
@@ -36,10 +36,9 @@ EMBED, HEAD = ("embed", "tokens"), ("head", "weight")
 
 def with_rows(model, path, rows, values):
     """The model with rows of one of its arrays overwritten."""
-    weights = np.array(at(model.params, path))
+    weights = np.array(leaf_at(model.params, path))
     weights[rows] = values
-    new = eqx.tree_at(lambda params: at(params, path), model.params, jnp.array(weights))
-    return model.replace(params=new)
+    return model.replace(params=with_leaf(model.params, path, jnp.array(weights)))
 
 
 def with_nan(model, layer, module, matrix):

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icltheory.bridge._tensors import safetensors_of
+from icltheory.bridge._tensors import tensors_of
 from icltheory.bridge.checkpoint import load_checkpoint
 from icltheory.bridge.cost import size_report
 from icltheory.bridge.export import save_checkpoint
@@ -25,7 +25,7 @@ def config_in(folder):
 
 def stored_bytes(folder):
     """Bytes of the tensors of a checkpoint."""
-    return sum(tensor.nbytes for tensor in safetensors_of(folder).found.values())
+    return sum(tensor.nbytes for tensor in tensors_of(folder).found.values())
 
 
 # --- dense
@@ -67,7 +67,7 @@ def test_the_files_are_what_the_library_of_the_format_reads(tmp_path):
 def test_a_tied_head_is_stored_once(tmp_path):
     model = model_of("llama", tie_word_embeddings=True)
     folder = save_checkpoint(model, tmp_path / "out")
-    names = safetensors_of(folder).found
+    names = tensors_of(folder).found
     assert not [name for name in names if "lm_head" in name]
     assert_same(load_checkpoint(folder).params, model.params)
 
@@ -211,7 +211,7 @@ def test_ranks_are_listed_and_only_paying_ones(tmp_path):
     folder = save_checkpoint(model, tmp_path / "out", factorised=modules)
     name = "transformer.h.0.attn.c_attn.weight"
     assert config_in(folder)["icltheory"]["factors"] == {name: [3, None, None]}
-    names = safetensors_of(folder).found
+    names = tensors_of(folder).found
     pieces = {f"{name}.0.A", f"{name}.0.B", f"{name}.1", f"{name}.2"}
     assert {n for n in names if n.startswith(name)} == pieces
     W, again = (
@@ -242,7 +242,7 @@ def test_other_programs_and_damage_find_out(tmp_path):
     config = config_in(folder)
     assert config["model_type"] == "icltheory_factorised"
     dense, ranks = take_factors(config)
-    tensors = safetensors_of(folder)
+    tensors = tensors_of(folder)
     name = "model.layers.0.mlp.up_proj.weight"
     with raises(f"{tensors.where}: {name}.A: expected shape (20, 7)"):
         join_factors(tensors, model.arch, {**ranks, name: [7]})

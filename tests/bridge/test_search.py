@@ -209,7 +209,10 @@ def test_the_layer_is_the_deepest_of_the_largest(model):
     [
         ({"rates": [1]}, "rates: expected numbers in [0, 1), got 1"),
         ({"rates": []}, "rates: expected at least one, got none"),
-        ({"rates": [0.5, 0.5]}, "rates: expected no duplicates, got 0.5, 0.5"),
+        (
+            {"rates": [0.5, 0.5]},
+            "candidates: expected no duplicates, got 1:mlp:0.5 twice",
+        ),
         ({"rates": [Rank(17)]}, "rank: expected 1 <= rank <= 16, got 17"),
         ({"rates": [0.99]}, "rate: expected a rate that leaves a rank >= 1 of 16"),
         ({"seed": -1}, "seed: expected an integer >= 0, got -1"),

@@ -8,6 +8,7 @@ import numpy as np
 
 from icltheory.bridge import Decoder, LanguageModel
 from icltheory.bridge.families import entries_of, read_architecture
+from icltheory.bridge.sharding import leaf_at
 from icltheory.models._safetensors import write_safetensors
 from tests.weights import drawn
 
@@ -77,7 +78,7 @@ def tensors_of(model, prefix=None):
     entries = entries_of(model.arch, prefix)
     return {
         entry.name: np.asarray(
-            entry.join([np.asarray(at(model.params, path)) for path in entry.paths])
+            entry.join([np.asarray(leaf_at(model.params, p)) for p in entry.paths])
         )
         for entry in entries
     }
@@ -89,10 +90,6 @@ def assert_same(params, expected):
     assert [path for path, _ in found] == [path for path, _ in wanted]
     for (path, one), (_, other) in zip(found, wanted, strict=True):
         assert (one.dtype, one.tobytes()) == (other.dtype, other.tobytes()), path
-
-
-def at(tree, path):
-    return functools.reduce(lambda node, key: node[key], path, tree)
 
 
 def write(folder, config, tensors, file="model.safetensors"):

@@ -10,12 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from icltheory.batching import in_turns
 from icltheory.bridge.streams import KV, Stream
 from icltheory.layered import replace_matrix
 
 RATES = Stream._make((0, None, None, None, None))
 RATES_KV = KV._make((0, 0, None))
 SHARED_KV = KV._make((None, None, None))
+_TOKENS = 1024  # Most tokens whose logits are in memory together.
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
@@ -66,16 +68,33 @@ def _label_token(decoder, ends, stream, answers, before):
 
 def _log_likelihood(decoder, ends, stream, answers, before):
     def at(h):
-        picked = jnp.take_along_axis(h, answers.places[:, :, None], axis=1)
-        logits = decoder.read_out(ends, stream._replace(h=picked))
-        logp = jax.nn.log_softmax(logits, axis=-1)
-        logp = jnp.take_along_axis(logp, answers.tokens[:, :, None], axis=-1)[..., 0]
-        # The mask is not multiplied, since padding may be NaN.
-        return jnp.where(answers.counted, logp[:, :, None], 0).sum(axis=1)
+        return _likelihoods(decoder, ends, stream._replace(h=h), answers)[0]
 
-    # Rates are computed one after the other, since logits of the whole vocabulary at
-    # every answer token are large.
+    # Rates are computed one after the other.
     return jax.lax.map(at, stream.h)[..., None]
+
+
+def _likelihoods(decoder, ends, stream, answers):
+    """Log-likelihood (B, S) of each answer, and whether greedy decoding returns it.
+
+    An answer with a NaN logit does not count as greedy, although argmax takes NaN for
+    the largest.
+    """
+
+    def at(row):
+        h, (tokens, places, counted) = row
+        picked = Stream(h[places][None], places[None], counted.any(axis=1)[None])
+        logits = decoder.read_out(ends, picked)[0]
+        logp = jax.nn.log_softmax(logits, axis=-1)
+        found = jnp.take_along_axis(logp, tokens[:, None], axis=-1)
+        same = jnp.argmax(logits, axis=-1) == tokens
+        # The mask is not multiplied, since padding may be NaN.
+        total = jnp.where(counted, found, 0).sum(axis=0)
+        return total, jnp.all(same[:, None] | ~counted, axis=0) & ~jnp.isnan(total)
+
+    # Logits of the whole vocabulary at every token are large: few rows at once.
+    at_once = max(_TOKENS // answers.tokens.shape[1], 1)
+    return in_turns(at, (stream.h, answers), at_once)
 
 
 def _mean_logit(decoder, ends, stream, answers, before):
@@ -106,29 +125,12 @@ def _few(decoder, ends, stream):
 
 @functools.partial(jax.jit, static_argnums=0)
 def row_likelihoods(decoder, ends, stream, answers):
-    """Log-likelihood of each answer, and whether greedy decoding returns it.
-
-    An answer with a NaN logit does not count as greedy, although argmax takes NaN for
-    the largest.
-    """
-
-    def at(row):
-        # Rows are computed one after the other, since logits of the whole vocabulary at
-        # every token are large.
-        h, (tokens, places, counted) = row
-        picked = Stream(h[places][None], places[None], counted.any(axis=1)[None])
-        logits = decoder.read_out(ends, picked)[0]
-        logp = jax.nn.log_softmax(logits, axis=-1)
-        found = jnp.take_along_axis(logp, tokens[:, None], axis=-1)[:, 0]
-        same = jnp.argmax(logits, axis=-1) == tokens
-        total = jnp.sum(jnp.where(counted, found[:, None], 0), axis=0)
-        return total, jnp.all(same[:, None] | ~counted, axis=0) & ~jnp.isnan(total)
-
+    """Log-likelihoods of the answers of rows, and whether they are greedy."""
     with jax.default_matmul_precision("highest"):
-        return jax.lax.map(at, (stream.h, answers))
+        return _likelihoods(decoder, ends, stream, answers)
 
 
-@functools.partial(jax.jit, static_argnums=1)
+@functools.partial(jax.jit, static_argnames="tokens")
 def lengthened(cache, tokens):
     """Extends a cache to hold ``tokens`` more tokens."""
 

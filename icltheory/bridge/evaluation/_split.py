@@ -10,8 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from icltheory._typing import PyTree
-from icltheory.bridge.decoder import Decoder, block, embed
+from icltheory.bridge.decoder import block, embed
 from icltheory.bridge.evaluation import _programs as programs
 from icltheory.bridge.evaluation.batches import (
     Answers,
@@ -34,79 +33,45 @@ def prefix_tokens(prefix: Sequence[int], limit: int) -> Tokens:
     return padded_tokens([prefix], length, left=True)
 
 
-class Trunk:
-    """The unpruned layers: the prefix at a layer, keys and values of layers below."""
-
-    def __init__(self, decoder: Decoder, params: PyTree, prompts: Prompts):
-        self.decoder, self.params = decoder, params
-        self.measure, self.start = prompts.measure, len(prompts.prefix)
-        self.ends = programs.ends_for(params, prompts.measure, prompts.label_ids)
-        self.layer, self.caches = 0, list[KV | None]()
-        self.prefix: Stream | None = None
-        if prompts.prefix:
-            tokens = prefix_tokens(prompts.prefix, decoder.arch.max_positions)
-            self.prefix = self.embed(tokens, 0)
-
-    def embed(self, tokens: Tokens, start: int) -> Stream:
-        """The stream of rows that follow ``start`` other tokens."""
-        table = self.params["embed"]
-        tokens = by_rows(tokens, table["tokens"])
-        return embed(self.decoder, table, tokens, np.int32(start))
-
-    def block(self, layer: int, stream: Stream, prefix: KV | None):
-        """Applies one unpruned block."""
-        weights, decoder = self.params["layers"][layer], self.decoder.of_layer(layer)
-        return block(decoder, False, weights, stream, prefix)
-
-    def advance(self, layer: int) -> None:
-        """Runs the prefix up to the input of ``layer``."""
-        for index in range(self.layer, layer):
-            cache = None
-            if self.prefix is not None:
-                self.prefix, cache = self.block(index, self.prefix, None)
-            self.caches.append(cache)
-        self.layer = max(self.layer, layer)
-
-
 class Branch:
     """The layers from a pruned one on, at several strengths.
 
     Args:
-        trunk: The unpruned layers, advanced to the pruned one.
+        split: The unpruned layers, advanced to the pruned one.
         specs: Its pruned matrices, as paths within the layer; none for the whole model.
         matrices: For each of them a stack over the strengths.
     """
 
     def __init__(
         self,
-        trunk: Trunk,
+        split: "SplitEvaluator",
         specs: tuple[MatrixSpec, ...],
         matrices: tuple[jax.Array, ...],
     ):
-        self.trunk, self.layer = trunk, trunk.layer
+        self.split, self.layer = split, split.layer
         self.specs, self.matrices = specs, matrices
         rates = matrices[0].shape[0] if matrices else 1
         self.before: Any = (np.zeros(rates, np.float32), np.int32(0))
-        self.caches: list[KV | None] = [None] * (trunk.decoder.num_layers - self.layer)
-        if trunk.prefix is not None:
-            needed = trunk.measure == "mean_logit"
-            stream, self.caches = self._run(trunk.prefix, not needed)
+        self.caches: list[KV | None] = [None] * (split.decoder.num_layers - self.layer)
+        if split.prefix is not None:
+            needed = split.prompts.measure == "mean_logit"
+            stream, self.caches = self._run(split.prefix, not needed)
             if needed:
-                self.before = programs.prefix_logits(trunk.decoder, trunk.ends, stream)
+                self.before = programs.prefix_logits(split.decoder, split.ends, stream)
 
     def __call__(self, stream: Stream, answers: Answers) -> jax.Array:
         """Measures of sequences that enter the layer, (R, B S, K or 1)."""
-        trunk = self.trunk
+        split, measure = self.split, self.split.prompts.measure
         # Other measures need more than the last token of a row.
-        stream, _ = self._run(stream, trunk.measure == "label_token")
+        stream, _ = self._run(stream, measure == "label_token")
         return programs.score(
-            trunk.decoder, trunk.measure, trunk.ends, stream, answers, self.before
+            split.decoder, measure, split.ends, stream, answers, self.before
         )
 
     def _run(self, stream, last_only):
-        caches, decoder = [], self.trunk.decoder
+        caches, decoder = [], self.split.decoder
         for layer, prefix in enumerate(self.caches, self.layer):
-            weights, own = self.trunk.params["layers"][layer], decoder.of_layer(layer)
+            weights, own = self.split.params["layers"][layer], decoder.of_layer(layer)
             last = last_only and layer == decoder.num_layers - 1
             if layer == self.layer:
                 args = (own, self.specs, last, weights, self.matrices)
@@ -127,17 +92,33 @@ class SplitEvaluator:
         |C|\, |V|\, (P + q)\, L
 
     tokens through a layer. Nothing of a batch outlives it but its scores. ``strengths``
-    are the most of a branch.
+    are the most of a branch. The prefix is at the input of ``layer``, and ``caches``
+    has its keys and values in the layers below.
     """
 
     def __init__(self, model: Any, prompts: Prompts, batch_size: int, strengths: int):
-        self.model, self.prompts, self.batch_size = model, prompts, batch_size
+        self.model, self.decoder, self.params = model, model.decoder, model.params
+        self.prompts, self.batch_size = prompts, batch_size
         self.shape = (model.arch.width, batch_size, most_pairs(model, strengths))
         self.batches = PackedBatches(prompts, *self.shape)
-        _check_prompts(model.decoder.arch, prompts)
-        self.trunk = Trunk(model.decoder, model.params, prompts)
+        _check_prompts(model.arch, prompts)
+        self.ends = programs.ends_for(self.params, prompts.measure, prompts.label_ids)
+        self.layer, self.caches = 0, list[KV | None]()
+        self.prefix: Stream | None = None
+        if prompts.prefix:
+            tokens = prefix_tokens(prompts.prefix, model.arch.max_positions)
+            self.prefix = self._embed(tokens, 0)
         self.branches: dict[Any, Branch] = {}
         self._weights_are_known = False
+
+    def _embed(self, tokens: Tokens, start: int) -> Stream:
+        table = self.params["embed"]
+        tokens = by_rows(tokens, table["tokens"])
+        return embed(self.decoder, table, tokens, np.int32(start))
+
+    def _block(self, layer: int, stream: Stream, prefix: KV | None):
+        weights, decoder = self.params["layers"][layer], self.decoder.of_layer(layer)
+        return block(decoder, False, weights, stream, prefix)
 
     def add(
         self,
@@ -147,8 +128,13 @@ class SplitEvaluator:
         matrices: tuple[jax.Array, ...] = (),
     ) -> None:
         """Adds a branch at a layer that is not below the last added one."""
-        self.trunk.advance(layer)
-        self.branches[key] = Branch(self.trunk, specs, matrices)
+        for index in range(self.layer, layer):
+            cache = None
+            if self.prefix is not None:
+                self.prefix, cache = self._block(index, self.prefix, None)
+            self.caches.append(cache)
+        self.layer = max(self.layer, layer)
+        self.branches[key] = Branch(self, specs, matrices)
 
     def stream(self, examples: Any = None) -> Iterator[tuple[Any, np.ndarray, Any]]:
         """Yields keys, examples and scores (R, b, K), with one batch computed ahead."""
@@ -162,11 +148,11 @@ class SplitEvaluator:
         yield from self._fetch(waiting, kept)
 
     def _scores(self, batch: Batch, branches: Mapping[Any, Branch]):
-        stream = self.trunk.embed(batch.tokens, self.trunk.start)
+        stream = self._embed(batch.tokens, len(self.prompts.prefix))
         layer = 0
         for key, branch in branches.items():
             for index in range(layer, branch.layer):
-                stream, _ = self.trunk.block(index, stream, self.trunk.caches[index])
+                stream, _ = self._block(index, stream, self.caches[index])
             layer = branch.layer
             yield key, branch(stream, batch.answers)
 
@@ -201,15 +187,11 @@ class SplitEvaluator:
     def _alone(self, key, examples):
         """Measures of examples whose sequences each have a row of their own."""
         kept: dict[Any, np.ndarray] = {}
-        places = {number: place for place, number in enumerate(examples.tolist())}
-        found: Any = None
         for batch in PackedBatches(self.prompts, *self.shape, alone=True)(examples):
             ((_, measures),) = self._scores(batch, {key: self.branches[key]})
-            own = self._of_examples(measures, batch, kept, key)
-            if found is None:
-                found = np.empty((len(own), len(examples), own.shape[2]), own.dtype)
-            found[:, [places[number] for number in batch.complete.tolist()]] = own
-        return found
+            self._of_examples(measures, batch, kept, key)
+        p = self.prompts
+        return kept[key].reshape(-1, p.num_examples, p.num_options)[:, examples]
 
 
 def _check_prompts(arch, prompts):

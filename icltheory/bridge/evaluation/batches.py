@@ -10,8 +10,6 @@ from icltheory._checks import check_positive_int
 from icltheory.bridge.evaluation.prompts import common_beginning
 from icltheory.bridge.streams import Tokens
 
-__all__ = ["Answers", "Batch", "PackedBatches", "pack"]
-
 # On a CPU, a program whose buffers exceed 32 MiB together gets new pages from the
 # system in every call, which takes as long as its products. The attention scores and
 # weights are two such buffers; the others are smaller.
@@ -79,8 +77,7 @@ def pack(
         >>> pack([3, 6, 2, 5], row_length=8, most=4)
         [[1, 2], [3, 0]]
 
-    Source: Johnson et al. (1974), worst-case performance bounds for simple
-    one-dimensional packing algorithms.
+    Source: Johnson et al. (1974).
     """
     sizes = np.asarray(lengths)
     rows: list[list[int]] = []
@@ -126,8 +123,7 @@ class PackedBatches:
             more than one; no limit if ``None``.
         alone: Whether every sequence has a row of its own.
 
-    Source: Krell et al. (2021), "Efficient sequence packing without
-    cross-contamination".
+    Source: Krell et al. (2021).
     """
 
     def __init__(
@@ -211,7 +207,8 @@ class PackedBatches:
             some = [g for g in self.groups if self.family_of[g[0]] in chosen]
             packed = self._packed(some, self.length, self.most)
             size = min(1 << max(len(packed) - 1, 0).bit_length(), self.rows)
-        answers = int(rounded_up(max(map(self._answers, [*self.whole, *packed])), 4))
+        asked = (self.asked[_numbers(row)].sum() for row in [*self.whole, *packed])
+        answers = int(rounded_up(max(asked), 4))
         missing = np.array([len(own) for own in self.families])
         for start in range(0, len(packed), size):
             rows = packed[start : start + size]
@@ -221,17 +218,14 @@ class PackedBatches:
             lines = [Line(self.all, row) for row in rows]
             lines += [lines[-1]] * (size - len(rows))
             shape = self.length, answers, self.slots, self.segments
-            tokens, asked = laid_out(lines, *shape)
+            tokens, wanted = laid_out(lines, *shape)
             places = [
                 number * self.slots + slot
                 for number, row in enumerate(rows)
                 for slot in range(len(_numbers(row)))
             ]
             complete = np.array([n for n in done if not missing[n]], int)
-            yield Batch(complete, tokens, asked, numbers, np.array(places))
-
-    def _answers(self, row: list[Group]) -> int:
-        return int(self.asked[_numbers(row)].sum())
+            yield Batch(complete, tokens, wanted, numbers, np.array(places))
 
 
 def _numbers(row: Sequence[Group]) -> list[int]:

@@ -16,8 +16,6 @@ from icltheory.bridge.tasks import (
     label_tokens,
 )
 
-__all__ = ["Prompts", "tokenize"]
-
 Encode = Callable[[str], Sequence[int]]
 
 
@@ -38,6 +36,7 @@ class Prompts:
         label_ids: Token of each label; empty where whole options are compared.
         labels: Number of the right option of each example.
         num_options: Number K of options of each example.
+        measure: Name of the quantity that the device computes for each option.
         lengths: Divisors of the measures ``(n, K)``, if there are any.
     """
 
@@ -47,14 +46,8 @@ class Prompts:
     label_ids: tuple[int, ...]
     labels: np.ndarray
     num_options: int
-    scoring: str
-    denominator: str
+    measure: str
     lengths: np.ndarray | None = None
-
-    @property
-    def measure(self) -> str:
-        """Name of the quantity that the device computes for each option."""
-        return SCORINGS[self.scoring].measure
 
     @property
     def num_examples(self) -> int:
@@ -132,8 +125,7 @@ def tokenize(
         label_ids=label_ids,
         labels=np.array([example.label for example in examples]),
         num_options=len(task.options(examples[0])),
-        scoring=task.scoring,
-        denominator=task.denominator,
+        measure=scoring.measure,
         lengths=lengths,
     )
 

@@ -14,8 +14,6 @@ from icltheory.bridge.model import check_weights
 from icltheory.bridge.tasks import LanguageTask
 from icltheory.bridge.tasks.scorings import SCORINGS, reference_task
 
-__all__ = ["Evaluation", "evaluate_naive", "evaluation_of", "predict"]
-
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
@@ -31,10 +29,8 @@ class Evaluation:
     accuracy is NaN.
 
     Args:
-        predictions: Number of the chosen option of each example, -1 for none.
         scores: Score of every option of every example, ``(n, K)``.
         labels: Number of the right option of each example.
-        correct: Which answers are right.
 
     Source: Yao et al. (2024), section 4.
     """
@@ -72,11 +68,6 @@ def predict(scores: np.ndarray) -> np.ndarray:
     scores = np.asarray(scores)
     best = np.argmax(scores, axis=-1)
     return np.where(np.isnan(scores).any(axis=-1), -1, best)
-
-
-def ties_are_wrong(task: Any) -> bool:
-    """Whether a tie counts as wrong, as in the authors' strict comparisons."""
-    return task.profile == "authors_code" and task.scoring == "label_token"
 
 
 def denominator_of(count: int, denominator: str) -> int:
@@ -135,9 +126,19 @@ def evaluate_naive(
     scores = _scores(model, task, split, shots)
     if np.isnan(scores).any():
         check_weights(model, tokens=False)
-    labels = np.array([example.label for example in task.examples(split)])
-    how = {"ties_are_wrong": ties_are_wrong(task)}
-    return evaluation_of(scores, labels, task.denominator, **how)
+    return evaluation_of_task(task, split, scores)
+
+
+def evaluation_of_task(
+    task: LanguageTask, split: str, scores: np.ndarray, chosen: Any = slice(None)
+) -> Evaluation:
+    """The evaluation of some examples of a split, in which the profile has its say.
+
+    In the authors' code a tie of label tokens is wrong, by strict comparisons.
+    """
+    labels = np.array([example.label for example in task.examples(split)])[chosen]
+    strict = task.profile == "authors_code" and task.scoring == "label_token"
+    return evaluation_of(scores, labels, task.denominator, ties_are_wrong=strict)
 
 
 def _scores(model, task, split, shots):

@@ -1,5 +1,6 @@
 """Rows of tokens: log-likelihoods of their ends, and greedy continuations."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -12,12 +13,10 @@ from icltheory.bridge.decoder import embed
 from icltheory.bridge.evaluation import _programs as programs
 from icltheory.bridge.evaluation.batches import PackedBatches, most_pairs, rounded_up
 from icltheory.bridge.evaluation.prompts import common_beginning
-from icltheory.bridge.model import check_weights, through
+from icltheory.bridge.model import check_weights, ends_of, through
 from icltheory.bridge.sharding import replicated
 from icltheory.bridge.streams import Tokens, padded_tokens
 from icltheory.bridge.tokenizer import read_rows
-
-__all__ = ["Likelihoods", "generate", "generate_text", "log_likelihoods"]
 
 _MOST = 64  # Most rows per line, whose answer logits are in memory at once.
 # Measured cost of the softmax for one token pair and head, in multiply-adds.
@@ -160,12 +159,8 @@ def _families(rows, arch: Architecture) -> list[tuple[int, ...]]:
 
 def _run(model, tokens, answers):
     stream, _ = through(model, tokens)
-    found = programs.row_likelihoods(model.decoder, _ends(model), stream, answers)
+    found = programs.row_likelihoods(model.decoder, ends_of(model), stream, answers)
     return tuple(np.asarray(replicated(part)).ravel() for part in found)
-
-
-def _ends(model):
-    return {name: leaf for name, leaf in model.params.items() if name != "layers"}
 
 
 def generate(
@@ -198,12 +193,9 @@ def generate(
     rows = _checked_prompts(model, prompts, max_tokens)
     longest = rounded_up(max(map(len, rows)))
     tokens = padded_tokens(rows, longest, left=True)  # so that all end at one position
-    decoder, params, ends = model.decoder, model.params, _ends(model)
-
-    def lengthened(cache):
-        return programs.lengthened(cache, max_tokens)
-
-    stream, caches = through(model, tokens, lengthened)
+    decoder, params, ends = model.decoder, model.params, ends_of(model)
+    longer = functools.partial(programs.lengthened, tokens=max_tokens)
+    stream, caches = through(model, tokens, longer)
     written: list[list[int]] = [[] for _ in rows]
     running = np.ones(len(rows), bool)
     lengths = np.array([len(row) for row in rows], np.int32)

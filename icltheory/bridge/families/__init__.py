@@ -29,8 +29,6 @@ _REFUSED = {
     "is_causal": True,
     "use_bidirectional_attention": False,
 }
-# Names in checkpoints of the leaves of norms; others keep their names.
-_LEAVES = {"scale": "weight"}
 
 
 def read_architecture(
@@ -107,7 +105,7 @@ def _leaves(
     modules = [leaf_at(shapes, path) for path in paths]
     for leaf in modules[0]:
         yield Entry(
-            f"{name}.{_LEAVES.get(leaf, leaf)}",
+            f"{name}.{'weight' if leaf == 'scale' else leaf}",  # of a norm
             tuple((*path, leaf) for path in paths),
             tuple(module[leaf] for module in modules),
             transposed and len(modules[0][leaf]) == 2,

@@ -9,8 +9,6 @@ import numpy as np
 
 from icltheory.bridge.architecture import Architecture, Rotary, exponents
 
-__all__ = ["Config", "Entry", "Family", "is_number", "read_rotary"]
-
 # Names in config files, and the activation that each stands for.
 _ACTIVATIONS = {
     "gelu": "gelu",
@@ -280,7 +278,7 @@ _KINDS = {
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """One family of decoders.
+    """One family of decoders; what it does not say of names is as in LLaMA.
 
     Attributes:
         name: ``model_type`` in the config.
@@ -308,14 +306,14 @@ class Family:
     name: str
     fields: Callable[[Config], dict[str, Any]]
     modules: Mapping[str, str]
-    embed: str
-    final_norm: str
-    layer: str
-    prefix: str
+    embed: str = "embed_tokens"
+    final_norm: str = "norm"
+    layer: str = "layers.{}"
+    prefix: str = "model."
     head: str = "lm_head"
     other_heads: tuple[str, ...] = ()
     positions: str | None = None
-    skipped: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = (r"(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",)
     transposed: bool = False
     by_head: bool = False
     defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)

@@ -13,15 +13,12 @@ from icltheory.bridge.families.declare import Config, Family, read_rotary, valid
 from icltheory.bridge.families.llama import (
     BIASES,
     MODULES,
-    NAMES,
     POST_NORMS,
     PRODUCTS,
     QK_NORMS,
     check_whole,
     rotary_decoder,
 )
-
-__all__ = ["FAMILIES"]
 
 
 def _gemma(
@@ -111,7 +108,6 @@ FAMILIES = (
         },
         fixed=_GEMMA_FIXED,
         flags=BIASES,
-        **NAMES,
     ),
     Family(
         "gemma2",
@@ -125,7 +121,6 @@ FAMILIES = (
         },
         fixed={**_GEMMA_FIXED, "post_norm": True},
         flags=BIASES,
-        **NAMES,
     ),
     Family(
         "gemma3_text",
@@ -139,6 +134,5 @@ FAMILIES = (
         fixed={**_GEMMA_FIXED, "post_norm": True, "qk_norm": "head"},
         flags=BIASES,
         refused={"attn_logit_softcapping": None},
-        **NAMES,
     ),
 )

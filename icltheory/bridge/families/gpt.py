@@ -8,14 +8,11 @@ from typing import Any
 from icltheory.bridge.families.declare import Config, Family, read_rotary, validated
 from icltheory.bridge.families.llama import (
     ATTENTION,
-    NAMES,
     NORMS,
     QKV,
     decoder_sizes,
     rotary_decoder,
 )
-
-__all__ = ["FAMILIES"]
 
 
 def _gpt2(config: Config) -> dict[str, Any]:
@@ -77,7 +74,6 @@ _GPT_NAMES: dict[str, Any] = {
     "final_norm": "ln_f",
     "layer": "h.{}",
 }
-_PHI_NAMES: dict[str, Any] = {**NAMES, "final_norm": "final_layernorm"}
 _GPT = {"activation_function": "gelu_new", "layer_norm_epsilon": 1e-5}
 _BIASES = ("attention_bias", "output_bias", "mlp_bias")
 
@@ -225,7 +221,6 @@ FAMILIES = (
         },
         flags=dict.fromkeys(_BIASES, "use_bias"),
         refused={"layer_types": None},
-        **NAMES,
     ),
     Family(
         "phi",
@@ -245,6 +240,6 @@ FAMILIES = (
         },
         fixed=dict.fromkeys(("parallel", "shared_norm", "head_bias", *_BIASES), True),
         refused={"qk_layernorm": False},
-        **_PHI_NAMES,
+        final_norm="final_layernorm",
     ),
 )

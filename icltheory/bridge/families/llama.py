@@ -18,8 +18,6 @@ from icltheory.bridge.families.declare import (
     validated,
 )
 
-__all__ = ["FAMILIES"]
-
 NORMS = {"input_layernorm": "norm_1", "post_attention_layernorm": "norm_2"}
 QKV = {
     "self_attn.q_proj": "attn.W_Q",
@@ -38,16 +36,6 @@ QK_NORMS = {"self_attn.q_norm": "attn.q_norm", "self_attn.k_norm": "attn.k_norm"
 POST_NORMS = {
     "post_attention_layernorm": "post_norm_1",
     "post_feedforward_layernorm": "post_norm_2",
-}
-NAMES: dict[str, Any] = {
-    "prefix": "model.",
-    "embed": "embed_tokens",
-    "final_norm": "norm",
-    "layer": "layers.{}",
-    "skipped": (
-        r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq",
-        r"rotary_emb\.inv_freq",
-    ),
 }
 _USUAL = {"rms_norm_eps": 1e-6, "hidden_act": "silu"}
 _GATED = {"norm": "rms", "gated": True}
@@ -173,7 +161,6 @@ _MISTRAL: dict[str, Any] = {
         "num_key_value_heads": 8,
         "sliding_window": 4096,
     },
-    **NAMES,
 }
 _QWEN = {
     **_USUAL,
@@ -190,7 +177,6 @@ FAMILIES = (
         defaults={**_USUAL, "max_position_embeddings": 2048},
         fixed=_GATED,
         flags={**BIASES, "mlp_bias": "mlp_bias"},
-        **NAMES,
     ),
     Family("mistral", **_MISTRAL),
     Family("ministral", **_MISTRAL),
@@ -200,7 +186,6 @@ FAMILIES = (
         MODULES,
         defaults=_QWEN,
         fixed={**_GATED, "attention_bias": True},
-        **NAMES,
     ),
     Family(
         "qwen3",
@@ -209,7 +194,6 @@ FAMILIES = (
         defaults={**_QWEN, "head_dim": 128},
         fixed={**_GATED, "qk_norm": "head"},
         flags=BIASES,
-        **NAMES,
     ),
     Family(
         "olmo2",
@@ -219,7 +203,6 @@ FAMILIES = (
         fixed={**_GATED, "pre_norm": False, "post_norm": True, "qk_norm": "projection"},
         flags=BIASES,
         refused={"clip_qkv": None},
-        **NAMES,
     ),
     Family(
         "stablelm",
@@ -234,7 +217,6 @@ FAMILIES = (
         fixed={"gated": True},
         flags={"attention_bias": "use_qkv_bias"},
         refused={"qk_layernorm": False, "use_parallel_residual": False},
-        **NAMES,
     ),
     Family(
         "phi3",
@@ -255,7 +237,6 @@ FAMILIES = (
         },
         fixed=_GATED,
         refused={"layer_types": None},
-        **NAMES,
     ),
     Family(
         "mixtral",
@@ -273,7 +254,6 @@ FAMILIES = (
         },
         fixed=_GATED,
         refused={"layer_types": None},
-        **NAMES,
     ),
     Family(
         "qwen3_moe",
@@ -289,6 +269,5 @@ FAMILIES = (
         fixed={**_GATED, "qk_norm": "head"},
         flags=BIASES,
         refused={"decoder_sparse_step": 1, "mlp_only_layers": [], "layer_types": None},
-        **NAMES,
     ),
 )

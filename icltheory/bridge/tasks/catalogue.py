@@ -12,8 +12,6 @@ from dataclasses import replace
 from icltheory.bridge.tasks.declare import File, Split, TaskRecipe, TaskSpec
 from icltheory.bridge.tasks.task import PromptTemplate
 
-__all__ = ["TASKS"]
-
 
 def _text_recipes(
     words: tuple[str, ...], word: str, choices: str, split: Split

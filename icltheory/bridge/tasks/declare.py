@@ -15,16 +15,6 @@ from icltheory._checks import check_choice, check_nonnegative_int, wrong
 from icltheory.bridge.tasks.scorings import SCORINGS
 from icltheory.bridge.tasks.task import PromptTemplate, fill, names_of
 
-__all__ = [
-    "PROFILES",
-    "File",
-    "Split",
-    "TaskRecipe",
-    "TaskSpec",
-    "is_declaration_file",
-    "read_task_spec",
-]
-
 PROFILES = ("paper", "authors_code")
 
 

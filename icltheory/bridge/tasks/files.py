@@ -22,8 +22,6 @@ from icltheory.bridge.tasks.declare import TaskSpec
 from icltheory.bridge.tasks.task import names_of
 from icltheory.models._files import refuse_pointer
 
-__all__ = ["SourceRow", "SourceTable", "hub_source", "local_source", "read_table"]
-
 FORMATS = (".jsonl", ".json", ".tsv", ".csv", ".txt", ".xml", ".parquet")
 # File names of each split; the first that exists is used.
 _NAMES = {

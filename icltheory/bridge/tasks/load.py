@@ -27,8 +27,6 @@ from icltheory.bridge.tasks.files import (
 )
 from icltheory.bridge.tasks.task import Example, LanguageTask, PromptTemplate
 
-__all__ = ["draw", "load_table", "load_task", "task_spec"]
-
 
 def load_task(
     name: str | os.PathLike | TaskSpec,
@@ -199,22 +197,17 @@ def draw(
     examples: Sequence[Example],
     split: Split,
     words: Sequence[str],
-    question_seed: int = 0,
-    demonstration_seed: int = 0,
-    reserved: int = 0,
+    question_seed: int,
+    demonstration_seed: int,
+    reserved: int,
 ) -> tuple[tuple[Example, ...], tuple[Example, ...], tuple[Example, ...]]:
     """Splits training rows into demonstrations, validation and rest.
 
     The shuffle is ``numpy.random.default_rng(seed).permutation(n)``, which is also what
     ``Dataset.shuffle`` of Hugging Face does; its seed is that of the split for 0, else
-    ``[split.seed, number]``. The questions, validation and rest, depend
-    on ``question_seed`` and ``reserved`` alone. Another draw of the demonstrations
-    shuffles all rows once more and takes the first of each class that are no question.
-
-    The last ``reserved`` rows of each class are no questions. Messages have ``name``
-    and ``words``.
-
-    Source: Yao et al. (2024), section C.3.
+    ``[split.seed, number]``. Another draw of the demonstrations shuffles all rows once
+    more and takes the first of each class that are no question; the last ``reserved``
+    rows of each class are none.
     """
     everything = "rest" in (split.validation, split.test)
     count = 0 if isinstance(split.validation, str) else split.validation

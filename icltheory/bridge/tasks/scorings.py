@@ -69,7 +69,7 @@ def pointwise_mutual_information(
         >>> pointwise_mutual_information(measures, neutral).tolist()
         [-0.5, 1.0]
 
-    Source: Holtzman et al. (2021), "Surface form competition".
+    Source: Holtzman et al. (2021).
     """
     return measures - references[..., 0, :]
 
@@ -90,7 +90,7 @@ def calibrated(measures: np.ndarray, references: np.ndarray) -> np.ndarray:
         >>> np.exp(calibrated(p, free)).round(3).tolist()
         [0.333, 0.667]
 
-    Source: Zhao et al. (2021), "Calibrate before use", section 4 with b = 0.
+    Source: Zhao et al. (2021), section 4 with b = 0.
     """
     free = logsumexp(references, axis=-2) - math.log(references.shape[-2])
     ratio = measures - free

@@ -14,18 +14,6 @@ import numpy as np
 from icltheory._checks import check_choice, check_nonnegative_int, wrong
 from icltheory.bridge.tasks.scorings import SCORINGS
 
-__all__ = [
-    "Example",
-    "Finding",
-    "LanguageTask",
-    "PromptTemplate",
-    "check_overlap",
-    "check_prompt",
-    "enforce",
-    "fill",
-    "label_tokens",
-]
-
 
 @dataclass(frozen=True)
 class PromptTemplate:
