@@ -120,6 +120,15 @@ def test_the_command_lists_compares_and_indexes(tmp_path, monkeypatch, capsys):
         assert said(*words).out.startswith("icltheory COMMAND")
 
 
+def test_a_line_cut_short_and_a_seed_that_diverged_are_left_out(tmp_path):
+    folder = stored(tmp_path, "1", losses=([5.0, 3.0], [2.0, None], ["Infinity", 3.0]))
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('\n{"step": 3, "lo')
+    assert runs.load(folder).columns("metrics")["step"] == [0, 1, 2]
+    page = runs.write_index(tmp_path).read_text()
+    assert '<polyline points="0.0,2.0 60.0,28.0 120.0,15.0"/>' in page
+
+
 def test_an_experiment_is_found_by_its_name():
     assert runs.experiment("ledger.formulas").__name__ == "experiments.ledger.formulas"
     with raises("name: expected an experiment, got 'nothing'"):
