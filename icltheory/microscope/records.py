@@ -210,8 +210,10 @@ class Identification(Record):
 
 
 def shares_of(analyses: Sequence[Analysis]) -> dict[str, SkewedEstimate]:
-    """Share by candidate, as estimates over the analyses."""
+    """Share by candidate that all analyses have, as estimates over the analyses."""
     names = [candidate.name for candidate in analyses[-1].candidates]
+    for one in analyses:  # those of a source may include what is optimal for it
+        names = [name for name in names if any(c.name == name for c in one.candidates)]
     return {name: stacked([one[name].share for one in analyses]) for name in names}
 
 
