@@ -107,7 +107,9 @@ def analyse(
     errors = np.stack([t.answers.astype(float) - answers for t in tuned], axis=1)
     _check_finite(families, answers, errors)
     judged, own = errors[half:], answers[half:]
-    rounding = _ROUNDINGS * float(jnp.finfo(X.dtype).eps) * float(np.var(own))
+    # The mean of equal answers may be rounded.
+    variance = float(np.var(own)) if np.ptp(own) > 0 else 0.0
+    rounding = _ROUNDINGS * float(jnp.finfo(X.dtype).eps) * variance
     kept = _distinct(errors, rounding)
     weights, intervals = _mixed(judged, kept, level)
     first = mixture_weights(errors[:half][:, kept])
@@ -134,11 +136,11 @@ def analyse(
     return Analysis(
         num_examples,
         tuple(sorted(listed, key=lambda c: float(c.distance.mean))),
-        _closest(families, listed, rounding, float(np.var(own)), level),
+        _closest(families, listed, rounding, variance, level),
         unexplained,
         linearity_in_labels(response, y),
         linearity_in_query(response, x),
-        float(np.var(own)),
+        variance,
         rounding,
         len(own),
         float(level),

@@ -213,6 +213,14 @@ def test_without_examples_all_predict_0():
     assert all(candidate.distance.mean == 0 for candidate in found.last.candidates)
 
 
+def test_answers_that_ignore_the_labels_are_not_all_the_same():
+    found = identify(lambda X, y, x: x[0], named("zero"), num_prompts=16)
+    assert np.isnan(found.last.linearity_in_labels.mean)
+    assert "the model is closest to zero" in str(found)
+    found = identify(lambda X, y, x: 0.1, named("zero"), num_prompts=16)
+    assert str(found) == "After 8 examples its answers are all the same."
+
+
 def test_answers_that_are_not_finite_are_refused():
     with pytest.raises(ValueError, match="model: expected finite answers"):
         identify(lambda X, y, x: jnp.nan * x[0], named("zero"))
