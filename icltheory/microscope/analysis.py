@@ -29,6 +29,7 @@ from icltheory.microscope.records import Analysis, Candidate, Identification
 from icltheory.regression.predictors.base import predictor_of
 from icltheory.statistics import Interval
 
+_FEWEST = 8  # prompts, of which half are for tuning
 # A distance below this many roundings of the variance of the answers is one of 0.
 _ROUNDINGS = 100
 # Of candidates that are as close as the closest, the distances differ by no more than
@@ -76,7 +77,7 @@ def identify(
 
     Source: Akyurek et al. (2023), Section 4; Raventos et al. (2023); Fu et al. (2024).
     """
-    check_integer("num_prompts", num_prompts, 8)
+    check_integer("num_prompts", num_prompts, _FEWEST)
     open_unit("level", level)
     lengths = np.atleast_1d(np.asarray(num_examples)).tolist()
     if not lengths:
@@ -87,6 +88,9 @@ def identify(
         check_key("key", key)
     families = _families(candidates, source)
     drawn = models.draw(source, max(lengths), num_prompts, key)
+    if len(drawn.y) < _FEWEST:
+        expected = f"at least {_FEWEST} prompts"
+        raise ValueError(f"source: expected {expected}, got {len(drawn.y)}")
     found = []
     for length in lengths:
         prompt = drawn.after(length)

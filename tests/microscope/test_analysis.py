@@ -199,6 +199,7 @@ NUMPY = ms.NumpyModel(lambda X, y, x: y.mean())
         ({"level": 1.0}, "level: expected a number between 0 and 1"),
         ({"key": None}, "key: expected one key"),
         ({"source": 3}, "source: expected a source, a sampler or prompts"),
+        ({"source": POPULATION.sample(KEY, 8, 3)}, "source: expected at least 8 .* 3"),
         ({"model": 3}, "predictor: expected a predictor or a function"),
     ],
 )
