@@ -47,7 +47,7 @@ def _small_curve(run: Run) -> str:
     """The recorded loss as a small picture, or nothing."""
     recorded = run.columns("metrics").get("loss", [])
     each = [number(v if isinstance(v, list) else [v]) for v in recorded]
-    finite = [list(filter(math.isfinite, seeds)) for seeds in each]
+    finite = [[x for x in seeds if math.isfinite(x)] for seeds in each]
     # The mean over seeds, of which some may have diverged.
     values = [sum(seeds) / len(seeds) for seeds in finite if seeds]
     if len(values) < 2 or max(values) == min(values):
