@@ -103,7 +103,8 @@ def test_parameters_of_a_seed_stay_in_the_memory_they_are_in():
     """Several processes save NumPy arrays, and no array on a device of one of them."""
     for array in (np.ones(2), jnp.ones(2)):
         found = with_seeds({"w": array}, (0,))["w"]
-        assert isinstance(found, type(array)) and found.shape == (1, 2)
+        assert isinstance(found, type(array))
+        assert found.shape == (1, 2)
 
 
 def test_several_models_share_one_file_of_metrics(tmp_path):
