@@ -96,7 +96,7 @@ class Run:
     def _axis(self, name: str) -> str:
         axes = self.result.get("axes", {})
         found = [axes[key] for key in axes if key.partition(".*")[0] == name]
-        return found[0][-1].partition(",")[0] if found and found[0] else "index"
+        return found[0][0].partition(",")[0] if found and found[0] else "index"
 
     def __repr__(self) -> str:
         return f"Run({self.name}, {self.verdict})"

@@ -58,6 +58,13 @@ def test_numbers_come_as_columns(tmp_path):
         run.columns("curve")
 
 
+def test_rows_of_arrays_are_numbered_by_the_first_axis(tmp_path):
+    own, axes = [[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]], ["seed", "record, every 5 steps"]
+    result = RESULT | {"attention": {"own": own}, "axes": {"attention.*": axes}}
+    run = runs.load(stored(tmp_path, "1", result=result))
+    assert run.columns("attention") == {"seed": [0, 1], "own": own}
+
+
 def test_a_data_frame_of_curves(tmp_path):
     pytest.importorskip("pandas")
     frame = runs.load(stored(tmp_path, "1")).frame("curves", "pandas")
