@@ -1,5 +1,6 @@
 """Which algorithm a model runs: distances to the best member of every family."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -161,7 +162,9 @@ def _families(candidates: Any, source: Any) -> tuple[Family, ...]:
                 got = f"a {type(row).__name__} as {name!r}"
                 raise ValueError(f"candidates: expected {expected}, got {got}")
         rows = [
-            row if isinstance(row, Family) else fixed(name, predictor_of(row))
+            dataclasses.replace(row, name=name)
+            if isinstance(row, Family)
+            else fixed(name, predictor_of(row))
             for name, row in candidates.items()
         ]
     else:

@@ -208,6 +208,11 @@ def test_wrong_arguments_are_refused(change, message):
         identify(**{"model": reg.Ridge(0.5), "candidates": named("ridge")} | change)
 
 
+def test_a_family_has_the_name_it_is_given():
+    rows = {"mine": ROWS["averaging"], "none": ROWS["zero"]}
+    assert identify(reg.Averaging(), rows, num_prompts=16).best.name == "mine"
+
+
 @pytest.mark.slow
 def test_without_examples_all_predict_0():
     found = identify(reg.Ridge(0.5), None, num_examples=0, num_prompts=16)
