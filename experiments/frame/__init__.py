@@ -65,7 +65,10 @@ def experiment(
             first, *others = swept(sys.argv[1:] if argv is None else argv)
             if others:  # every line is read before the first one runs
                 for line in (first, *others):
-                    parse(presets, list(slurm.without_options(line)), flags=flags)
+                    here = list(slurm.without_options(line))
+                    read = parse(presets, here, flags=flags)
+                    if here == line:  # on the machine that it will run on
+                        check(read.config, read.flags)
             launch = parse(presets, first, flags=flags, others=others)
             found = one(launch, others)
             for place, line in enumerate(others, 1):

@@ -77,9 +77,12 @@ class Processes(Flags):
         from icltheory import training
 
         told = (self.coordinator, self.num_processes, self.process_id)
-        if self.num_processes != 1 and told != (None, None, None):
+        # Of a sweep, every line is read in the same process.
+        if self.num_processes == 1 or jax.distributed.is_initialized():
+            return
+        if told != (None, None, None):
             training.initialize_distributed(*told)
-        elif self.num_processes != 1 and slurm.tasks_of_srun() > 1:
+        elif slurm.tasks_of_srun() > 1:
             training.initialize_distributed()
 
 

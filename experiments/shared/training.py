@@ -169,7 +169,9 @@ def with_seeds(params: Any, seeds: Sequence[int]) -> Any:
     """Returns parameters with an axis of seeds, which those of a single seed lack."""
     if len(seeds) > 1:
         return params
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], params)
+    # NumPy arrays stay so: a checkpoint of several processes takes no array of JAX
+    # that is on a device of one of them.
+    return jax.tree.map(lambda leaf: leaf[None], params)
 
 
 def check_snapshots(snapshots: Sequence[int], num_steps: int, chunk_steps: int) -> None:

@@ -1,5 +1,6 @@
 """Which algorithm a model runs: distances to the best member of every family."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,6 +30,7 @@ from icltheory.microscope.records import Analysis, Candidate, Identification
 from icltheory.regression.predictors.base import predictor_of
 from icltheory.statistics import Interval
 
+_FEWEST = 8  # prompts, of which half are for tuning
 # A distance below this many roundings of the variance of the answers is one of 0.
 _ROUNDINGS = 100
 # Of candidates that are as close as the closest, the distances differ by no more than
@@ -76,7 +78,7 @@ def identify(
 
     Source: Akyurek et al. (2023), Section 4; Raventos et al. (2023); Fu et al. (2024).
     """
-    check_integer("num_prompts", num_prompts, 8)
+    check_integer("num_prompts", num_prompts, _FEWEST)
     open_unit("level", level)
     lengths = np.atleast_1d(np.asarray(num_examples)).tolist()
     if not lengths:
@@ -87,6 +89,9 @@ def identify(
         check_key("key", key)
     families = _families(candidates, source)
     drawn = models.draw(source, max(lengths), num_prompts, key)
+    if len(drawn.y) < _FEWEST:
+        expected = f"at least {_FEWEST} prompts"
+        raise ValueError(f"source: expected {expected}, got {len(drawn.y)}")
     found = []
     for length in lengths:
         prompt = drawn.after(length)
@@ -107,7 +112,9 @@ def analyse(
     errors = np.stack([t.answers.astype(float) - answers for t in tuned], axis=1)
     _check_finite(families, answers, errors)
     judged, own = errors[half:], answers[half:]
-    rounding = _ROUNDINGS * float(jnp.finfo(X.dtype).eps) * float(np.var(own))
+    # The mean of equal answers may be rounded.
+    variance = float(np.var(own)) if np.ptp(own) > 0 else 0.0
+    rounding = _ROUNDINGS * float(jnp.finfo(X.dtype).eps) * variance
     kept = _distinct(errors, rounding)
     weights, intervals = _mixed(judged, kept, level)
     first = mixture_weights(errors[:half][:, kept])
@@ -134,11 +141,11 @@ def analyse(
     return Analysis(
         num_examples,
         tuple(sorted(listed, key=lambda c: float(c.distance.mean))),
-        _closest(families, listed, rounding, float(np.var(own)), level),
+        _closest(families, listed, rounding, variance, level),
         unexplained,
         linearity_in_labels(response, y),
         linearity_in_query(response, x),
-        float(np.var(own)),
+        variance,
         rounding,
         len(own),
         float(level),
@@ -155,7 +162,9 @@ def _families(candidates: Any, source: Any) -> tuple[Family, ...]:
                 got = f"a {type(row).__name__} as {name!r}"
                 raise ValueError(f"candidates: expected {expected}, got {got}")
         rows = [
-            row if isinstance(row, Family) else fixed(name, predictor_of(row))
+            dataclasses.replace(row, name=name)
+            if isinstance(row, Family)
+            else fixed(name, predictor_of(row))
             for name, row in candidates.items()
         ]
     else:

@@ -149,11 +149,15 @@ class Filters(Family):
         """The predictor."""
         if self.make is not None:
             return self.make(values, count)
-        return Filtered(self.filters, jnp.asarray(values), count)
+        place = count - self.first + 1
+        return Filtered(self.filters, jnp.asarray(values), place)
 
 
 class Filtered(LinearInLabels):
-    r"""The weight :math:`V \phi(\lambda) V^\top X^\top y / N` of one filter."""
+    r"""The weight :math:`V \phi(\lambda) V^\top X^\top y / N` of filter ``count``.
+
+    The filters count from 1.
+    """
 
     filters: Callable[..., Array] = eqx.field(static=True)
     values: Any

@@ -1,6 +1,5 @@
 """Records of an identification: candidates, analyses, summary, table and figure."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -96,7 +95,7 @@ class Analysis(Record):
     @property
     def summary(self) -> str:
         """What the model is closest to, in a few sentences."""
-        if math.isnan(self.linearity_in_labels.mean):
+        if self.variance == 0:
             return f"After {self.num_examples} examples its answers are all the same."
         text = f"After {self.num_examples} examples {self._nearest()}"
         others = [str(self[name]) for name in self.closest[1:]]
@@ -210,8 +209,10 @@ class Identification(Record):
 
 
 def shares_of(analyses: Sequence[Analysis]) -> dict[str, SkewedEstimate]:
-    """Share by candidate, as estimates over the analyses."""
+    """Share by candidate that all analyses have, as estimates over the analyses."""
     names = [candidate.name for candidate in analyses[-1].candidates]
+    for one in analyses:  # those of a source may include what is optimal for it
+        names = [name for name in names if any(c.name == name for c in one.candidates)]
     return {name: stacked([one[name].share for one in analyses]) for name in names}
 
 

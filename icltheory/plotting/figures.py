@@ -120,6 +120,9 @@ def error_curves(
         kind = "positive" if log else "finite"
         raise ValueError(f"curves: expected a {kind} value, got none")
     low, high = ylim or _limits(shown, log)
+    if log and min(low, high) <= 0:
+        expected = "limits above 0, as the y axis is logarithmic"
+        raise ValueError(f"ylim: expected {expected}, got {ylim}")
     drawn = {name: _leaving((low, high), log, c) for name, c in drawn.items()}
     ax = new_axes(ax)
     colours = {**method_colours(curves), **(colours or {})}

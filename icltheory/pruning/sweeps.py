@@ -213,7 +213,7 @@ def _scores(
     check_positive_int("batch_size", batch_size)
     together = min(batch_size, len(sizes))
     # The rule of rounding is no part of the program, which takes ranks.
-    rule = type(method)()
+    rule = dataclasses.replace(method, rule="floor", at_least_one=False)
     program = Program(scored.model, layer, scored.score, rule, names, embed, together)
     scores, finite = _run(program, scored.params, start, sizes, scored.args)
     if not jax.tree.leaves(scores):

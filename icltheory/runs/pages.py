@@ -2,6 +2,7 @@
 
 import html
 import json
+import math
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from icltheory.runs.stored import Run, find, summary
+from icltheory.runs.tables import number
 
 _PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>Runs</title>
@@ -44,8 +46,10 @@ def write_index(root: str | os.PathLike = "runs") -> Path:
 def _small_curve(run: Run) -> str:
     """The recorded loss as a small picture, or nothing."""
     recorded = run.columns("metrics").get("loss", [])
-    each = [v if isinstance(v, list) else [v] for v in recorded if v is not None]
-    values = [sum(seeds) / len(seeds) for seeds in each]  # the mean over seeds
+    each = [number(v if isinstance(v, list) else [v]) for v in recorded]
+    finite = [[x for x in seeds if math.isfinite(x)] for seeds in each]
+    # The mean over seeds, of which some may have diverged.
+    values = [sum(seeds) / len(seeds) for seeds in finite if seeds]
     if len(values) < 2 or max(values) == min(values):
         return ""
     low, span = min(values), max(values) - min(values)

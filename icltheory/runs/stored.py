@@ -1,5 +1,6 @@
 """Stored runs: their settings and numbers, a list, a comparison."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -68,9 +69,7 @@ class Run:
         become rows with the curve's name and the place on its axis.
         """
         if name == "metrics":
-            path = self.folder / "metrics.jsonl"
-            lines = path.read_text().splitlines() if path.is_file() else []
-            return _columns([json.loads(line) for line in lines])
+            return _columns(_records(self.folder / "metrics.jsonl"))
         if not self.result:
             raise ValueError(
                 f"name: expected 'metrics', since {self.name} has no result.json "
@@ -97,7 +96,7 @@ class Run:
     def _axis(self, name: str) -> str:
         axes = self.result.get("axes", {})
         found = [axes[key] for key in axes if key.partition(".*")[0] == name]
-        return found[0][-1].partition(",")[0] if found and found[0] else "index"
+        return found[0][0].partition(",")[0] if found and found[0] else "index"
 
     def __repr__(self) -> str:
         return f"Run({self.name}, {self.verdict})"
@@ -158,6 +157,16 @@ def _read(path: Path) -> dict[str, Any]:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path}: expected JSON, got {error}") from None
+
+
+def _records(path: Path) -> list[Any]:
+    """The records of a file with one in each line; none without a file."""
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    *lines, last = text.splitlines() or [""]
+    found = [json.loads(line) for line in lines]
+    with contextlib.suppress(ValueError):  # the last line may not be written whole
+        found.append(json.loads(last))
+    return found
 
 
 def _rows(value: Mapping[str, Any], name: str, axis: str) -> Iterator[dict[str, Any]]:

@@ -57,6 +57,10 @@ class Checkpoints:
     def __init__(self, folder: str | os.PathLike, keep: int = 3):
         check_positive_int("keep", keep)
         self.folder = Path(folder).absolute()
+        # Orbax reads its path as a glob pattern, and would find nothing there.
+        if re.search(r"\[.*\]", str(self.folder)):
+            expected = "a path without [ and ]"
+            raise ValueError(f"folder: expected {expected}, got {self.folder}")
         self.keep = keep
         self._damaged: set[str] = set()
         self.folder.mkdir(parents=True, exist_ok=True)

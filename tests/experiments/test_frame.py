@@ -12,7 +12,7 @@ import PIL.Image
 import pytest
 from rich.table import Table
 
-from experiments.frame import Check, Claim, Report, Run, largest
+from experiments.frame import Check, Claim, Report, Run, expect, experiment, largest
 from experiments.frame.command_line import parse, swept
 from experiments.frame.exits import run_program
 from experiments.frame.report import page
@@ -46,6 +46,17 @@ def test_a_sweep_is_a_line_for_each_value():
             swept(words)
     with pytest.raises(ValueError, match="^sweep: expected one option to vary, got 2"):
         swept(["--sweep", "size=1,2", "--sweep=other=3"])
+
+
+def test_a_sweep_is_checked_before_its_first_run(tmp_path):
+    def check(config, flags):
+        expect(config.prompts < 8, "prompts", "fewer than 8", config.prompts)
+
+    marked = experiment(PRESETS, tiny.Switches(), check)
+    main = marked(lambda config, run, flags: Report({}))
+    with pytest.raises(ValueError, match="^prompts: expected fewer than 8, got 9$"):
+        main(["--output", str(tmp_path / "x"), "--sweep", "prompts=7,9"])
+    assert not (tmp_path / "x").exists()
 
 
 @pytest.mark.parametrize(

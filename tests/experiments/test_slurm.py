@@ -150,6 +150,10 @@ def test_tasks_of_srun_join_each_other(monkeypatch, request):
     told = ["--coordinator", "a:1", "--num-processes", "2", "--process-id", "0"]
     parse([*told, "--preset", "cpu"])
     assert joined == [(), ("a:1", 2, 0)]
+    # The further lines of a sweep are read in processes that have joined.
+    monkeypatch.setattr("jax.distributed.is_initialized", lambda: True)
+    parse([*told, "--preset", "cpu"])
+    assert len(joined) == 2
 
 
 def test_without_submitit_the_extra_is_named(monkeypatch):

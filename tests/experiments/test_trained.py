@@ -16,6 +16,7 @@ from experiments.shared.training import (
     differing,
     linear_recipe,
     train,
+    with_seeds,
 )
 from icltheory import constructions, training
 from icltheory.layered import forward
@@ -98,6 +99,14 @@ def test_snapshots_are_the_parameters_of_a_shorter_training(linear, tmp_path):
 
 
 @pytest.mark.slow
+def test_parameters_of_a_seed_stay_in_the_memory_they_are_in():
+    """Several processes save NumPy arrays, and no array on a device of one of them."""
+    for array in (np.ones(2), jnp.ones(2)):
+        found = with_seeds({"w": array}, (0,))["w"]
+        assert isinstance(found, type(array))
+        assert found.shape == (1, 2)
+
+
 def test_several_models_share_one_file_of_metrics(tmp_path):
     first = trained(LINEAR, tmp_path / "run", name="two")
     trained(GPT2, tmp_path / "run", earlier=first.records)

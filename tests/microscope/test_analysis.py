@@ -199,6 +199,7 @@ NUMPY = ms.NumpyModel(lambda X, y, x: y.mean())
         ({"level": 1.0}, "level: expected a number between 0 and 1"),
         ({"key": None}, "key: expected one key"),
         ({"source": 3}, "source: expected a source, a sampler or prompts"),
+        ({"source": POPULATION.sample(KEY, 8, 3)}, "source: expected at least 8 .* 3"),
         ({"model": 3}, "predictor: expected a predictor or a function"),
     ],
 )
@@ -207,10 +208,23 @@ def test_wrong_arguments_are_refused(change, message):
         identify(**{"model": reg.Ridge(0.5), "candidates": named("ridge")} | change)
 
 
+def test_a_family_has_the_name_it_is_given():
+    rows = {"mine": ROWS["averaging"], "none": ROWS["zero"]}
+    assert identify(reg.Averaging(), rows, num_prompts=16).best.name == "mine"
+
+
 @pytest.mark.slow
 def test_without_examples_all_predict_0():
     found = identify(reg.Ridge(0.5), None, num_examples=0, num_prompts=16)
     assert all(candidate.distance.mean == 0 for candidate in found.last.candidates)
+
+
+def test_answers_that_ignore_the_labels_are_not_all_the_same():
+    found = identify(lambda X, y, x: x[0], named("zero"), num_prompts=16)
+    assert np.isnan(found.last.linearity_in_labels.mean)
+    assert "the model is closest to zero" in str(found)
+    found = identify(lambda X, y, x: 0.1, named("zero"), num_prompts=16)
+    assert str(found) == "After 8 examples its answers are all the same."
 
 
 def test_answers_that_are_not_finite_are_refused():

@@ -88,6 +88,19 @@ def test_snapshots_and_shifts_are_axes():
     assert [t.get_text() for t in axes.get_xticklabels()] == list(settings)
 
 
+def test_shares_are_those_of_candidates_of_all_places():
+    rows = {"own": reg.Zero(), "other": reg.Averaging()}
+    sizes = {"num_examples": 2, "key": jax.random.key(0), "num_prompts": 8}
+    found = tuple(
+        ms.identify(
+            reg.Averaging(), POPULATION, {name: rows[name] for name in names}, **sizes
+        )
+        for names in (["own"], ["other", "own"])
+    )
+    along = ms.Along("source", ("shift", "population"), found)
+    assert list(along.shares()) == ["own"]
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

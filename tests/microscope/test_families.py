@@ -101,3 +101,9 @@ def test_a_family_of_ones_own_is_one_more_row():
     scale = Scale(1.0, 1.0, 1.0, 1)
     np.testing.assert_allclose(np.exp(gate.grid(scale)), [0.1, np.sqrt(0.1), 1.0])
     assert row.described([0.5], 1) == {"gate": 0.5}
+
+
+def test_filters_of_ones_own_may_count_from_0():
+    newton = ROWS["Newton"]
+    known = {"parameters": newton.parameters, "counts": (0, 1, 4), "first": 0}
+    check(ms.Filters("own", newton.filters, **known), VALUES["Newton"], prompt(5))

@@ -1,5 +1,6 @@
 """Answers and derivatives of models in JAX, NumPy and PyTorch, and what follows."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -85,6 +86,12 @@ def test_a_numpy_model_without_examples_has_no_label_weights():
     prompt = POPULATION.sample(jax.random.key(0), 0, 3)
     found = ms.responses(ms.NumpyModel(lambda X, y, x: x.sum()), prompt)
     assert found.label_weights.shape == (3, 0)
+
+
+def test_a_numpy_model_responds_to_labels_that_are_all_0():
+    prompt = eqx.tree_at(lambda p: p.y, PROMPT, 0 * PROMPT.y)
+    found = ms.responses(ms.NumpyModel(lambda X, y, x: 1 + np.sin(y.sum())), prompt)
+    np.testing.assert_allclose(found.label_weights, np.ones((6, 4)), rtol=1e-9)
 
 
 def test_models_with_other_parameters_share_a_program():

@@ -163,6 +163,8 @@ def test_curves_without_a_value_that_can_be_drawn_are_refused(values):
         plotting.error_curves({"a": values})
     with pytest.raises(ValueError, match="^curves: expected curves by name, at least"):
         plotting.error_curves({})
+    with pytest.raises(ValueError, match="^ylim: expected limits above 0, .* logar"):
+        plotting.error_curves({"a": [1.0, 0.5]}, ylim=(0.0, 2.0))
     with pytest.raises(ValueError, match="^curves: expected an interval for each of 2"):
         plotting.error_curves({"a": plotting.Curve([1.0, 2.0], [0.5], [2.0, 3.0])})
     assert not plt.get_fignums()  # no empty figure is left

@@ -1,3 +1,4 @@
+import dataclasses
 import functools
 
 import jax
@@ -68,6 +69,23 @@ def test_a_sweep_is_one_full_evaluation_for_every_rate(method):
             pruned = LinearAttentionStack(**{f"W_{k}": W for k, W in weights.items()})
             expected = np.sum((whole(pruned, INPUTS) - TARGETS) ** 2, axis=-1)
             np.testing.assert_allclose(scores, expected, rtol=1e-12)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Scaled(Magnitude):
+    factor: float
+
+    def by_size(self, W, parts=None):
+        cut = super().by_size(W, parts)
+        return lambda kept: self.factor * cut(kept)
+
+
+def test_a_method_of_ones_own_keeps_its_fields():
+    method = Scaled(factor=2.0)
+    pruned = prune_model(MODEL, STACK, "3:W_K:0.5", method=method)
+    expected = np.sum((whole(pruned, INPUTS) - TARGETS) ** 2, axis=-1)
+    got = swept(3, "W_K", [0.5], method=method)[0]
+    np.testing.assert_allclose(got, expected, rtol=1e-12)
 
 
 @pytest.mark.slow

@@ -58,6 +58,13 @@ def test_numbers_come_as_columns(tmp_path):
         run.columns("curve")
 
 
+def test_rows_of_arrays_are_numbered_by_the_first_axis(tmp_path):
+    own, axes = [[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]], ["seed", "record, every 5 steps"]
+    result = RESULT | {"attention": {"own": own}, "axes": {"attention.*": axes}}
+    run = runs.load(stored(tmp_path, "1", result=result))
+    assert run.columns("attention") == {"seed": [0, 1], "own": own}
+
+
 def test_a_data_frame_of_curves(tmp_path):
     pytest.importorskip("pandas")
     frame = runs.load(stored(tmp_path, "1")).frame("curves", "pandas")
@@ -118,6 +125,15 @@ def test_the_command_lists_compares_and_indexes(tmp_path, monkeypatch, capsys):
     assert "command: expected one of run" in said("walk", status=2).err
     for words in ((), ("-h",), ("runs", "--help"), ("run", "-h"), ("ledger", "-h")):
         assert said(*words).out.startswith("icltheory COMMAND")
+
+
+def test_a_line_cut_short_and_a_seed_that_diverged_are_left_out(tmp_path):
+    folder = stored(tmp_path, "1", losses=([5.0, 3.0], [2.0, None], ["Infinity", 3.0]))
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('\n{"step": 3, "lo')
+    assert runs.load(folder).columns("metrics")["step"] == [0, 1, 2]
+    page = runs.write_index(tmp_path).read_text()
+    assert '<polyline points="0.0,2.0 60.0,28.0 120.0,15.0"/>' in page
 
 
 def test_an_experiment_is_found_by_its_name():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from icltheory.training import Checkpoints, TrainState, checkpoints
+from tests.raising import raises
 
 
 def state(step):
@@ -165,6 +166,12 @@ def test_what_fails_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         store.save(2, state(2))
     assert names(tmp_path) == ["step_00000001"]
+
+
+def test_a_path_that_could_be_written_and_not_read_is_refused(tmp_path):
+    with raises(f"folder: expected a path without [ and ], got {tmp_path}/runs[2]"):
+        Checkpoints(tmp_path / "runs[2]" / "checkpoints")
+    assert not list(tmp_path.iterdir())
 
 
 def test_keep_is_checked(tmp_path):
