@@ -41,7 +41,6 @@ from icltheory.regression.measures import Optimum, estimate_risk, risk, squared_
 from icltheory.regression.one_layer import FeatureMoments, OneLayer
 from icltheory.regression.optima import optimum
 from icltheory.regression.orders import Rates, rates
-from icltheory.regression.pools import PromptPool, TaskPool
 from icltheory.regression.population import CorrelatedTasks, LinearPopulation
 from icltheory.regression.predictors import (
     Averaging,
@@ -58,13 +57,13 @@ from icltheory.regression.predictors import (
     Steps,
     Zero,
 )
-from icltheory.regression.prompts import PrefixPrompt, Prompt
 from icltheory.regression.recurrent import (
     DeltaRule,
     GatedLinearAttention,
     Mesa,
     chunked_predictions,
 )
+from icltheory.regression.shifts import PromptPool, TaskPool
 from icltheory.regression.softmax import (
     AnswerExpansion,
     DebiasedStep,
@@ -79,6 +78,8 @@ from icltheory.regression.sources import (
     DecisionTree,
     Functions,
     LinearClassification,
+    PrefixPrompt,
+    Prompt,
     ReluNetwork,
     Source,
     SparseLinearRegression,

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 
 from icltheory._core import Record, calculator
 from icltheory._typing import Array, Bool, Float, Scalar
-from icltheory.regression._block_moments import OF_POPULATION, InputRoots, Moments
-from icltheory.regression._linalg import quotient
+from icltheory.regression._block_moments import OF_POPULATION, Moments
+from icltheory.regression._linalg import quotient, seen_eigenvalues
 from icltheory.regression.flows import can_learn, increasing, usable_times
 from icltheory.regression.gradient_blocks import AttentionWeights, GDBeta, Scales
 from icltheory.regression.landscape import minimizers
@@ -166,7 +166,7 @@ def _of_gd_beta(start, population, num_examples, t) -> FlowBounds:
     moments = Moments.of(population, jnp.asarray(num_examples, t.dtype))
     ends, M = minimizers(population, num_examples), moments.M
     beta_0, Gamma_0 = ends.distance(start)
-    values = InputRoots.of(moments.H).values
+    values, _ = seen_eigenvalues(moments.H)
     largest = jnp.max(values)
     smallest = jnp.min(jnp.where(values > 0, values, largest))
     alpha, gamma = 2 * moments.tau * smallest**2 / M, 8 * smallest / (M + 2)

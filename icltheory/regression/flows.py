@@ -284,8 +284,7 @@ def minus_gradient(model: Any, moments: Moments) -> Any:
         return model.minus_gradient(moments)
 
     def risk(model):
-        parts = model.effective()
-        return effective_risk(moments, parts.c, parts.p, parts.v, parts.U, parts.u)
+        return effective_risk(moments, model.effective())
 
     return jax.tree.map(jnp.negative, jax.grad(risk)(model))
 

@@ -12,10 +12,9 @@ from icltheory.regression._block_moments import (
     Moments,
     Whitened,
     best_step,
-    centred,
     check_dim,
+    excess_parts,
     of_population,
-    tensor_cross,
     weighted,
 )
 from icltheory.regression._linalg import quotient
@@ -83,23 +82,14 @@ def excess(model: Any, population: LinearPopulation, num_examples: Any) -> Exces
     check_dim(population, parts.dim)
     given = jnp.asarray(num_examples) > 0
     moments = Moments.of(population, jnp.maximum(num_examples, 1))
-    H, M, tau = moments.H, moments.M, moments.tau
-    Gamma, _ = best_step(H, moments.Psi, moments.noise_var, M)
-    v, u = parts.v, parts.u
-    q, A = centred(moments, parts.p, v, parts.U, u)
-    D = v * A + jnp.outer(q, u) - Gamma.T
-    mixed = A.T @ H @ q
-    read_out = parts.c - moments.mean
-    start = jnp.where(given, mixed + v * tau * u, 0) + read_out
-    labels = v**2 * weighted(H, u)
-    cubic = tensor_cross(moments, q, v, A, u) + 4 * labels * moments.square
-    read = labels * (2 * tau**2 / M + 2 * moments.square)
-    return Excess(
-        jnp.where(given, jnp.sum(D * (moments.H_Omega_H @ D @ H)), 0),
-        weighted(H, start) + jnp.where(given, read, 0),
-        jnp.where(given, cubic / M, 0),
-        jnp.where(given, weighted(H, mixed) / M, 0),
-    )
+    H = moments.H
+    Gamma, _ = best_step(H, moments.Psi, moments.noise_var, moments.M)
+    B, *others = excess_parts(moments, parts)
+    D = B - Gamma.T
+    found = jnp.sum(D * (moments.H_Omega_H @ D @ H)), *others
+    at_zero = 0, weighted(H, parts.c - moments.mean), 0, 0
+    pairs = zip(found, at_zero, strict=True)
+    return Excess(*(jnp.where(given, *pair) for pair in pairs))
 
 
 def parts_of(model: Any) -> EffectiveParameters:
@@ -183,7 +173,7 @@ def gap(population: LinearPopulation, num_examples: Any) -> Gap:
     M = jnp.asarray(num_examples, white.phi.dtype)
     H, mean = population.input_cov, population.task_mean
     size, tau = weighted(H, mean), white.tau
-    ends = jnp.stack([white.lowest, jnp.max(white.phi)])
+    ends = jnp.stack([white.phi[0], jnp.max(white.phi)])
     above = (tau**2 - tau * ends + ends**2) / M + white.square / 2
     theta = jnp.max(above / ((tau**2 + ends**2) / M + white.square))
     squares, shown = white.m**2, jnp.sum(white.m**2)
@@ -191,7 +181,7 @@ def gap(population: LinearPopulation, num_examples: Any) -> Gap:
     gains = (white.phi / white.omega(M)) ** 2
     F = jnp.sum(gains)  # where all phi are 0 no value helps, and the share is 1
     share = quotient(gains + F, (M + 1) * gains + F, 1)
-    kappa = _label_variance(white, M)
+    kappa = white.labels(M)
     Gamma, _ = best_step(H, population.second_moment, population.noise_var, M)
     return Gap(
         lower=size / (M + 1),
@@ -226,7 +216,7 @@ def small_mean_gap(population: LinearPopulation, num_examples: Any) -> Scalar:
     M = jnp.asarray(num_examples, white.phi.dtype)
     a = white.phi / white.omega(M)
     corner, side = (a**2 + jnp.sum(a**2)) / M, 2 * a * white.phi / M
-    form = _quadratic(a, white.tau, corner, side, _label_variance(white, M))
+    form = _quadratic(a, white.tau, corner, side, white.labels(M))
     return jnp.sum(white.m**2 / (1 + form))
 
 
@@ -255,7 +245,7 @@ def scalar_gap(
         raise ValueError(f"population: expected dimension 1, got {population.dim}")
     white = Whitened.of(population)
     M = jnp.asarray(num_examples, white.phi.dtype)
-    phi, tau, kappa = white.phi[0], white.tau, _label_variance(white, M)
+    phi, tau, kappa = white.phi[0], white.tau, white.labels(M)
     corner, side = 2 / M, 2 * phi / M
     level = 1 + _quadratic(jnp.ones_like(phi), tau, corner, side, kappa)
     # The product z_1 z_2, by Cramer's rule.
@@ -264,11 +254,6 @@ def scalar_gap(
     inner = product > 0
     limit = phi / (2 * white.omega(M)[0]) / jnp.sqrt(jnp.where(inner, product, 1))
     return white.m[0] ** 2 / level, jnp.where(inner, limit, jnp.inf)
-
-
-def _label_variance(white: Whitened, M: Array) -> Array:
-    """Kappa'."""
-    return 2 * white.tau**2 / M + 2 * (1 + 2 / M) * white.square
 
 
 def _quadratic(a: Array, b: Array, corner: Array, side: Array, other: Array) -> Array:

@@ -183,9 +183,6 @@ class AttentionWeights(Block):
         W_KQ = jnp.pad(self.U, ((0, 1), (0, 1)))
         return jnp.zeros_like(W_KQ).at[-1, -1].set(self.u), W_KQ
 
-    def answer(self, X: Array, y: Array, x_query: Array) -> Array:
-        return self.effective().answer(X, y, x_query)
-
 
 CENTRED = Check(lambda mean: mean == 0, "task_mean = 0")
 

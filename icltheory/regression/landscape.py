@@ -236,15 +236,14 @@ def spurious_minimum(
     the paper's).
     """
     white = Whitened.of(population)
-    phi, tau = white.phi, white.tau
+    phi = white.phi
     M = jnp.asarray(num_examples, phi.dtype)
     omega, top = white.omega(M), jnp.argmax(phi)
     gain = phi[top] / omega[top]
     rest = jnp.sum(phi**2) - phi[top] ** 2
-    labels = 2 * (tau**2 - phi[top] ** 2) / M + 2 * (1 + 2 / M) * white.square
+    labels = white.labels(M) - 2 * phi[top] ** 2 / M
     # The direction of the top eigenvector, in the coordinates of the inputs.
-    back = white.roots.inverse @ white.basis[:, top]
-    u, mean = jnp.sqrt(gain) * back, population.task_mean
+    u, mean = jnp.sqrt(gain) * white.back[:, top], population.task_mean
     parts = EffectiveParameters(mean, u, jnp.zeros((), u.dtype), -jnp.outer(mean, u), u)
     excess = jnp.sum((phi**2 / omega).at[top].set(0))
     return SpuriousMinimum(parts, excess, gain**2 * labels - M * rest)

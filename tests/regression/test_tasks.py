@@ -44,7 +44,7 @@ def test_points_join_the_query_as_the_last_point(key):
     np.testing.assert_array_equal(X[:, 5], prompt.x_query)
     np.testing.assert_array_equal(y[:, :5], prompt.y)
     np.testing.assert_array_equal(y[:, 5], prompt.y_query)
-    assert (prompt.num_examples, prompt.dim) == (5, 3)
+    assert (prompt.num_examples, prompt.X.shape[-1]) == (5, 3)
 
 
 @pytest.mark.slow
