@@ -27,7 +27,7 @@ from icltheory.regression.blocks import LSA, LTB, EffectiveParameters
 from icltheory.regression.drift import DriftingTasks
 from icltheory.regression.flow_limits import flow_bounds, flow_limit
 from icltheory.regression.flows import Trajectory, descend, flow
-from icltheory.regression.gaps import Excess, Gap, excess, gap
+from icltheory.regression.gaps import Excess, Gap, Rates, excess, gap, rates
 from icltheory.regression.gradient_blocks import AttentionWeights, GDBeta
 from icltheory.regression.heads import (
     HeadRemovals,
@@ -40,7 +40,6 @@ from icltheory.regression.heads import (
 from icltheory.regression.measures import Optimum, estimate_risk, risk, squared_errors
 from icltheory.regression.one_layer import FeatureMoments, OneLayer
 from icltheory.regression.optima import optimum
-from icltheory.regression.orders import Rates, rates
 from icltheory.regression.population import CorrelatedTasks, LinearPopulation
 from icltheory.regression.predictors import (
     Averaging,

@@ -27,7 +27,7 @@ from icltheory.regression._block_moments import check_dim
 from icltheory.regression._linalg import as_floats, einsum, seen_eigenvalues
 from icltheory.regression.blocks import LTB, Block, EffectiveParameters, label_row
 from icltheory.regression.population import LinearPopulation, step_risk
-from icltheory.regression.predictors import LinearInLabels
+from icltheory.regression.predictors import LinearInLabels, LinearStep
 
 
 class GDBeta(LinearInLabels, Block):
@@ -126,6 +126,18 @@ class GDBeta(LinearInLabels, Block):
             (label, hidden_dim),
         )
         return LTB(*(jnp.pad(W, ((0, n - len(W)), (0, 0))) for W, n in matrices))
+
+
+def parts_of(model: Any) -> EffectiveParameters:
+    """The effective parameters of a model; raises for what has none."""
+    if isinstance(model, LinearStep):
+        model = GDBeta(0 * model.Gamma[0], model.Gamma)
+    if not hasattr(model, "effective"):
+        raise ValueError(
+            "model: expected LinearStep, GDBeta, LSA, LTB or EffectiveParameters, "
+            f"got {type(model).__name__}"
+        )
+    return model.effective()
 
 
 class AttentionWeights(Block):

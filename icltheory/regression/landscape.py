@@ -19,8 +19,7 @@ from icltheory.regression._block_moments import (
 from icltheory.regression._block_moments import curvature as curvature_of
 from icltheory.regression._linalg import Number, einsum, symmetric_root
 from icltheory.regression.blocks import EffectiveParameters
-from icltheory.regression.gaps import parts_of
-from icltheory.regression.gradient_blocks import GDBeta
+from icltheory.regression.gradient_blocks import GDBeta, parts_of
 from icltheory.regression.optima import reduced_excess
 from icltheory.regression.population import LinearPopulation
 
