@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory._checks import check_positive_int, count, positive, scalar
-from icltheory._core import Record, calculator, exact_products, where_valid
+from icltheory._core import Record, calculator, exact_products
 from icltheory._typing import Array, PRNGKey, Scalar
 from icltheory.linalg.random_matrices import (
     Recurrence,
@@ -130,7 +130,7 @@ def best_matrix(population: LinearPopulation, num_examples: Any) -> tuple[Array,
         inverse = seen_inverse(label_moment(population, M, k))
         Gamma = k * HM.T @ inverse
     risk = population.signal - jnp.sum((H @ Gamma) * HM.T)
-    return _known(population, (Gamma, risk + population.noise_var))
+    return Gamma, risk + population.noise_var
 
 
 @calculator(integers=("num_examples",), num_examples=count(0))
@@ -141,15 +141,7 @@ def best_size(population: LinearPopulation, num_examples: Any) -> tuple[Array, A
     square = jnp.sum(H * label_moment(population, M, k))
     slope = jnp.sum((H @ H) * M.T)
     size = k * slope / jnp.where(square > 0, square, 1)
-    risk = population.signal - size * slope + population.noise_var
-    return _known(population, (size, risk))
-
-
-def _known(population, result):
-    """The result, NaN where traced fourth moments are of no distribution."""
-    fourth = population.fourth_moment
-    fits = True if fourth is None else jnp.all(jnp.isfinite(fourth))
-    return where_valid(result, fits)
+    return size, population.signal - size * slope + population.noise_var
 
 
 def scales(population: LinearPopulation) -> tuple[float, float] | None:
