@@ -66,7 +66,7 @@ def test_the_standard_prefix_prompt_asks_the_next_example(key):
     assert prefixes.X_query is prefixes.X
     np.testing.assert_array_equal(prefixes.X, X)
     np.testing.assert_array_equal(prefixes.y_query, y)
-    assert (prefixes.num_points, prefixes.dim) == (6, 3)
+    assert prefixes.num_points == 6
     assert prefixes.after(5) == prompt
     np.testing.assert_array_equal(prefixes.after(2).x_query, X[:, 2])
 

@@ -10,7 +10,7 @@ import pytest
 from icltheory import regression as reg
 from icltheory.attention import LinearAttentionStack
 from icltheory.noise import support_dims
-from icltheory.regression import LinearPopulation, estimate_risk, orders, risk
+from icltheory.regression import LinearPopulation, estimate_risk, gaps, risk
 from icltheory.regression._linalg import symmetric_root
 from icltheory.regression.predictors import Bayes, LeastSquares, Ridge
 
@@ -163,7 +163,7 @@ def numbers(dtype):
     exact, y = Bayes(task.with_(noise_var=0.0)), X @ task.task_mean
     best = reg.optimum(reg.GDBeta, task, 10).model
     step = reg.GDBeta(best.beta, 0.9 * best.Gamma)
-    found = orders.rates(task, 10)
+    found = gaps.rates(task, 10)
     return {
         "minimal_risk": reg.optimum(reg.LTB, task, 10).risk,
         "gd_beta_excess": reg.excess(step, task, 10).preconditioner,
