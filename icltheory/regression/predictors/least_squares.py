@@ -226,6 +226,7 @@ class Bayes(LinearInLabels):
         moved = least_squares_path(einsum("nd,de->ne", X, root), y - dot(X, mean[None]))
         return mean[None] + einsum("de,ne->nd", root, moved)
 
+    @exact_products
     def risk_given(self, population: Any, X: Array) -> Array:
         r"""The risk given the inputs; for its own population that of the posterior.
 
@@ -234,40 +235,25 @@ class Bayes(LinearInLabels):
 
         C the posterior covariance of the weight; for sigma = 0 its limit.
         """
-        if self.knows(population):
-            return self._posterior_risk(X)
-        return super().risk_given(population, X)
-
-    def risks_given(self, population: Any, X: Array) -> Array:
-        """The same after every prefix of the inputs, O(d^3) each."""
-        if self.knows(population):
-            return self._posterior_risks(X)
-        return super().risks_given(population, X)
-
-    def knows(self, population: Any) -> bool:
-        """Whether a population is known to be the one it assumes."""
-        ours, theirs = map(jax.tree.leaves, (self.population, population))
-        pairs = list(zip(ours, theirs, strict=False))
-        if len(ours) == len(theirs) and all(a is b for a, b in pairs):
-            return True  # also where both are traced
-        return not any(map(is_tracer, ours + theirs)) and self.population == population
-
-    @exact_products
-    def _posterior_risk(self, X: Array) -> Array:
+        if not self.knows(population):
+            return super().risk_given(population, X)
         if self.drifts:
-            return self._posterior_risks(jnp.pad(X, ((0, 1), (0, 0))))[-1]
+            return self.risks_given(population, jnp.pad(X, ((0, 1), (0, 0))))[-1]
         _, root, amount = self._prior(X)
         left = unexplained(X @ root, amount)
         return jnp.sum(left * (root @ self.population.input_cov @ root))
 
     @exact_products
-    def _posterior_risks(self, X: Array) -> Array:
+    def risks_given(self, population: Any, X: Array) -> Array:
+        """The same after every prefix of the inputs, O(d^3) each."""
+        if not self.knows(population):
+            return super().risks_given(population, X)
+        y = jnp.zeros_like(X[:, 0])
         if self.drifts:
-            H, y = self.population.population.input_cov, jnp.zeros_like(X[:, 0])
-            spread = lambda _, P: jnp.sum(H * P)  # noqa: E731
-            return filter_path(self.population, X, y, spread)
+            H = self.population.population.input_cov
+            return filter_path(self.population, X, y, lambda _, P: jnp.sum(H * P))
         _, root, amount = self._prior(X)
-        H, y = self.population.input_cov, jnp.zeros_like(X[:, 0])
+        H = self.population.input_cov
 
         def spread(_, S):
             return jnp.sum(S * (H @ S))
@@ -278,6 +264,14 @@ class Bayes(LinearInLabels):
         if self.population.noiseless:
             return least_squares_path(X @ root, y, unseen)
         return posterior_path(X, y, 0 * root[0], root, amount, spread)
+
+    def knows(self, population: Any) -> bool:
+        """Whether a population is known to be the one it assumes."""
+        ours, theirs = map(jax.tree.leaves, (self.population, population))
+        pairs = list(zip(ours, theirs, strict=False))
+        if len(ours) == len(theirs) and all(a is b for a, b in pairs):
+            return True  # also where both are traced
+        return not any(map(is_tracer, ours + theirs)) and self.population == population
 
     def _prior(self, X):
         values = self.population.task_mean, self.population.task_cov
