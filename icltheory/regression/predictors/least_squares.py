@@ -21,8 +21,8 @@ from icltheory.regression._linalg import (
     posterior_path,
     pseudoinverse,
     quotient,
+    ridge_inverse,
     ridge_weights,
-    spectrum,
     symmetric_root,
     unexplained,
 )
@@ -146,7 +146,7 @@ class Ridge(LinearInLabels):
 
     @exact_products
     def risk_given(self, population: LinearPopulation, X: Array) -> Array:
-        r"""The risk given the inputs, in the singular basis of X.
+        r"""The risk given the inputs.
 
         .. math:: R(X) = \lambda^2\, \mathrm{tr}(H A M A)
             + \sigma^2\, \mathrm{tr}(H A X^\top X A), \quad
@@ -154,13 +154,12 @@ class Ridge(LinearInLabels):
         """
         if self.is_least_squares or isinstance(population, DriftingTasks):
             return super().risk_given(population, X)
-        s, V = spectrum(X)
-        amount = jnp.asarray(self.penalty, s.dtype)
-        shrink = quotient(amount, s**2 + amount, 1)
-        gain = quotient(s, s**2 + amount, 0)
-        H, M = (V.T @ A @ V for A in (population.input_cov, population.second_moment))
-        noise = population.noise_var * jnp.sum(jnp.diagonal(H) * gain**2)
-        return shrink @ (H * M.T) @ shrink + noise
+        amount = jnp.asarray(self.penalty, X.dtype)
+        A = ridge_inverse(X, amount)
+        gain = A @ X.T
+        H, M = population.input_cov, population.second_moment
+        spread = amount**2 * A @ M @ A + population.noise_var * gain @ gain.T
+        return jnp.sum(H * spread)
 
 
 class Bayes(LinearInLabels):
@@ -240,7 +239,10 @@ class Bayes(LinearInLabels):
         if self.drifts:
             return self.risks_given(population, jnp.pad(X, ((0, 1), (0, 0))))[-1]
         _, root, amount = self._prior(X)
-        left = unexplained(X @ root, amount)
+        if self.population.noiseless:
+            left = unexplained(X @ root)
+        else:
+            left = amount * ridge_inverse(X @ root, amount)
         return jnp.sum(left * (root @ self.population.input_cov @ root))
 
     @exact_products

@@ -206,19 +206,23 @@ class Newton(LinearInLabels):
         Those shorter than d use the Gram matrix of the examples, of full rank.
         """
         num_points, dim = X.shape
-        places = jnp.arange(num_points)
+        head = min(num_points, dim)
+        first = jnp.pad(X[:head], ((0, dim - head), (0, 0)))
+        first_y = jnp.pad(y[:head], (0, dim - head))
+        K = first @ first.T
+        moments = shift_down(jnp.cumsum(y[:, None] * X, axis=0))
 
-        def at_prefix(k):
-            Z = jnp.where((places < k)[:, None], X, 0)
-            z = jnp.where(places < k, y, 0)
-            missing = max(dim - num_points, 0)
-            first = jnp.pad(Z[:dim], ((0, missing), (0, 0)))
-            few, labels = k < dim, jnp.pad(z[:dim], (0, missing))
-            gram = jnp.where(few, first @ first.T, Z.T @ Z)
-            v = self._iterate(gram, jnp.where(few, labels, z @ Z))
-            return jnp.where(few, v @ first, v)
+        def at_prefix(gram, row):
+            k, x, moment = row
+            seen, few = jnp.arange(dim) < k, k < dim
+            A = jnp.where(few, jnp.where(seen[:, None] & seen[None, :], K, 0), gram)
+            b = jnp.where(few, jnp.where(seen, first_y, 0), moment)
+            v = self._iterate(A, b)
+            w = jnp.where(few, v @ first, v)
+            return gram + x[:, None] * x[None, :], w
 
-        return jax.lax.map(at_prefix, places)
+        rows = (jnp.arange(num_points), X, moments)
+        return jax.lax.scan(at_prefix, jnp.zeros((dim, dim), X.dtype), rows)[1]
 
     def _iterate(self, gram: Array, b: Array) -> Array:
         """M_T b for a symmetric Gram matrix; 0 where the matrix is 0."""
