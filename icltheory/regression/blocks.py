@@ -254,12 +254,11 @@ class LTB(_Weights):
     r"""The linear transformer block: linear self-attention, then a linear MLP.
 
     .. math:: f(E) = \Bigl[ W_2^\top W_1 \Bigl( E + W_P^\top W_V E\,\mathrm{Mask}\,
-        \frac{E^\top W_K^\top W_Q E}{N} \Bigr) \Bigr]_{-1,-1}, \qquad
-        E = \begin{pmatrix} X^\top & x \\ y^\top & 0 \end{pmatrix}.
+        \frac{E^\top W_K^\top W_Q E}{N} \Bigr) \Bigr]_{-1,-1}.
 
     The MLP lets the query's own input reach the output, so an LTB can hold the prior
-    mean of the task, which no LSA can. W_1 and W_2 are (d_f, d + 1), the others those
-    of :class:`LSA`.
+    mean of the task, which no LSA can. W_1 and W_2 are (d_f, d + 1), E and the others
+    those of :class:`LSA`.
 
     Example:
         >>> e, I = jnp.array([[0.0, 0.0, 1.0]]), jnp.eye(2, 3)

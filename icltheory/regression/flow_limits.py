@@ -60,14 +60,11 @@ def flow_limit(model: Any, population: LinearPopulation, num_examples: Any) -> A
 
 
 class FlowBounds(Record):
-    r"""Upper bounds along the gradient flow of a GD-beta.
+    """Upper bounds along the gradient flow of a GD-beta, by :func:`flow_bounds`.
 
-    .. math:: \|P(\beta_t - \beta^*)\| \le \text{beta}_t \le \text{beta\_text}_t, \qquad
-        \|P(\Gamma_t - \Gamma^*)P\|_F \le \text{Gamma}_t, \qquad
-        R(\theta_t) - R_{\min} \le \text{excess}_t.
-
-    ``beta`` has the sharp rate gamma / 2, ``beta_text`` that of the paper's argument;
-    ``forcing`` is C of :func:`flow_bounds`.
+    ``beta`` is that of |P (beta_t - beta*)| with the sharp rate gamma / 2 and
+    ``beta_text`` with that of the paper's argument; ``Gamma`` bounds N_t and
+    ``excess`` R - R_min; ``forcing`` is C.
     """
 
     times: Float[Array, "T"]

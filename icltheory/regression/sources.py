@@ -24,11 +24,19 @@ from icltheory._typing import Array, Float, PRNGKey
 from icltheory.regression._linalg import Number, default_dtype, einsum
 
 
-class PrefixPrompt(Record):
+class _Points(Record):
+    X: Float[Array, "*B P d"]
+    y: Float[Array, "*B P"]
+
+    @property
+    def dim(self) -> int:
+        return self.X.shape[-1]
+
+
+class PrefixPrompt(_Points):
     r"""A batch of prompts with one query per prefix (Garg et al. 2022, Section 2).
 
-    .. math:: \hat y_k = f(x^{query}_k \mid x_1, y_1, \dots, x_k, y_k),
-        \qquad k = 0, \dots, P - 1.
+    .. math:: \hat y_k = f(x^{query}_k \mid x_1, y_1, \dots, x_k, y_k), \quad k < P.
 
     In a standard prompt the query after k examples is the next example; in a shifted
     one it may be any point. ``w`` holds the parameters of the tasks, in a pytree.
@@ -41,8 +49,6 @@ class PrefixPrompt(Record):
     Source: Garg et al. (2022), Sections 2 and 4.
     """
 
-    X: Float[Array, "*B P d"]
-    y: Float[Array, "*B P"]
     X_query: Float[Array, "*B P d"]
     y_query: Float[Array, "*B P"]
     w: Any
@@ -58,7 +64,7 @@ class PrefixPrompt(Record):
         return Prompt(self.X[..., :k, :], self.y[..., :k], *query, self.w)
 
 
-class Prompt(Record):
+class Prompt(_Points):
     r"""A batch of prompts with one query after all N examples; labels have noise.
 
     .. math:: (x_1, y_1, \dots, x_N, y_N, x_{query}) \mapsto y_{query}.
@@ -71,8 +77,6 @@ class Prompt(Record):
     Source: Garg et al. (2022), Section 2.
     """
 
-    X: Float[Array, "*B N d"]
-    y: Float[Array, "*B N"]
     x_query: Float[Array, "*B d"]
     y_query: Float[Array, "*B"]
     w: Any
@@ -105,9 +109,8 @@ class Source(Record):
 
     .. math:: x \sim D_X, \qquad w \sim D_W, \qquad y = f_w(x) + \text{noise}.
 
-    A subclass says how parameters arise and how they label inputs, and has the fields
-    ``dim`` and ``dtype``, both static. All is drawn by whole-array calls, so that a
-    sharded batch has the values of an unsharded one.
+    A subclass says how parameters arise and label inputs, and has the static fields
+    ``dim`` and ``dtype``. A sharded batch has the values of an unsharded one.
 
     Example:
         >>> class HeavyTails(Source):
@@ -212,8 +215,7 @@ class NoisyLinear(Source):
 class SparseLinearRegression(NoisyLinear):
     r"""Linear regression with s non-zero weights at random positions among d.
 
-    .. math:: w = m \odot z, \quad z \sim N(0, I), \quad m \in \{0, 1\}^d,\ |m|_1 = s,
-        \quad y = \langle w, x\rangle + \epsilon.
+    .. math:: w = m \odot z, \quad z \sim N(0, I), \quad m \in \{0, 1\}^d,\ |m|_1 = s.
 
     With ``active_dims`` the positions are among the first ``active_dims``, and all of
     them where fewer than s are active. The paper has s = 3 and no noise.
@@ -343,11 +345,11 @@ class DecisionTree(Source):
 
     def sample_parameters(self, key, num_prompts, *, active_dims=None) -> dict:
         key_c, key_v = jax.random.split(key)
-        leaves = 2**self.depth
-        inner = (num_prompts, leaves - 1)
+        leaves = (num_prompts, 2**self.depth)
+        inner = (num_prompts, 2**self.depth - 1)
         return {
             "coordinates": jax.random.randint(key_c, inner, 0, self.dim),
-            "values": jax.random.normal(key_v, (num_prompts, leaves), self.dtype),
+            "values": jax.random.normal(key_v, leaves, self.dtype),
         }
 
     def evaluate(self, w, X) -> Float[Array, "B P"]:

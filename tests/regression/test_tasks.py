@@ -44,7 +44,7 @@ def test_points_join_the_query_as_the_last_point(key):
     np.testing.assert_array_equal(X[:, 5], prompt.x_query)
     np.testing.assert_array_equal(y[:, :5], prompt.y)
     np.testing.assert_array_equal(y[:, 5], prompt.y_query)
-    assert (prompt.num_examples, prompt.X.shape[-1]) == (5, 3)
+    assert (prompt.num_examples, prompt.dim) == (5, 3)
 
 
 @pytest.mark.slow
@@ -66,7 +66,7 @@ def test_the_standard_prefix_prompt_asks_the_next_example(key):
     assert prefixes.X_query is prefixes.X
     np.testing.assert_array_equal(prefixes.X, X)
     np.testing.assert_array_equal(prefixes.y_query, y)
-    assert prefixes.num_points == 6
+    assert (prefixes.num_points, prefixes.dim) == (6, 3)
     assert prefixes.after(5) == prompt
     np.testing.assert_array_equal(prefixes.after(2).x_query, X[:, 2])
 
