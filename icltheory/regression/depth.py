@@ -71,11 +71,6 @@ def depth_floor(
     check_positive_int("num_examples", num_examples)
     if layers > 5:
         raise ValueError(f"layers: expected at most 5, got {layers}")
-    if population.fourth_moment is not None or scales(population) is None:
-        raise NoClosedForm(
-            "population: expected Gaussian inputs with H and E w w' multiples of the "
-            "identity, got another population"
-        )
     degree = (3**layers - 1) // 2
     least, *_ = _best_polynomial(population, num_examples, degree)
     return DepthFloor(jnp.asarray(least), degree)
@@ -162,8 +157,11 @@ def exact_steps(
 
 def _best_polynomial(population, num_examples, degree):
     """Least risk of a polynomial p with p(0) = 1, and what its roots are made of."""
-    if (sizes := scales(population)) is None:
-        raise ValueError("population: expected isotropic inputs and weights")
+    if population.fourth_moment is not None or (sizes := scales(population)) is None:
+        raise NoClosedForm(
+            "population: expected Gaussian inputs with H and E w w' multiples of the "
+            "identity, got another population"
+        )
     h, m = sizes
     noise_var = float(population.noise_var)
     ridge = noise_var / (h * m) / num_examples

@@ -33,10 +33,10 @@ from icltheory.regression.gradient_blocks import (
     is_balanced,
     is_standard,
 )
-from icltheory.regression.heads import Heads
+from icltheory.regression.heads import Heads, drive
 from icltheory.regression.landscape import minimizers
 from icltheory.regression.one_layer import OneLayer
-from icltheory.regression.population import LinearPopulation, label_moment
+from icltheory.regression.population import LinearPopulation
 from icltheory.regression.predictors import LinearStep
 from icltheory.trajectory._descent import PlainRule, check_steps
 from icltheory.trajectory._descent import descend as run
@@ -255,13 +255,12 @@ def _in_one_dtype(model, population) -> tuple[Any, Any]:
 def _of_step(step, population, k: Array, times: Array) -> LinearStep:
     """The flow of a linear step: every entry decays by itself in two eigenbases.
 
-    The gradient is 2 H Gamma S - 2 H M H, with S the second moment of X'y / N.
+    The gradient is 2 H Gamma S - 2 B.
     """
-    H, M = population.input_cov, population.second_moment
-    S = label_moment(population, M, k) / k
-    (h, V), (s, U) = jnp.linalg.eigh(H), jnp.linalg.eigh(S)
+    B, S = drive(population, k)
+    (h, V), (s, U) = jnp.linalg.eigh(population.input_cov), jnp.linalg.eigh(S)
     rate = 2 * jnp.outer(jnp.maximum(h, 0), jnp.maximum(s, 0))
-    start, pull = V.T @ step.Gamma @ U, 2 * V.T @ H @ M @ H @ U
+    start, pull = V.T @ step.Gamma @ U, 2 * V.T @ B @ U
 
     def at(t):
         some = jnp.where(rate > 0, rate, 1)
