@@ -138,8 +138,15 @@ def root_matrix(root: Array) -> Array:
 @jax.custom_jvp
 def unexplained(A: Array) -> Array:
     """The projector I - A^+ A on what the rows do not span, for a constant rank."""
-    s, V = spectrum(A)
-    return einsum("ij,j,kj->ik", V, (s == 0).astype(A.dtype), V)
+    dim = A.shape[1]
+    if not A.size:
+        return jnp.eye(dim, dtype=A.dtype)
+    if A.shape[0] > dim:  # d rows suffice for A'A
+        A = jnp.linalg.qr(A, mode="r")
+    _, s, Vt = jnp.linalg.svd(finite_or_nan(A), full_matrices=True)
+    unseen = s <= max(A.shape) * jnp.finfo(A.dtype).eps * s[0]
+    unseen = jnp.pad(unseen, (0, dim - len(s)), constant_values=True)
+    return einsum("ji,j,jk->ik", Vt, unseen.astype(A.dtype), Vt)
 
 
 @unexplained.defjvp
@@ -147,18 +154,6 @@ def unexplained_jvp(primals, tangents):
     left = unexplained(*primals)
     turned = einsum("ij,nj,kn->ik", left, *tangents, pseudoinverse(*primals))
     return left, -turned - turned.T
-
-
-def spectrum(X: Array) -> tuple[Array, Array]:
-    """Roots of the d eigenvalues of X'X, tiny ones set to 0, and eigenvectors."""
-    dim = X.shape[1]
-    if not X.size:
-        return jnp.zeros(dim, X.dtype), jnp.eye(dim, dtype=X.dtype)
-    if X.shape[0] > dim:  # d rows suffice for X'X
-        X = jnp.linalg.qr(X, mode="r")
-    _, s, Vt = jnp.linalg.svd(finite_or_nan(X), full_matrices=True)
-    s = jnp.where(s > max(X.shape) * jnp.finfo(X.dtype).eps * s[0], s, 0)
-    return jnp.pad(s, (0, dim - s.shape[0])), Vt.T
 
 
 @jax.custom_jvp
