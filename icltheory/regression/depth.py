@@ -46,7 +46,7 @@ def depth_floor(
 
     .. math:: R \ge R_D , \qquad D = (3^L - 1) / 2 ,
 
-    the risk of ``optimum(Steps(D), population, num_examples)``. It holds for weights
+    the risk of ``optimum(Steps(D), population, num_examples)``. It holds only for weights
     whose keys and queries read the inputs alone and whose blocks on the inputs are
     multiples of I: gradient descent and GD++, for example. With tokens :math:`f_t(S)
     x_i` and labels multiplied by :math:`p_t(S)`, a layer gives
@@ -55,9 +55,8 @@ def depth_floor(
         f_{t+1}(s) = f_t(s) \big( 1 - \gamma_t s f_t(s)^2 \big) , \qquad
         p_{t+1}(s) = p_t(s) \big( 1 - \eta_t s f_t(s)^2 \big) ,
 
-    so that both have degree (3^t - 1) / 2 after t layers, and p(0) = 1. For weights
-    outside of this class the value is no bound. H and E w w' have to be multiples of
-    the identity, and L <= 5: D = 121 takes seconds at d = 5.
+    so that both have degree (3^t - 1) / 2 after t layers, and p(0) = 1. H and E w w'
+    have to be multiples of the identity, and L <= 5: D = 121 takes seconds at d = 5.
 
     Example:
         >>> population = LinearPopulation.isotropic(5)
@@ -87,8 +86,7 @@ def gradient_steps_limit(steps: int, ratio: Any) -> Optimum:
 
     for H = I, E w w' = I / d, whose labels have variance 1, and no noise. For c < 1
     each layer divides the risk by 1 / c in the long run; at c = 1 it is 1 / (L + 1);
-    for c > 1 it tends to 1 - 1 / c, the part of w that the prompt does not show. The
-    spectrum is that of Marchenko and Pastur.
+    for c > 1 it tends to 1 - 1 / c, the part of w that the prompt does not show.
 
     Example:
         >>> best = gradient_steps_limit(2, 0.25)

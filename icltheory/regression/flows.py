@@ -56,9 +56,7 @@ SOLVERS = ("auto", "exponential", "explicit", "implicit")
 
 
 class Trajectory(Record):
-    r"""A model at several times, with its exact risk.
-
-    .. math:: R(\theta_t) = R_{\min} + \text{excess}_t.
+    """A model at several times, with its exact risk.
 
     Args:
         times: Times t; for a descent the step size times the number of steps.

@@ -189,10 +189,10 @@ def curvature(
 
 
 class SpuriousMinimum(Record):
-    r"""A stationary point of an LTB's risk that is not a global minimum.
+    """A stationary point of an LTB's risk that is not a global minimum.
 
-    Its excess over the best LTB, sum_{i >= 2} phi_i^2 / omega_i, is 0 if Phi has rank 1
-    or 0; the margin is positive where it is a strict local minimum, up to the gauge.
+    Its excess is 0 if Phi has rank 1 or 0; where the margin is positive it is a strict
+    local minimum, up to the gauge.
     """
 
     parameters: EffectiveParameters
