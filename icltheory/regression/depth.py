@@ -46,9 +46,9 @@ def depth_floor(
 
     .. math:: R \ge R_D , \qquad D = (3^L - 1) / 2 ,
 
-    the risk of ``optimum(Steps(D), population, num_examples)``. It holds only for weights
-    whose keys and queries read the inputs alone and whose blocks on the inputs are
-    multiples of I: gradient descent and GD++, for example. With tokens :math:`f_t(S)
+    the risk of ``optimum(Steps(D), population, num_examples)``. It holds only for
+    weights whose keys and queries read the inputs alone and whose blocks on the inputs
+    are multiples of I: gradient descent and GD++, for example. With tokens :math:`f_t(S)
     x_i` and labels multiplied by :math:`p_t(S)`, a layer gives
 
     .. math::
