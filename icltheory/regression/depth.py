@@ -48,8 +48,8 @@ def depth_floor(
 
     the risk of ``optimum(Steps(D), population, num_examples)``. It holds only for
     weights whose keys and queries read the inputs alone and whose blocks on the inputs
-    are multiples of I: gradient descent and GD++, for example. With tokens :math:`f_t(S)
-    x_i` and labels multiplied by :math:`p_t(S)`, a layer gives
+    are multiples of I, as of gradient descent and GD++. With tokens :math:`f_t(S) x_i`
+    and labels multiplied by :math:`p_t(S)`, a layer gives
 
     .. math::
         f_{t+1}(s) = f_t(s) \big( 1 - \gamma_t s f_t(s)^2 \big) , \qquad
