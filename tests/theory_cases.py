@@ -13,6 +13,7 @@ from icltheory.attention import LinearAttentionStack
 from icltheory.layered import LayeredStack
 from icltheory.regression import (
     LinearPopulation,
+    gaps,
     kernels,
     optimum,
     predictors,
