@@ -145,7 +145,7 @@ class Ridge(LinearInLabels):
         return posterior_path(X, y, *prior, penalty)
 
     @exact_products
-    def risk_given(self, population: LinearPopulation, X: Array) -> Array:
+    def risk_given(self, population: Any, X: Array) -> Array:
         r"""The risk given the inputs.
 
         .. math:: R(X) = \lambda^2\, \mathrm{tr}(H A M A)
