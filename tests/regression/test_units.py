@@ -79,6 +79,24 @@ def test_the_average_bayes_risk_is_differentiable_in_both_covariances(
         np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2e-5, rtol=1e-6)
 
 
+@pytest.mark.parametrize("num_examples", [0, 2, 6])
+def test_bayes_without_noise_misses_what_the_inputs_do_not_span(num_examples):
+    rng = np.random.default_rng(5)
+    H, (X, change) = covariance("general"), rng.normal(size=(2, num_examples, 3))
+    X[1::2] = X[::2]  # dependent rows
+    task = LinearPopulation(H, noise_var=0.0)
+
+    def expected(X):
+        return np.trace(H @ (np.eye(3) - np.linalg.pinv(X, 1e-12) @ X))
+
+    given = jax.jit(lambda X: Bayes(task).risk_given(task, X))
+    np.testing.assert_allclose(given(X), expected(X), atol=1e-12)
+    change[1::2] = change[::2]  # the rank stays
+    slope = jax.jvp(given, (X,), (change,))[1]
+    ends = [expected(X + s * 1e-6 * change) for s in (1, -1)]
+    np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2e-6, atol=1e-7)
+
+
 UNITS = np.array([1e-4, 1e-1, 1.0, 1e4])
 
 
