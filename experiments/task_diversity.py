@@ -25,7 +25,7 @@ from icltheory import training
 from icltheory.batching import in_turns
 from icltheory.plotting import METHODS, heat_map, name_ends
 from icltheory.plotting.style import plain_log_axis
-from icltheory.regression.prompts import Prompt
+from icltheory.regression.sources import Prompt
 from icltheory.statistics import Estimate
 from icltheory.training import OptimizerConfig
 

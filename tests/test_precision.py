@@ -41,7 +41,7 @@ PACKAGES = [
     *("regression.gaps", "regression.landscape", "regression.transfer"),
     *("regression.depth", "regression.flow_limits", "regression.features"),
     *("regression.balanced_features", "regression.flows", "regression.kernels"),
-    *("regression.orders", *OTHERS),
+    *OTHERS,
 ]
 
 

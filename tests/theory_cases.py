@@ -13,9 +13,9 @@ from icltheory.attention import LinearAttentionStack
 from icltheory.layered import LayeredStack
 from icltheory.regression import (
     LinearPopulation,
+    gaps,
     kernels,
     optimum,
-    orders,
     predictors,
 )
 
@@ -250,7 +250,7 @@ def _regression() -> dict[str, TheoryCase]:
             problem,
         ),
         "Bayes.risk_given": TheoryCase(given, (X, *problem)),
-        "rates": on_problem(orders.rates, 20),
+        "rates": on_problem(gaps.rates, 20),
         "kernel_descent": TheoryCase(descent, (X[0, :-1], y[0, :-1], query[0])),
         "kriging_risk": TheoryCase(kernels.kriging_risk, (X[0] @ X[0].T + np.eye(21),)),
     }

@@ -9,7 +9,7 @@ import numpy as np
 from experiments.shared.training import Recipe
 from icltheory import training
 from icltheory.regression import predictors
-from icltheory.regression.prompts import Prompt
+from icltheory.regression.sources import Prompt
 
 
 def gradient_descent_errors(

@@ -27,7 +27,7 @@ from icltheory.regression.blocks import LSA, LTB, EffectiveParameters
 from icltheory.regression.drift import DriftingTasks
 from icltheory.regression.flow_limits import flow_bounds, flow_limit
 from icltheory.regression.flows import Trajectory, descend, flow
-from icltheory.regression.gaps import Excess, Gap, excess, gap
+from icltheory.regression.gaps import Excess, Gap, Rates, excess, gap, rates
 from icltheory.regression.gradient_blocks import AttentionWeights, GDBeta
 from icltheory.regression.heads import (
     HeadRemovals,
@@ -40,8 +40,6 @@ from icltheory.regression.heads import (
 from icltheory.regression.measures import Optimum, estimate_risk, risk, squared_errors
 from icltheory.regression.one_layer import FeatureMoments, OneLayer
 from icltheory.regression.optima import optimum
-from icltheory.regression.orders import Rates, rates
-from icltheory.regression.pools import PromptPool, TaskPool
 from icltheory.regression.population import CorrelatedTasks, LinearPopulation
 from icltheory.regression.predictors import (
     Averaging,
@@ -58,13 +56,13 @@ from icltheory.regression.predictors import (
     Steps,
     Zero,
 )
-from icltheory.regression.prompts import PrefixPrompt, Prompt
 from icltheory.regression.recurrent import (
     DeltaRule,
     GatedLinearAttention,
     Mesa,
     chunked_predictions,
 )
+from icltheory.regression.shifts import PromptPool, TaskPool
 from icltheory.regression.softmax import (
     AnswerExpansion,
     DebiasedStep,
@@ -79,6 +77,8 @@ from icltheory.regression.sources import (
     DecisionTree,
     Functions,
     LinearClassification,
+    PrefixPrompt,
+    Prompt,
     ReluNetwork,
     Source,
     SparseLinearRegression,

@@ -97,65 +97,41 @@ class Moments(NamedTuple):
         )
 
 
-class InputRoots(NamedTuple):
-    """H^{1/2}, its Moore-Penrose inverse, the projector on im(H), positive eigenvalues.
-
-    Eigenvalues at rounding level count as 0; those are 0 in ``values``.
-    """
-
-    root: Array
-    inverse: Array
-    projector: Array
-    values: Array
-
-    @classmethod
-    def of(cls, H: Array) -> "InputRoots":
-        """The roots of a positive semi-definite matrix."""
-        values, V = seen_eigenvalues(H)
-        roots, seen = jnp.sqrt(values), (values > 0).astype(H.dtype)
-        parts = roots, quotient(1, roots, 0), seen
-        root, inverse, projector = (V * part[None] @ V.T for part in parts)
-        return cls(root, inverse, projector, values)
-
-
 class Whitened(NamedTuple):
     """A population in the eigenbasis of Phi = H^{1/2} Psi H^{1/2}.
 
     ``phi`` the eigenvalues, >= 0: ascending on im(H), then 0 beyond it; ``m`` the
-    coordinates of H^{1/2} beta*; ``seen`` 1 on im(H) and 0 beyond; ``basis`` the
-    eigenvectors.
+    coordinates of H^{1/2} beta*; ``seen`` 1 on im(H) and 0 beyond; ``back`` H^{-1/2}
+    times the eigenvectors.
     """
 
     phi: Array
     m: Array
     noise_var: Array
-    basis: Array
     seen: Array
-    roots: InputRoots
+    back: Array
 
     @classmethod
     def of(cls, population: LinearPopulation) -> "Whitened":
         """Computes the coordinates of a population."""
         H = population.input_cov
-        roots = InputRoots.of(H)
-        Phi = roots.root @ population.task_cov @ roots.root
+        values, V = seen_eigenvalues(H)
+        roots = jnp.sqrt(values)
+        parts = roots, quotient(1, roots, 0), (values > 0).astype(H.dtype)
+        root, inverse, projector = (V * part[None] @ V.T for part in parts)
+        Phi = root @ population.task_cov @ root
         # Directions without inputs get a value that is larger than any eigenvalue of
         # Phi.
         size = jnp.trace(Phi)
         beyond = jnp.where(size > 0, 3 * size, 1)
-        lifted = Phi + beyond * (jnp.eye(len(H), dtype=H.dtype) - roots.projector)
+        lifted = Phi + beyond * (jnp.eye(len(H), dtype=H.dtype) - projector)
         values, basis = jnp.linalg.eigh((lifted + lifted.T) / 2)
         seen = (values <= 2 / 3 * beyond).astype(H.dtype)
         # If the tasks have no variance, the values are rounding errors of the
         # projector.
         phi = jnp.where(size > 0, seen * jnp.maximum(values, 0), 0)
-        m = seen * (basis.T @ roots.root @ population.task_mean)
-        return cls(phi, m, population.noise_var, basis, seen, roots)
-
-    @property
-    def lowest(self) -> Array:
-        """The smallest eigenvalue of Phi on im(H)."""
-        return self.phi[0]
+        m = seen * (basis.T @ root @ population.task_mean)
+        return cls(phi, m, population.noise_var, seen, inverse @ basis)
 
     @property
     def tau(self) -> Array:
@@ -171,10 +147,15 @@ class Whitened(NamedTuple):
         """Eigenvalues of Omega."""
         return ((M + 1) * self.phi + self.tau) / M
 
+    def labels(self, M: Array) -> Array:
+        """Kappa' = 2 tau^2 / M + 2 (1 + 2 / M) tr(Phi^2), the cost of reading y'y."""
+        return 2 * self.tau**2 / M + 2 * (1 + 2 / M) * self.square
+
 
 def input_projector(H: Array) -> Array:
     """The projector on im(H), which derivatives hold fixed."""
-    return jax.lax.stop_gradient(InputRoots.of(H).projector)
+    values, V = seen_eigenvalues(jax.lax.stop_gradient(H))
+    return V * (values > 0).astype(H.dtype)[None] @ V.T
 
 
 def best_step(H: Array, Psi: Array, noise_var: Array, M: Array) -> tuple[Array, Array]:
@@ -204,37 +185,21 @@ def gd_beta_gradient(moments: Moments, beta: Array, Gamma: Array) -> tuple:
     return 2 * curvature(moments, Gamma) @ b, 2 * (H @ Gamma @ spread - mixed)
 
 
-def centred(
-    moments: Moments, p: Array, v: Array, U: Array, u: Array
-) -> tuple[Array, Array]:
-    """Values and scores for the population whose prior mean is shifted to 0."""
-    return p + v * moments.mean, U + jnp.outer(moments.mean, u)
+def excess_parts(moments: Moments, parts: Any) -> tuple[Array, ...]:
+    """B of the preconditioner, and the other three parts of ``gaps.Excess``."""
+    H, M, tau, v, u = moments.H, moments.M, moments.tau, parts.v, parts.u
+    # Values and scores for the population whose prior mean is shifted to 0.
+    q, A = parts.p + v * moments.mean, parts.U + jnp.outer(moments.mean, u)
+    mixed, labels = A.T @ H @ q, v**2 * weighted(H, u)
+    start = weighted(H, mixed + v * tau * u - (moments.mean - parts.c))
+    start = start + labels * (2 * tau**2 / M + 2 * moments.square)
+    cubic = jnp.sum(A * (H @ A @ H)) * weighted(H, q) + 4 * labels * moments.square
+    cubic = cubic + 4 * v * (u @ H @ A.T @ moments.H_Psi_H @ q)
+    return v * A + jnp.outer(q, u), start, cubic / M, weighted(H, mixed) / M
 
 
-def effective_risk(
-    moments: Moments, c: Array, p: Array, v: Array, U: Array, u: Array
-) -> Array:
+def effective_risk(moments: Moments, parts: Any) -> Array:
     """The risk of any LTB, without the noise of the query."""
-    H, M, tau = moments.H, moments.M, moments.tau
-    q, A = centred(moments, p, v, U, u)
-    B = v * A + jnp.outer(q, u)
-    mixed = A.T @ H @ q
-    drift = mixed + v * tau * u - (moments.mean - c)
-    fit = jnp.sum(B * (moments.H_Omega_H @ B @ H))
-    label_scale = 2 * tau**2 / M + 2 * (1 + 2 / M) * moments.square
-    return (
-        moments.signal
-        - 2 * jnp.sum(B * moments.H_Psi_H)
-        + fit
-        + weighted(H, drift)
-        + (weighted(H, mixed) + tensor_cross(moments, q, v, A, u)) / M
-        + v**2 * weighted(H, u) * label_scale
-    )
-
-
-def tensor_cross(moments: Moments, q: Array, v: Array, A: Array, u: Array) -> Array:
-    """|A|^2 |q|^2 + 4 v g'A'Phi q in whitened coordinates."""
-    H = moments.H
-    size = jnp.sum(A * (H @ A @ H)) * weighted(H, q)
-    cross = u @ H @ A.T @ moments.H_Psi_H @ q
-    return size + 4 * v * cross
+    B, *others = excess_parts(moments, parts)
+    fit = jnp.sum(B * (moments.H_Omega_H @ B @ moments.H - 2 * moments.H_Psi_H))
+    return moments.signal + fit + sum(others)

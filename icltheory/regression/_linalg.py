@@ -137,38 +137,24 @@ def root_matrix(root: Array) -> Array:
 
 
 @jax.custom_jvp
-def unexplained(A: Array, noise_var: Array) -> Array:
-    """Matrix noise (A'A + noise I)^{-1}, or its limit I - A^+ A without noise."""
-    return _shrinkage(A, noise_var)[0]
+def unexplained(A: Array) -> Array:
+    """The projector I - A^+ A on what the rows do not span, for a constant rank."""
+    dim = A.shape[1]
+    if not A.size:
+        return jnp.eye(dim, dtype=A.dtype)
+    if A.shape[0] > dim:  # d rows suffice for A'A
+        A = jnp.linalg.qr(A, mode="r")
+    _, s, Vt = jnp.linalg.svd(finite_or_nan(A), full_matrices=True)
+    unseen = s <= max(A.shape) * jnp.finfo(A.dtype).eps * s[0]
+    unseen = jnp.pad(unseen, (0, dim - len(s)), constant_values=True)
+    return einsum("ji,j,jk->ik", Vt, unseen.astype(A.dtype), Vt)
 
 
 @unexplained.defjvp
 def unexplained_jvp(primals, tangents):
-    (A, _), (dA, dnoise) = primals, tangents
-    left, gain = _shrinkage(*primals)
-    fit = einsum("nd,de->ne", A, gain)
-    turned = einsum("ij,nj,nk->ik", left, dA, fit)
-    return left, einsum("ni,nj->ij", fit, fit) * dnoise - turned - turned.T
-
-
-def _shrinkage(A: Array, noise_var: Array) -> tuple[Array, Array]:
-    """Matrix noise (A'A + noise I)^{-1} and the inverse, 0 where there is none."""
-    s, V = spectrum(A)
-    square = s**2 + noise_var
-    left, gain = quotient(noise_var, square, 1), quotient(1, square, 0)
-    return einsum("ij,j,kj->ik", V, left, V), einsum("ij,j,kj->ik", V, gain, V)
-
-
-def spectrum(X: Array) -> tuple[Array, Array]:
-    """Roots of the d eigenvalues of X'X, tiny ones set to 0, and eigenvectors."""
-    dim = X.shape[1]
-    if not X.size:
-        return jnp.zeros(dim, X.dtype), jnp.eye(dim, dtype=X.dtype)
-    if X.shape[0] > dim:  # d rows suffice for X'X
-        X = jnp.linalg.qr(X, mode="r")
-    _, s, Vt = jnp.linalg.svd(finite_or_nan(X), full_matrices=True)
-    s = jnp.where(s > max(X.shape) * jnp.finfo(X.dtype).eps * s[0], s, 0)
-    return jnp.pad(s, (0, dim - s.shape[0])), Vt.T
+    left = unexplained(*primals)
+    turned = einsum("ij,nj,kn->ik", left, *tangents, pseudoinverse(*primals))
+    return left, -turned - turned.T
 
 
 @jax.custom_jvp
@@ -273,6 +259,13 @@ def _ridge_weights_jvp(primals, tangents):
     moved = moved + einsum("nd,n->d", X, dy - einsum("nd,d->n", dX, w))
     half = jax.scipy.linalg.solve_triangular(R, moved, trans="T")
     return w, jax.scipy.linalg.solve_triangular(R, half)
+
+
+def ridge_inverse(X: Array, penalty: Array) -> Array:
+    """(X'X + penalty I)^{-1} by the same triangle."""
+    R = jnp.linalg.qr(_stacked(X, penalty), mode="r")
+    half = jax.scipy.linalg.solve_triangular(R, jnp.eye(X.shape[1], dtype=X.dtype))
+    return einsum("ij,kj->ik", half, half)
 
 
 def _stacked(X: Array, penalty: Array) -> Array:

@@ -66,11 +66,16 @@ class Block(Predictor):
         check_shape("E", E, ("N + 1", self.dim + 1))
         if not len(E):
             raise ValueError("E: expected the query's token at least, got none")
-        return self.on_tokens(E, mask == "demos")
+        X, y, x = E[:-1, :-1], E[:-1, -1], E[-1, :-1]
+        parts = self.effective()
+        answer = parts.answer(X, y, x)
+        if mask == "demos":
+            return answer
+        return answer + dot(x, parts.p) * weighted(parts.U, x) / max(len(y), 1)
 
-    def on_tokens(self, E: Array, masked: bool) -> Array:
-        """The answer to the last token."""
-        return self.effective().on_tokens(E, masked)
+    def answer(self, X: Array, y: Array, x_query: Array) -> Array:
+        """That of its effective parameters."""
+        return self.effective().answer(X, y, x_query)
 
     def exact_risk(self, population: LinearPopulation, k: Array) -> Array:
         """That of its effective parameters."""
@@ -132,13 +137,6 @@ class EffectiveParameters(LinearPredictor, Block):
         moment = einsum("nd,n->d", X, values)
         return self.c + einsum("ji,j->i", self.U, moment) + dot(y, values) * self.u
 
-    def on_tokens(self, E: Array, masked: bool) -> Array:
-        X, y, x = E[:-1, :-1], E[:-1, -1], E[-1, :-1]
-        answer = self.answer(X, y, x)
-        if masked:
-            return answer
-        return answer + dot(x, self.p) * weighted(self.U, x) / max(len(y), 1)
-
     def exact_risk(self, population: LinearPopulation, k: Array) -> Array:
         r"""The risk of any LTB, evaluated without roots or inverses of H.
 
@@ -147,15 +145,14 @@ class EffectiveParameters(LinearPredictor, Block):
         H^{1/2}, tau = tr(Phi) + sigma^2, Omega = ((N + 1) Phi + tau I) / N,
 
         .. math:: R - \sigma^2 = \mathrm{tr}(\Phi) - 2\,\mathrm{tr}(B^\top \Phi)
-            + \mathrm{tr}(B^\top \Omega B) + \|A^\top q + v \tau g - m\|^2
-            + \tfrac1N \bigl( \|A^\top q\|^2 + \|A\|_F^2 \|q\|^2
-            + 4 v\, g^\top A^\top \Phi q \bigr)
-            + v^2 \|g\|^2 \bigl( \tfrac{2 \tau^2}{N}
-            + 2 (1 + \tfrac2N)\, \mathrm{tr}(\Phi^2) \bigr) .
+            + \mathrm{tr}(B^\top \Omega B) + \text{start} + \text{fluctuation}
+            + \text{drift} ,
+
+        the last three as in ``gaps.Excess``.
         """
         check_dim(population, self.dim)
         moments = Moments.of(population, jnp.maximum(k, 1))
-        found = effective_risk(moments, self.c, self.p, self.v, self.U, self.u)
+        found = effective_risk(moments, self)
         at_zero = moments.signal + weighted(moments.H, self.c - moments.mean)
         return jnp.where(k > 0, found, at_zero)
 
@@ -205,19 +202,6 @@ class _Weights(Block):
         scores = einsum("ij,ik->jk", self.W_K, self.W_Q)[:, :d]
         parts = last[:d], values[:d], values[d], scores[:d], scores[d]
         return EffectiveParameters(*parts)
-
-    def on_tokens(self, E: Array, masked: bool) -> Array:
-        """The last entry of the query's token; O(N (d + d_k + d_v))."""
-        seen = E[:-1] if masked else E
-        query = einsum("ij,j->i", self.W_Q, E[-1])
-        scores = einsum("ti,i->t", einsum("tj,ij->ti", seen, self.W_K), query)
-        mixed = einsum("t,tj->j", scores, seen) / max(len(E) - 1, 1)
-        moved = einsum("ki,kj,j->i", self.W_P, self.W_V, mixed)
-        return dot(E[-1] + moved, self.read_out())
-
-    def answer(self, X: Array, y: Array, x_query: Array) -> Array:
-        E = jnp.column_stack([jnp.vstack([X, x_query]), jnp.append(y, 0)])
-        return self.on_tokens(E, masked=True)
 
 
 class LSA(_Weights):
@@ -270,12 +254,11 @@ class LTB(_Weights):
     r"""The linear transformer block: linear self-attention, then a linear MLP.
 
     .. math:: f(E) = \Bigl[ W_2^\top W_1 \Bigl( E + W_P^\top W_V E\,\mathrm{Mask}\,
-        \frac{E^\top W_K^\top W_Q E}{N} \Bigr) \Bigr]_{-1,-1}, \qquad
-        E = \begin{pmatrix} X^\top & x \\ y^\top & 0 \end{pmatrix}.
+        \frac{E^\top W_K^\top W_Q E}{N} \Bigr) \Bigr]_{-1,-1}.
 
     The MLP lets the query's own input reach the output, so an LTB can hold the prior
-    mean of the task, which no LSA can. W_1 and W_2 are (d_f, d + 1), the others those
-    of :class:`LSA`.
+    mean of the task, which no LSA can. W_1 and W_2 are (d_f, d + 1), E and the others
+    those of :class:`LSA`.
 
     Example:
         >>> e, I = jnp.array([[0.0, 0.0, 1.0]]), jnp.eye(2, 3)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from icltheory._checks import check_positive_int, count, positive, scalar
-from icltheory._core import Record, calculator, exact_products, where_valid
+from icltheory._core import Record, calculator, exact_products
 from icltheory._typing import Array, PRNGKey, Scalar
 from icltheory.linalg.random_matrices import (
     Recurrence,
@@ -46,18 +46,17 @@ def depth_floor(
 
     .. math:: R \ge R_D , \qquad D = (3^L - 1) / 2 ,
 
-    the risk of ``optimum(Steps(D), population, num_examples)``. It holds for weights
-    whose keys and queries read the inputs alone and whose blocks on the inputs are
-    multiples of I: gradient descent and GD++, for example. With tokens :math:`f_t(S)
-    x_i` and labels multiplied by :math:`p_t(S)`, a layer gives
+    the risk of ``optimum(Steps(D), population, num_examples)``. It holds only for
+    weights whose keys and queries read the inputs alone and whose blocks on the inputs
+    are multiples of I, as of gradient descent and GD++. With tokens :math:`f_t(S) x_i`
+    and labels multiplied by :math:`p_t(S)`, a layer gives
 
     .. math::
         f_{t+1}(s) = f_t(s) \big( 1 - \gamma_t s f_t(s)^2 \big) , \qquad
         p_{t+1}(s) = p_t(s) \big( 1 - \eta_t s f_t(s)^2 \big) ,
 
-    so that both have degree (3^t - 1) / 2 after t layers, and p(0) = 1. For weights
-    outside of this class the value is no bound. H and E w w' have to be multiples of
-    the identity, and L <= 5: D = 121 takes seconds at d = 5.
+    so that both have degree (3^t - 1) / 2 after t layers, and p(0) = 1. H and E w w'
+    have to be multiples of the identity, and L <= 5: D = 121 takes seconds at d = 5.
 
     Example:
         >>> population = LinearPopulation.isotropic(5)
@@ -71,11 +70,6 @@ def depth_floor(
     check_positive_int("num_examples", num_examples)
     if layers > 5:
         raise ValueError(f"layers: expected at most 5, got {layers}")
-    if population.fourth_moment is not None or scales(population) is None:
-        raise NoClosedForm(
-            "population: expected Gaussian inputs with H and E w w' multiples of the "
-            "identity, got another population"
-        )
     degree = (3**layers - 1) // 2
     least, *_ = _best_polynomial(population, num_examples, degree)
     return DepthFloor(jnp.asarray(least), degree)
@@ -92,8 +86,7 @@ def gradient_steps_limit(steps: int, ratio: Any) -> Optimum:
 
     for H = I, E w w' = I / d, whose labels have variance 1, and no noise. For c < 1
     each layer divides the risk by 1 / c in the long run; at c = 1 it is 1 / (L + 1);
-    for c > 1 it tends to 1 - 1 / c, the part of w that the prompt does not show. The
-    spectrum is that of Marchenko and Pastur.
+    for c > 1 it tends to 1 - 1 / c, the part of w that the prompt does not show.
 
     Example:
         >>> best = gradient_steps_limit(2, 0.25)
@@ -130,7 +123,7 @@ def best_matrix(population: LinearPopulation, num_examples: Any) -> tuple[Array,
         inverse = seen_inverse(label_moment(population, M, k))
         Gamma = k * HM.T @ inverse
     risk = population.signal - jnp.sum((H @ Gamma) * HM.T)
-    return _known(population, (Gamma, risk + population.noise_var))
+    return Gamma, risk + population.noise_var
 
 
 @calculator(integers=("num_examples",), num_examples=count(0))
@@ -141,15 +134,7 @@ def best_size(population: LinearPopulation, num_examples: Any) -> tuple[Array, A
     square = jnp.sum(H * label_moment(population, M, k))
     slope = jnp.sum((H @ H) * M.T)
     size = k * slope / jnp.where(square > 0, square, 1)
-    risk = population.signal - size * slope + population.noise_var
-    return _known(population, (size, risk))
-
-
-def _known(population, result):
-    """The result, NaN where traced fourth moments are of no distribution."""
-    fourth = population.fourth_moment
-    fits = True if fourth is None else jnp.all(jnp.isfinite(fourth))
-    return where_valid(result, fits)
+    return size, population.signal - size * slope + population.noise_var
 
 
 def scales(population: LinearPopulation) -> tuple[float, float] | None:
@@ -170,8 +155,11 @@ def exact_steps(
 
 def _best_polynomial(population, num_examples, degree):
     """Least risk of a polynomial p with p(0) = 1, and what its roots are made of."""
-    if (sizes := scales(population)) is None:
-        raise ValueError("population: expected isotropic inputs and weights")
+    if population.fourth_moment is not None or (sizes := scales(population)) is None:
+        raise NoClosedForm(
+            "population: expected Gaussian inputs with H and E w w' multiples of the "
+            "identity, got another population"
+        )
     h, m = sizes
     noise_var = float(population.noise_var)
     ridge = noise_var / (h * m) / num_examples

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from icltheory._checks import check_positive_int, checked, real, scalar, unit
-from icltheory._core import exact_products
 from icltheory._typing import Array, Float
 from icltheory.regression._linalg import Number, as_floats, einsum
 from icltheory.regression.population import (
@@ -75,26 +74,6 @@ class DriftingTasks(TaskPerExample):
         after = jnp.tril(correlation(a, X.shape[1] - 1))
         path = mean[None] + einsum("ij,bjd->bid", after, steps)
         return super().label(key_noise, path, X)
-
-    @exact_products
-    def risk_given(self, learner: Any, X: Array) -> Array:
-        r"""The risk, given the inputs, of a weight :math:`\hat w = b + L y`.
-
-        .. math:: R(X) = |b + (L X - I) \beta^*|_H^2 + \mathrm{tr}\, H
-            \bigl(L K L^\top - C - C^\top + \Psi\bigr), \quad
-            K_{ij} = a^{|i-j|} x_i^\top \Psi x_j + \sigma^2 \delta_{ij}, \quad
-            C = \sum_i a^{N+1-i} L_i x_i^\top \Psi ,
-
-        without the noise of the query.
-        """
-        p, R = self.population, correlation(self.persistence, len(X))
-        start = learner.weights(X, jnp.zeros_like(X[:, 0]))
-        L, X_Psi = learner.response(X), X @ p.task_cov
-        K = R[:-1, :-1] * (X_Psi @ X.T) + p.noise_var * jnp.eye(len(X), dtype=X.dtype)
-        cross = L * R[-1, :-1][None] @ X_Psi
-        missed = start + L @ (X @ p.task_mean) - p.task_mean
-        spread = L @ K @ L.T - cross - cross.T + p.task_cov + jnp.outer(missed, missed)
-        return jnp.sum(p.input_cov * spread)
 
 
 def correlation(persistence: Array, num_examples: int) -> Float[Array, "P P"]:

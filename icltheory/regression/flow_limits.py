@@ -6,8 +6,8 @@ import jax.numpy as jnp
 
 from icltheory._core import Record, calculator
 from icltheory._typing import Array, Bool, Float, Scalar
-from icltheory.regression._block_moments import OF_POPULATION, InputRoots, Moments
-from icltheory.regression._linalg import quotient
+from icltheory.regression._block_moments import OF_POPULATION, Moments
+from icltheory.regression._linalg import quotient, seen_eigenvalues
 from icltheory.regression.flows import can_learn, increasing, usable_times
 from icltheory.regression.gradient_blocks import AttentionWeights, GDBeta, Scales
 from icltheory.regression.landscape import minimizers
@@ -60,14 +60,11 @@ def flow_limit(model: Any, population: LinearPopulation, num_examples: Any) -> A
 
 
 class FlowBounds(Record):
-    r"""Upper bounds along the gradient flow of a GD-beta.
+    """Upper bounds along the gradient flow of a GD-beta, by :func:`flow_bounds`.
 
-    .. math:: \|P(\beta_t - \beta^*)\| \le \text{beta}_t \le \text{beta\_text}_t, \qquad
-        \|P(\Gamma_t - \Gamma^*)P\|_F \le \text{Gamma}_t, \qquad
-        R(\theta_t) - R_{\min} \le \text{excess}_t.
-
-    ``beta`` has the sharp rate gamma / 2, ``beta_text`` that of the paper's argument;
-    ``forcing`` is C of :func:`flow_bounds`.
+    ``beta`` is that of |P (beta_t - beta*)| with the sharp rate gamma / 2 and
+    ``beta_text`` with that of the paper's argument; ``Gamma`` bounds N_t and
+    ``excess`` R - R_min; ``forcing`` is C.
     """
 
     times: Float[Array, "T"]
@@ -166,7 +163,7 @@ def _of_gd_beta(start, population, num_examples, t) -> FlowBounds:
     moments = Moments.of(population, jnp.asarray(num_examples, t.dtype))
     ends, M = minimizers(population, num_examples), moments.M
     beta_0, Gamma_0 = ends.distance(start)
-    values = InputRoots.of(moments.H).values
+    values, _ = seen_eigenvalues(moments.H)
     largest = jnp.max(values)
     smallest = jnp.min(jnp.where(values > 0, values, largest))
     alpha, gamma = 2 * moments.tau * smallest**2 / M, 8 * smallest / (M + 2)

@@ -33,10 +33,10 @@ from icltheory.regression.gradient_blocks import (
     is_balanced,
     is_standard,
 )
-from icltheory.regression.heads import Heads
+from icltheory.regression.heads import Heads, drive
 from icltheory.regression.landscape import minimizers
 from icltheory.regression.one_layer import OneLayer
-from icltheory.regression.population import LinearPopulation, label_moment
+from icltheory.regression.population import LinearPopulation
 from icltheory.regression.predictors import LinearStep
 from icltheory.trajectory._descent import PlainRule, check_steps
 from icltheory.trajectory._descent import descend as run
@@ -56,9 +56,7 @@ SOLVERS = ("auto", "exponential", "explicit", "implicit")
 
 
 class Trajectory(Record):
-    r"""A model at several times, with its exact risk.
-
-    .. math:: R(\theta_t) = R_{\min} + \text{excess}_t.
+    """A model at several times, with its exact risk.
 
     Args:
         times: Times t; for a descent the step size times the number of steps.
@@ -235,9 +233,8 @@ def flow(
     settings = {"rtol": rtol, "atol": atol, "max_steps": max_steps, "solver": solver}
     if kind is None or solver != "exponential":
         moments = Moments.of(population, jnp.asarray(num_examples, dtype))
-        models, *done = _integrate.integrate(
-            minus_gradient, model, moments, times, **settings
-        )
+        field = lambda *at: jax.tree.map(jnp.negative, gradient(*at))  # noqa: E731
+        models, *done = _integrate.integrate(field, model, moments, times, **settings)
     else:
         at = kind.of(population, num_examples, model)
         states, *done = _integrate.integrate(
@@ -256,13 +253,12 @@ def _in_one_dtype(model, population) -> tuple[Any, Any]:
 def _of_step(step, population, k: Array, times: Array) -> LinearStep:
     """The flow of a linear step: every entry decays by itself in two eigenbases.
 
-    The gradient is 2 H Gamma S - 2 H M H, with S the second moment of X'y / N.
+    The gradient is 2 H Gamma S - 2 B.
     """
-    H, M = population.input_cov, population.second_moment
-    S = label_moment(population, M, k) / k
-    (h, V), (s, U) = jnp.linalg.eigh(H), jnp.linalg.eigh(S)
+    B, S = drive(population, k)
+    (h, V), (s, U) = jnp.linalg.eigh(population.input_cov), jnp.linalg.eigh(S)
     rate = 2 * jnp.outer(jnp.maximum(h, 0), jnp.maximum(s, 0))
-    start, pull = V.T @ step.Gamma @ U, 2 * V.T @ H @ M @ H @ U
+    start, pull = V.T @ step.Gamma @ U, 2 * V.T @ B @ U
 
     def at(t):
         some = jnp.where(rate > 0, rate, 1)
@@ -272,22 +268,19 @@ def _of_step(step, population, k: Array, times: Array) -> LinearStep:
     return jax.vmap(lambda t: LinearStep(V @ at(t) @ U.T))(times)
 
 
-def minus_gradient(model: Any, moments: Moments) -> Any:
-    """Minus the gradient of the risk, with moments computed once."""
-    if isinstance(model, LinearStep):
-        zero = jnp.zeros_like(model.Gamma[0])
-        return LinearStep(-gd_beta_gradient(moments, zero, model.Gamma)[1])
-    if isinstance(model, GDBeta):
-        gradient = gd_beta_gradient(moments, model.beta, model.Gamma)
-        return GDBeta(*(-part for part in gradient))
-    if isinstance(model, Heads):
-        return model.minus_gradient(moments)
+def gradient(model: Any, moments: Moments) -> Any:
+    """The gradient of the risk, with moments computed once.
 
-    def risk(model):
-        parts = model.effective()
-        return effective_risk(moments, parts.c, parts.p, parts.v, parts.U, parts.u)
+    Of a gradient step it is in closed form, which takes half the time.
+    """
+    if hasattr(model, "Gamma"):
 
-    return jax.tree.map(jnp.negative, jax.grad(risk)(model))
+        def parts(model):
+            return getattr(model, "beta", 0 * moments.mean), model.Gamma
+
+        step, pull = jax.vjp(parts, model)
+        return pull(gd_beta_gradient(moments, *step))[0]
+    return jax.grad(lambda model: effective_risk(moments, model.effective()))(model)
 
 
 @calculator(
@@ -338,45 +331,31 @@ def descend(
     """
     check_steps(steps, record_every)
     dtype, start = _in_one_dtype(model, population)
-    eta, sizes = jnp.asarray(step_size, dtype), (steps, record_every)
+    drawn = None
     if key is not None or batch_size is not None:
         if key is None:
             raise ValueError("key: expected one with batch_size, got None")
         check_positive_int("batch_size", batch_size)
         check_positive_int("num_examples", num_examples)
-        sizes += num_examples, batch_size
-        return _on_prompts(start, population, key, eta, *sizes)
-    return _on_the_risk(start, population, num_examples, eta, *sizes)
+        drawn = num_examples, batch_size
+    eta, sizes = jnp.asarray(step_size, dtype), (steps, record_every, drawn)
+    return _path(start, population, num_examples, eta, key, *sizes)
 
 
-@functools.partial(jax.jit, static_argnums=(4, 5))
-def _on_the_risk(start, population, num_examples, eta, steps, every) -> Trajectory:
+@functools.partial(jax.jit, static_argnums=(5, 6, 7))
+def _path(start, population, num_examples, eta, key, steps, every, drawn) -> Trajectory:
+    """Descent on the exact risk, or on prompts ``drawn`` of so many examples each."""
     moments = Moments.of(population, jnp.asarray(num_examples, eta.dtype))
 
-    def gradient(model, _):
-        return jax.tree.map(jnp.negative, minus_gradient(model, moments))
-
-    return _path(gradient, start, population, num_examples, eta, steps, every)
-
-
-@functools.partial(jax.jit, static_argnums=(4, 5, 6, 7))
-def _on_prompts(
-    start, population, key, eta, steps, every, num_examples, batch_size
-) -> Trajectory:
     def loss(model, prompt):
         answers = jax.vmap(model.answer)(prompt.X, prompt.y, prompt.x_query)
         return jnp.mean((answers - prompt.y_query) ** 2)
 
-    def gradient(model, k):
-        own = jax.random.fold_in(key, k)
-        return jax.grad(loss)(model, population.sample(own, num_examples, batch_size))
-
-    return _path(gradient, start, population, num_examples, eta, steps, every)
-
-
-def _path(gradient, start, population, num_examples, eta, steps, every) -> Trajectory:
     def slope(model, step):
-        return (), gradient(model, step)
+        if drawn is None:
+            return (), gradient(model, moments)
+        prompt = population.sample(jax.random.fold_in(key, step), *drawn)
+        return (), jax.grad(loss)(model, prompt)
 
     models = run(slope, start, PlainRule(eta), steps, every).params
     finite = [jnp.all(jnp.isfinite(leaf[-1])) for leaf in jax.tree.leaves(models)]

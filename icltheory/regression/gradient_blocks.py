@@ -25,9 +25,9 @@ from icltheory._core import calculator, where_valid
 from icltheory._typing import Array, Float
 from icltheory.regression._block_moments import check_dim
 from icltheory.regression._linalg import as_floats, einsum, seen_eigenvalues
-from icltheory.regression.blocks import LTB, Block, EffectiveParameters, label_row
+from icltheory.regression.blocks import LTB, Block, EffectiveParameters
 from icltheory.regression.population import LinearPopulation, step_risk
-from icltheory.regression.predictors import LinearInLabels
+from icltheory.regression.predictors import LinearInLabels, LinearStep
 
 
 class GDBeta(LinearInLabels, Block):
@@ -111,21 +111,30 @@ class GDBeta(LinearInLabels, Block):
 
         Source: Zhang, Wu and Bartlett (2024), Lemma 5.1.
         """
-        d, dtype = self.dim, self.dtype
+        d = self.dim
         key_dim = d if key_dim is None else key_dim
         check_integer("key_dim", key_dim, d)
         check_positive_int("value_dim", value_dim)
         check_positive_int("hidden_dim", hidden_dim)
-        label = label_row(d, dtype)
-        matrices = (
-            (jnp.eye(d, d + 1, dtype=dtype), key_dim),
-            (jnp.pad(self.Gamma.T, ((0, 0), (0, 1))), key_dim),
-            (label, value_dim),
-            (jnp.append(-self.beta, 1)[None], value_dim),
-            (jnp.append(self.beta, 1)[None], hidden_dim),
-            (label, hidden_dim),
+        block = self.effective().to_ltb()
+        # The rows of the scores that read u = 0 are not needed.
+        keys = block.W_K[:d], block.W_Q[:d]
+        others = block.W_P, block.W_V, block.W_1, block.W_2
+        rows = 2 * (key_dim,) + 2 * (value_dim,) + 2 * (hidden_dim,)
+        padded = zip(keys + others, rows, strict=True)
+        return LTB(*(jnp.pad(W, ((0, n - len(W)), (0, 0))) for W, n in padded))
+
+
+def parts_of(model: Any) -> EffectiveParameters:
+    """The effective parameters of a model; raises for what has none."""
+    if isinstance(model, LinearStep):
+        model = GDBeta(0 * model.Gamma[0], model.Gamma)
+    if not hasattr(model, "effective"):
+        raise ValueError(
+            "model: expected LinearStep, GDBeta, LSA, LTB or EffectiveParameters, "
+            f"got {type(model).__name__}"
         )
-        return LTB(*(jnp.pad(W, ((0, n - len(W)), (0, 0))) for W, n in matrices))
+    return model.effective()
 
 
 class AttentionWeights(Block):
@@ -182,9 +191,6 @@ class AttentionWeights(Block):
         """W^PV and W^KQ."""
         W_KQ = jnp.pad(self.U, ((0, 1), (0, 1)))
         return jnp.zeros_like(W_KQ).at[-1, -1].set(self.u), W_KQ
-
-    def answer(self, X: Array, y: Array, x_query: Array) -> Array:
-        return self.effective().answer(X, y, x_query)
 
 
 CENTRED = Check(lambda mean: mean == 0, "task_mean = 0")

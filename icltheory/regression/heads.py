@@ -22,12 +22,7 @@ from icltheory._checks import (
 )
 from icltheory._core import Record
 from icltheory._typing import Array, Float, Int, PRNGKey, Scalar
-from icltheory.regression._block_moments import (
-    Moments,
-    check_dim,
-    gd_beta_gradient,
-    of_population,
-)
+from icltheory.regression._block_moments import check_dim, of_population
 from icltheory.regression._linalg import (
     Number,
     default_dtype,
@@ -118,21 +113,6 @@ class Heads(LinearInLabels, Block):
         """The same function as effective parameters: v = 1, U = Gamma', the rest 0."""
         one, zero = jnp.ones((), self.dtype), jnp.zeros_like(self.K[0, 0])
         return EffectiveParameters(zero, zero, one, self.Gamma.T, zero)
-
-    def minus_gradient(self, at: Moments) -> "Heads":
-        r"""Minus the gradient of the risk, for D = 2 (B - H Gamma S).
-
-        .. math:: \dot v_h = \langle D, U_h^\top\rangle, \quad \dot K_h = v_h Q_h D,
-            \quad \dot Q_h = v_h K_h D^\top, \qquad \text{merged} \quad
-            \dot U_h = v_h D^\top .
-        """
-        D = -gd_beta_gradient(at, jnp.zeros_like(at.mean), self.Gamma)[1]
-        v = self.v[:, None, None]
-        if self.Q is None:
-            return Heads(einsum("ij,hji->h", D, self.K), v * D.T[None])
-        KD = einsum("hrj,ij->hri", self.K, D)
-        QD = einsum("hri,ij->hrj", self.Q, D)
-        return Heads(jnp.sum(self.Q * KD, axis=(1, 2)), v * QD, v * KD)
 
 
 def drive(population: LinearPopulation, num_examples: Any) -> tuple[Array, Array]:

@@ -19,8 +19,7 @@ from icltheory.regression._block_moments import (
 from icltheory.regression._block_moments import curvature as curvature_of
 from icltheory.regression._linalg import Number, einsum, symmetric_root
 from icltheory.regression.blocks import EffectiveParameters
-from icltheory.regression.gaps import parts_of
-from icltheory.regression.gradient_blocks import GDBeta
+from icltheory.regression.gradient_blocks import GDBeta, parts_of
 from icltheory.regression.optima import reduced_excess
 from icltheory.regression.population import LinearPopulation
 
@@ -190,10 +189,10 @@ def curvature(
 
 
 class SpuriousMinimum(Record):
-    r"""A stationary point of an LTB's risk that is not a global minimum.
+    """A stationary point of an LTB's risk that is not a global minimum.
 
-    Its excess over the best LTB, sum_{i >= 2} phi_i^2 / omega_i, is 0 if Phi has rank 1
-    or 0; the margin is positive where it is a strict local minimum, up to the gauge.
+    Its excess is 0 if Phi has rank 1 or 0; where the margin is positive it is a strict
+    local minimum, up to the gauge.
     """
 
     parameters: EffectiveParameters
@@ -236,15 +235,14 @@ def spurious_minimum(
     the paper's).
     """
     white = Whitened.of(population)
-    phi, tau = white.phi, white.tau
+    phi = white.phi
     M = jnp.asarray(num_examples, phi.dtype)
     omega, top = white.omega(M), jnp.argmax(phi)
     gain = phi[top] / omega[top]
     rest = jnp.sum(phi**2) - phi[top] ** 2
-    labels = 2 * (tau**2 - phi[top] ** 2) / M + 2 * (1 + 2 / M) * white.square
+    labels = white.labels(M) - 2 * phi[top] ** 2 / M
     # The direction of the top eigenvector, in the coordinates of the inputs.
-    back = white.roots.inverse @ white.basis[:, top]
-    u, mean = jnp.sqrt(gain) * back, population.task_mean
+    u, mean = jnp.sqrt(gain) * white.back[:, top], population.task_mean
     parts = EffectiveParameters(mean, u, jnp.zeros((), u.dtype), -jnp.outer(mean, u), u)
     excess = jnp.sum((phi**2 / omega).at[top].set(0))
     return SpuriousMinimum(parts, excess, gain**2 * labels - M * rest)

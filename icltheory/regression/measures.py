@@ -21,7 +21,7 @@ from icltheory.regression.drift import DriftingTasks
 from icltheory.regression.population import LinearPopulation, check_linear
 from icltheory.regression.predictors import Bayes, LinearInLabels, Predictor
 from icltheory.regression.predictors.base import NoClosedForm, predictor_of
-from icltheory.regression.prompts import PrefixPrompt, Prompt
+from icltheory.regression.sources import PrefixPrompt, Prompt
 from icltheory.statistics import Estimate
 
 
@@ -246,10 +246,7 @@ def _given_inputs(learner, population, lengths, single, key, num_prompts):
 @calculator(static=("lengths", "num_prompts"))
 def _averaged(learner, population, key, lengths, num_prompts):
     X = population.sample_inputs(key, max(lengths), num_prompts)
-    risk = learner.risk_given
-    if isinstance(population, DriftingTasks):
-        risk = lambda drift, X: drift.risk_given(learner, X)  # noqa: E731
-    given = [_over(risk, population, X[:, :k]) for k in lengths]
+    given = [_over(learner.risk_given, population, X[:, :k]) for k in lengths]
     return jnp.stack(given, axis=1)
 
 

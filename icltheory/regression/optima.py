@@ -216,7 +216,7 @@ def best_scores(white: Whitened, M: Array, q: Array, v: Array) -> tuple[Array, A
         + moved**2
         + r_q**2 / M
         + (size * jnp.sum(r**2) + 4 * v * jnp.sum(r * phi * q)) / M
-        + v**2 * (_label_scale(white, M) + 4 * white.square / M)
+        + v**2 * white.labels(M)
     )
     l = (
         (omega * s) @ (v * A - jnp.diag(phi / omega))
@@ -234,18 +234,13 @@ def reduced_excess(white: Whitened, M: Array, q: Array, v: Array) -> Array:
     A, g = best_scores(white, M, q, v)
     A_q, omega = q @ A, white.omega(M)
     miss = v * A + jnp.outer(q, g) - jnp.diag(white.phi / omega)
-    labels = v**2 * jnp.sum(g**2)
     tensor = jnp.sum(A**2) * jnp.sum(q**2) + 4 * v * jnp.sum(g * ((white.phi * q) @ A))
     return (
         jnp.sum(omega[:, None] * miss**2)
         + jnp.sum((A_q + v * white.tau * g - white.m) ** 2)
-        + (jnp.sum(A_q**2) + tensor + 4 * labels * white.square) / M
-        + labels * _label_scale(white, M)
+        + (jnp.sum(A_q**2) + tensor) / M
+        + v**2 * jnp.sum(g**2) * white.labels(M)
     )
-
-
-def _label_scale(white: Whitened, M: Array) -> Array:
-    return 2 * white.tau**2 / M + 2 * white.square
 
 
 @calculator(compiled=False, static=("num_starts",), **OF_POPULATION)
@@ -328,7 +323,7 @@ def _starts(white: Whitened, key: PRNGKey, count: int) -> Array:
 
 def _weights(white, population, q, v, A, g) -> LSA:
     """Returns the LSA at whitened coordinates, with balanced norms."""
-    back, mean = white.roots.inverse @ white.basis, population.task_mean
+    back, mean = white.back, population.task_mean
     u = back @ g
     U = back @ A @ back.T - jnp.outer(mean, u)
     p = back @ q - v * mean

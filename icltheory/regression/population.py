@@ -110,7 +110,8 @@ class LinearPopulation(NoisyLinear):
             setattr(self, name, checked(name, value, rule))
         self.fourth_moment = None
         if fourth_moment is not None:
-            self.fourth_moment = checked_fourth_moment(fourth_moment, self.input_cov)
+            given = checked_fourth_moment(fourth_moment, self.input_cov)
+            self.fourth_moment, self.input_cov = given
         self.input_root = covariance_root(self.input_cov)
         self.task_root = covariance_root(self.task_cov)
 
@@ -297,8 +298,8 @@ def step_risk(population: Any, Gamma: Array, k: Array, second: Any = None) -> Ar
     return jnp.trace(HM) + jnp.where(k > 0, moved, 0)
 
 
-def checked_fourth_moment(value: Any, H: Array) -> Array:
-    """The moment of a population as an array; raises for moments of no distribution."""
+def checked_fourth_moment(value: Any, H: Array) -> tuple[Array, Array]:
+    """The fourth and second moments as arrays; raises for those of no distribution."""
     name, dim = "fourth_moment", len(H)
     value = jnp.asarray(real(name, value), H.dtype)
     module = jnp if is_tracer(value) or is_tracer(H) else np
@@ -307,7 +308,7 @@ def checked_fourth_moment(value: Any, H: Array) -> Array:
         variances = module.diagonal(H)
         off = module.max(abs(H - module.diag(variances)))
         off = off / module.maximum(module.max(variances), 1e-30)
-        return where_valid(value, _KURTOSIS(name, value), _DIAGONAL(name, off))
+        return where_valid((value, H), _KURTOSIS(name, value), _DIAGONAL(name, off))
     check_shape(name, value, (dim,) * 4)
     flags = [finite(name, value)]
     size = module.maximum(module.max(abs(value)), 1e-30)
@@ -315,4 +316,4 @@ def checked_fourth_moment(value: Any, H: Array) -> Array:
         gap = module.max(abs(value - module.transpose(value, order))) / size
         flags.append(_SYMMETRIC(name, gap))
     least = module.min(module.einsum("iijj->ij", value)) / size
-    return where_valid(value, *flags, _SQUARES(name, least))
+    return where_valid((value, H), *flags, _SQUARES(name, least))

@@ -1,4 +1,4 @@
-"""Sources of prompts: families of functions, and what draws their prompts."""
+"""Prompts, and their sources: families of functions that label inputs."""
 # ruff: noqa: D102  (a method that overrides one inherits its documentation)
 
 import abc
@@ -22,7 +22,86 @@ from icltheory._checks import (
 from icltheory._core import Record, where_valid
 from icltheory._typing import Array, Float, PRNGKey
 from icltheory.regression._linalg import Number, default_dtype, einsum
-from icltheory.regression.prompts import Prompt
+
+
+class _Points(Record):
+    X: Float[Array, "*B P d"]
+    y: Float[Array, "*B P"]
+
+    @property
+    def dim(self) -> int:
+        return self.X.shape[-1]
+
+
+class PrefixPrompt(_Points):
+    r"""A batch of prompts with one query per prefix (Garg et al. 2022, Section 2).
+
+    .. math:: \hat y_k = f(x^{query}_k \mid x_1, y_1, \dots, x_k, y_k), \quad k < P.
+
+    In a standard prompt the query after k examples is the next example; in a shifted
+    one it may be any point. ``w`` holds the parameters of the tasks, in a pytree.
+
+    Example:
+        >>> X, y = jnp.eye(3)[None], jnp.ones((1, 3))
+        >>> PrefixPrompt(X, y, X, y, jnp.ones((1, 3))).num_points
+        3
+
+    Source: Garg et al. (2022), Sections 2 and 4.
+    """
+
+    X_query: Float[Array, "*B P d"]
+    y_query: Float[Array, "*B P"]
+    w: Any
+
+    @property
+    def num_points(self) -> int:
+        """Number of prefixes, k = 0 to ``num_points - 1``."""
+        return self.X.shape[-2]
+
+    def after(self, k: int) -> "Prompt":
+        """The prompts of the first k examples and the query after them."""
+        query = self.X_query[..., k, :], self.y_query[..., k]
+        return Prompt(self.X[..., :k, :], self.y[..., :k], *query, self.w)
+
+
+class Prompt(_Points):
+    r"""A batch of prompts with one query after all N examples; labels have noise.
+
+    .. math:: (x_1, y_1, \dots, x_N, y_N, x_{query}) \mapsto y_{query}.
+
+    Example:
+        >>> prompt = Prompt(jnp.eye(3), jnp.ones(3), jnp.ones(3), jnp.array(3.0), None)
+        >>> [a.shape for a in prompt.points()]
+        [(4, 3), (4,)]
+
+    Source: Garg et al. (2022), Section 2.
+    """
+
+    x_query: Float[Array, "*B d"]
+    y_query: Float[Array, "*B"]
+    w: Any
+
+    @property
+    def num_examples(self) -> int:
+        """Number of labelled examples N."""
+        return self.X.shape[-2]
+
+    def points(self) -> tuple[Float[Array, "*B P d"], Float[Array, "*B P"]]:
+        """Examples with the query appended as the last point, P = N + 1."""
+        X = jnp.concatenate([self.X, self.x_query[..., None, :]], axis=-2)
+        y = jnp.concatenate([self.y, self.y_query[..., None]], axis=-1)
+        return X, y
+
+    def tokens(self) -> tuple[Float[Array, "*B N n"], Float[Array, "*B n"]]:
+        r"""``H`` and ``h_query``: :math:`[x_i;\, y_i]`, :math:`[x_{N+1};\, 0]`."""
+        H = jnp.concatenate([self.X, self.y[..., None]], axis=-1)
+        empty = jnp.zeros_like(self.x_query[..., :1])
+        return H, jnp.concatenate([self.x_query, empty], axis=-1)
+
+    def prefixes(self) -> PrefixPrompt:
+        """The standard prefix prompt, whose point k is the query after k examples."""
+        X, y = self.points()
+        return PrefixPrompt(X, y, X, y, self.w)
 
 
 class Source(Record):
@@ -30,9 +109,8 @@ class Source(Record):
 
     .. math:: x \sim D_X, \qquad w \sim D_W, \qquad y = f_w(x) + \text{noise}.
 
-    A subclass says how parameters arise and how they label inputs, and has the fields
-    ``dim`` and ``dtype``, both static. All is drawn by whole-array calls, so that a
-    sharded batch has the values of an unsharded one.
+    A subclass says how parameters arise and label inputs, and has the static fields
+    ``dim`` and ``dtype``. A sharded batch has the values of an unsharded one.
 
     Example:
         >>> class HeavyTails(Source):
@@ -51,14 +129,10 @@ class Source(Record):
     if TYPE_CHECKING:  # a dataclass would use an inherited property as a default
 
         @property
-        def dim(self) -> int:
-            """Input dimension d."""
-            ...
+        def dim(self) -> int: ...
 
         @property
-        def dtype(self) -> Any:
-            """Dtype of the samples."""
-            ...
+        def dtype(self) -> Any: ...
 
     def _read(self, *counts: str) -> None:
         """Checks the named counts and reads the dtype, ``None`` being JAX's default."""
@@ -129,7 +203,7 @@ class NoisyLinear(Source):
         def noise_var(self) -> Number: ...
 
     def evaluate(self, w, X) -> Float[Array, "B P"]:
-        return inner_products(w, X)
+        return jnp.sum(X * w[:, None, :], axis=-1)
 
     def label(self, key, w, X) -> tuple[Float[Array, "B P"], Any]:
         """<w, x> plus noise, also drawn for 0 so that streams stay comparable."""
@@ -141,8 +215,7 @@ class NoisyLinear(Source):
 class SparseLinearRegression(NoisyLinear):
     r"""Linear regression with s non-zero weights at random positions among d.
 
-    .. math:: w = m \odot z, \quad z \sim N(0, I), \quad m \in \{0, 1\}^d,\ |m|_1 = s,
-        \quad y = \langle w, x\rangle + \epsilon.
+    .. math:: w = m \odot z, \quad z \sim N(0, I), \quad m \in \{0, 1\}^d,\ |m|_1 = s.
 
     With ``active_dims`` the positions are among the first ``active_dims``, and all of
     them where fewer than s are active. The paper has s = 3 and no noise.
@@ -184,8 +257,7 @@ class LinearClassification(Source):
 
     .. math:: y = \mathrm{sign} \langle w, x\rangle \in \{-1, 0, 1\}, \ w \sim N(0, I) ,
 
-    where 0 only arises for an input that is 0. ``targets`` is ``"sign"``: the loss is
-    chosen with the training (Garg's is the logistic loss of (y + 1) / 2).
+    where 0 only arises for an input that is 0. Garg's loss is logistic, of (y + 1) / 2.
 
     Example:
         >>> task = LinearClassification(3)
@@ -209,14 +281,13 @@ class LinearClassification(Source):
         return jax.random.normal(key, (num_prompts, self.dim), self.dtype)
 
     def evaluate(self, w, X) -> Float[Array, "B P"]:
-        return jnp.sign(inner_products(w, X))
+        return jnp.sign(jnp.sum(X * w[:, None, :], axis=-1))
 
 
 class ReluNetwork(Source):
     r"""Two-layer ReLU networks with standard normal weights.
 
-    .. math:: y = \sqrt{2 / h}\ W_2^\top \mathrm{relu}(W_1^\top x), \qquad
-        W_1 \in R^{d \times h},\ W_2 \in R^h,
+    .. math:: y = \sqrt{2 / h}\ W_2^\top \mathrm{relu}(W_1^\top x) ,
 
     whose variance is d, that of linear regression. The paper has h = 100. The ``w`` of
     its prompts is ``{"W1": (B, d, h), "W2": (B, h)}``.
@@ -253,9 +324,8 @@ class DecisionTree(Source):
     .. math:: i \leftarrow 2 i + 1 + [x_{c_i} > 0] \quad (\text{depth times}),
         \qquad y = v_{i - (2^{depth} - 1)},
 
-    with coordinates c uniform on 0..d-1 (with repetition along a path) and leaf values
-    v from N(0, 1). The ``w`` of its prompts is ``{"coordinates": (B, 2^depth - 1),
-    "values": (B, 2^depth)}``.
+    with coordinates c uniform on 0..d-1 and leaf values v from N(0, 1). The ``w`` of
+    its prompts is ``{"coordinates": (B, 2^depth - 1), "values": (B, 2^depth)}``.
 
     Example:
         >>> task = DecisionTree(2, depth=1)
@@ -275,11 +345,11 @@ class DecisionTree(Source):
 
     def sample_parameters(self, key, num_prompts, *, active_dims=None) -> dict:
         key_c, key_v = jax.random.split(key)
-        leaves = 2**self.depth
-        inner = (num_prompts, leaves - 1)
+        leaves = (num_prompts, 2**self.depth)
+        inner = (num_prompts, 2**self.depth - 1)
         return {
             "coordinates": jax.random.randint(key_c, inner, 0, self.dim),
-            "values": jax.random.normal(key_v, (num_prompts, leaves), self.dtype),
+            "values": jax.random.normal(key_v, leaves, self.dtype),
         }
 
     def evaluate(self, w, X) -> Float[Array, "B P"]:
@@ -328,8 +398,3 @@ class Functions(Source):
         y = jax.vmap(self.draw)(w, X)
         check_shape("what draw returns", y, X.shape[:2])
         return jnp.asarray(y, X.dtype)
-
-
-def inner_products(w: Array, X: Array) -> Array:
-    """<w, x> of every point, computed as a sum at full precision."""
-    return jnp.sum(X * w[:, None, :], axis=-1)

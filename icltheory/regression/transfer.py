@@ -23,8 +23,8 @@ from icltheory.regression._linalg import (
     quotient,
     seen_eigenvalues,
 )
+from icltheory.regression.gaps import eigenvalues
 from icltheory.regression.gradient_blocks import CENTRED
-from icltheory.regression.orders import eigenvalues
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.predictors import LinearStep
 

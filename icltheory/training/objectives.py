@@ -15,7 +15,7 @@ from icltheory._checks import check_choice, check_shape, is_tracer, within
 from icltheory._core import calculator, exact_products
 from icltheory.regression.population import LinearPopulation
 from icltheory.regression.predictors import Bayes
-from icltheory.regression.prompts import PrefixPrompt
+from icltheory.regression.sources import PrefixPrompt
 
 LOSSES = {
     "squared": lambda guess, y: jnp.square(guess - y),

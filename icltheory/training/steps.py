@@ -57,7 +57,7 @@ class Task(Protocol):
     """Protocol of a task for the trainer; user-defined tasks need these two names.
 
     ``sample(key, num_examples, num_prompts, active_dims=k)`` returns a
-    :class:`~icltheory.regression.prompts.Prompt` of ``num_examples`` examples and a
+    :class:`~icltheory.regression.sources.Prompt` of ``num_examples`` examples and a
     query for each of ``num_prompts`` tasks, as a pure function of the key that can be
     traced; coordinates of the inputs from k on are 0, where k may be traced, and None
     stands for all. The tasks of :mod:`icltheory.regression.sources` have it.

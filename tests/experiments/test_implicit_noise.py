@@ -19,7 +19,7 @@ from experiments.implicit_noise import (
 from icltheory.attention import LinearAttentionStack
 from icltheory.constructions import gradient_descent
 from icltheory.regression import LinearPopulation
-from icltheory.regression.prompts import Prompt
+from icltheory.regression.sources import Prompt
 from icltheory.trajectory import implicit_gd
 
 pytestmark = pytest.mark.usefixtures("float32")

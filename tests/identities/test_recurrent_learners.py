@@ -280,7 +280,8 @@ def test_the_filter_is_the_mean_of_the_joint_gaussian(a, measured):
         error, np.abs(rule.risks_given(drift, jnp.asarray(X)) / expected - 1).max()
     )
     # Its risk is also that of any weight that is linear in the labels.
-    other = drift.risk_given(rule, jnp.asarray(X[:7]))
+    of_weights = reg.predictors.LinearInLabels.risk_given
+    other = of_weights(rule, drift, jnp.asarray(X[:7]))
     error = max(error, abs(other / expected[7] - 1))
     measured("largest error", error, below=1e-11)
 

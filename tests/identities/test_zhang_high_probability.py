@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from icltheory.regression import LinearPopulation, orders
+from icltheory.regression import LinearPopulation, gaps
 
 SPECTRA = {
     "flat, little signal": (np.full(8, 0.02), 40),
@@ -29,7 +29,7 @@ def drawn_risks(phi, M, count, rng):
 @pytest.mark.parametrize("name", SPECTRA)
 def test_drawn_inputs_obey_both_bounds(name, measured):
     phi, M = SPECTRA[name]
-    found = orders.rates(LinearPopulation(np.diag(phi), noise_var=1.0), M).likely
+    found = gaps.rates(LinearPopulation(np.diag(phi), noise_var=1.0), M).likely
     S = np.minimum(phi, 1 / M).sum()
     np.testing.assert_allclose(found.lower, 1 + S / 3, rtol=1e-12)
     kappa = 9 + 8 * np.log(9) + 4 * phi.sum()
@@ -43,7 +43,7 @@ def test_drawn_inputs_obey_both_bounds(name, measured):
 
 @pytest.mark.statement("Zhang: Lemma 6.1, high probability")
 def test_probabilities_are_those_of_the_proof(measured):
-    whole = orders.rates(LinearPopulation.isotropic(2, 1.0), 200)
+    whole = gaps.rates(LinearPopulation.isotropic(2, 1.0), 200)
     found = whole.likely
     missed = np.exp(-200 * (1 - np.log(2)) / 2)
     np.testing.assert_allclose(found.lower_probability, 1 - missed, rtol=1e-14)
@@ -53,7 +53,7 @@ def test_probabilities_are_those_of_the_proof(measured):
     np.testing.assert_allclose(found.ratio, 3 * (1 + 2 * 2), rtol=1e-12)
     assert bool(whole.holds)
     assert not bool(
-        orders.rates(LinearPopulation.isotropic(2, 1.0), 200, constant=1).holds
+        gaps.rates(LinearPopulation.isotropic(2, 1.0), 200, constant=1).holds
     )
 
 
@@ -88,7 +88,7 @@ def test_best_step_is_of_the_bayes_order_on_drawn_inputs(measured):
         excess = np.sum(phi * (phi + tau) / ((M + 1) * phi + tau))
         risks = drawn_risks(phi, M, 200, np.random.default_rng(2))
         limit = float(
-            orders.rates(LinearPopulation(np.diag(phi), noise_var=1.0), M).likely.ratio
+            gaps.rates(LinearPopulation(np.diag(phi), noise_var=1.0), M).likely.ratio
         )
         measured("ratio over its bound", (excess / risks).max() / limit)
         assert np.all(excess <= limit * risks)
@@ -96,7 +96,7 @@ def test_best_step_is_of_the_bayes_order_on_drawn_inputs(measured):
 
 @pytest.mark.statement("Zhang: Lemma 6.1, high probability")
 def test_without_noise_the_bounds_are_finite():
-    found = orders.rates(LinearPopulation(np.eye(2)), 50).likely
+    found = gaps.rates(LinearPopulation(np.eye(2)), 50).likely
     assert float(found.lower) == 0
     assert np.isfinite(found.upper)
     assert np.isinf(found.ratio)

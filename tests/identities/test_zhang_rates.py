@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from icltheory import regression as reg
-from icltheory.regression import Bayes, LinearPopulation, estimate_risk, orders
+from icltheory.regression import Bayes, LinearPopulation, estimate_risk, gaps
 from tests.derivatives import slope_error
 from tests.regression import oracles_ltb_rates as oracles
 
@@ -131,7 +131,7 @@ def averages():
     @functools.partial(jax.vmap, in_axes=(0, 0, None, 0))
     def said(phi, noise_var, M, key):
         problem = LinearPopulation(jnp.diag(phi), noise_var=noise_var)
-        return average_risk(problem, M, key, 500), orders.rates(problem, M)
+        return average_risk(problem, M, key, 500), gaps.rates(problem, M)
 
     found = {}
     for M in (3, 40):
@@ -168,7 +168,7 @@ def test_sandwich_around_the_average_risk(measured):
 
 @pytest.mark.statement("Zhang: Section 6, sandwich")
 def test_sandwich_without_noise_and_for_covariances_that_do_not_commute():
-    found = orders.rates(LinearPopulation(np.diag([2.0, 0.0, 0.5]), noise_var=0.0), 4)
+    found = gaps.rates(LinearPopulation(np.diag([2.0, 0.0, 0.5]), noise_var=0.0), 4)
     assert found.sandwich.lower == 0
     assert np.isinf(found.competitive_ratio)
     assert found.sandwich.upper > 0
@@ -176,7 +176,7 @@ def test_sandwich_without_noise_and_for_covariances_that_do_not_commute():
     H, Psi = oracles.random_cov(rng, 3), oracles.random_cov(rng, 3, 2)
     phi = np.linalg.eigvalsh(oracles.root(H) @ Psi @ oracles.root(H)).clip(0)
     lower = 0.3 + np.sum(phi * 0.3 / (0.3 + 7 * phi))
-    got = orders.rates(LinearPopulation(H, np.ones(3), Psi, 0.3), 7).sandwich
+    got = gaps.rates(LinearPopulation(H, np.ones(3), Psi, 0.3), 7).sandwich
     np.testing.assert_allclose(got.lower, lower, rtol=1e-12)
 
 
@@ -235,7 +235,7 @@ least_of = jax.jit(lambda *given: reg.optimum(reg.LTB, *given).risk)
 @jax.vmap
 def computed(phi, noise_var, num_examples):
     problem = LinearPopulation(jnp.diag(phi), noise_var=noise_var)
-    return orders.rates(problem, num_examples), least_of(problem, num_examples)
+    return gaps.rates(problem, num_examples), least_of(problem, num_examples)
 
 
 @functools.cache
@@ -264,10 +264,10 @@ def test_effective_dimension_of_singular_covariances_and_without_noise(measured)
     for noise_var in (0.3, 7.0):
         problem = LinearPopulation(H, np.ones(5), Psi, noise_var)
         expected = np.minimum(1, 6 * phi / noise_var).sum()
-        got = float(orders.rates(problem, 6).effective_dimension)
+        got = float(gaps.rates(problem, 6).effective_dimension)
         measured("relative error", got / expected - 1, below=1e-12)
     exact = LinearPopulation(H, np.ones(5), Psi, 0.0)
-    rate = orders.rates(exact, 6)
+    rate = gaps.rates(exact, 6)
     assert rate.effective_dimension == np.linalg.matrix_rank(H @ Psi)
     assert rate.best_step.lower == rate.threshold_sum == 0
     assert np.isinf(rate.constant)
@@ -299,17 +299,17 @@ def test_rate_of_the_best_gd_beta_with_explicit_constants(measured):
 def test_rate_holds_under_its_condition_and_can_fail_without(measured):
     # sigma^2 -> 0 at tr(H Psi) = 1: the best step is far above the Bayes rate
     problem = LinearPopulation(np.diag([1.0, 0.5]) / 1.5, noise_var=1e-4)
-    honest = orders.rates(problem, 50)
+    honest = gaps.rates(problem, 50)
     assert honest.holds
     np.testing.assert_allclose(honest.constant, 1e4, rtol=1e-12)
     least = float(least_of(problem, 50))
     assert least <= honest.best_step.upper
-    claimed = orders.rates(problem, 50, constant=1.0)
+    claimed = gaps.rates(problem, 50, constant=1.0)
     assert not claimed.holds
     share = (least - 1e-4) / (float(claimed.best_step.upper) - 1e-4)
     measured("excess over a bound whose condition fails", share)
     assert share > 100
-    generous = orders.rates(problem, 50, constant=2e4)
+    generous = gaps.rates(problem, 50, constant=2e4)
     assert generous.holds
     np.testing.assert_allclose(generous.constant, 2e4)
     assert generous.best_step.upper > honest.best_step.upper
@@ -324,7 +324,7 @@ def test_rates_are_differentiable(measured):
     def total(scale, mixing, noise_var):
         tasks = Psi + mixing * jnp.eye(2)
         problem = LinearPopulation(scale * H, jnp.ones(2), tasks, noise_var)
-        rate = orders.rates(problem, 3)
+        rate = gaps.rates(problem, 3)
         bounds = (rate.best_step, rate.sandwich, rate.average, rate.likely)
         return rate.effective_dimension + sum(b.lower + b.upper for b in bounds)
 
@@ -337,7 +337,7 @@ def test_rates_are_differentiable_where_eigenvalues_of_h_coincide(measured):
     @jax.jit
     @jax.grad
     def slope(h):
-        return orders.rates(
+        return gaps.rates(
             LinearPopulation(h * jnp.eye(2), noise_var=0.5), 3
         ).sandwich.lower
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from icltheory import regression as reg
-from icltheory.regression import LinearPopulation, LinearStep, orders, transfer
+from icltheory.regression import LinearPopulation, LinearStep, gaps, transfer
 from icltheory.regression.gaps import scalar_gap, small_mean_gap
 from icltheory.regression.landscape import (
     curvature,
@@ -133,7 +133,7 @@ NEEDS_EXAMPLES = {
     "spurious_minimum": spurious_minimum,
     "excess_profile": lambda task, M: excess_profile(task, M, np.zeros(3)),
     "best LSA": lambda task, M: reg.optimum(reg.LSA, task, M, key=jax.random.key(0)),
-    "rates": orders.rates,
+    "rates": gaps.rates,
 }
 
 
@@ -217,7 +217,7 @@ def test_other_labels_lengths_and_covariances_refuse_what_does_not_fit():
     with raises("probabilities: expected a positive entry"):
         transfer.random_covariance_optimum(WIDE, 4, ZERO)
     with raises("constant: expected a value >= 0, got -1.0"):
-        orders.rates(problem(), 4, constant=-1.0)
+        gaps.rates(problem(), 4, constant=-1.0)
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from icltheory.regression import (
     SparseLinearRegression,
     TaskPool,
 )
-from icltheory.regression.pools import draw_indices
+from icltheory.regression.shifts import draw_indices
 from tests.raising import raises
 
 

@@ -10,7 +10,7 @@ import pytest
 from icltheory import regression as reg
 from icltheory.attention import LinearAttentionStack
 from icltheory.noise import support_dims
-from icltheory.regression import LinearPopulation, estimate_risk, orders, risk
+from icltheory.regression import LinearPopulation, estimate_risk, gaps, risk
 from icltheory.regression._linalg import symmetric_root
 from icltheory.regression.predictors import Bayes, LeastSquares, Ridge
 
@@ -77,6 +77,24 @@ def test_the_average_bayes_risk_is_differentiable_in_both_covariances(
         )
         ends = [float(risk_and_slopes(*pair, num_examples)[0]) for pair in moved]
         np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2e-5, rtol=1e-6)
+
+
+@pytest.mark.parametrize("num_examples", [0, 2, 6])
+def test_bayes_without_noise_misses_what_the_inputs_do_not_span(num_examples):
+    rng = np.random.default_rng(5)
+    H, (X, change) = covariance("general"), rng.normal(size=(2, num_examples, 3))
+    X[1::2] = X[::2]  # dependent rows
+    task = LinearPopulation(H, noise_var=0.0)
+
+    def expected(X):
+        return np.trace(H @ (np.eye(3) - np.linalg.pinv(X, 1e-12) @ X))
+
+    given = jax.jit(lambda X: Bayes(task).risk_given(task, X))
+    np.testing.assert_allclose(given(X), expected(X), atol=1e-12)
+    change[1::2] = change[::2]  # the rank stays
+    slope = jax.jvp(given, (X,), (change,))[1]
+    ends = [expected(X + s * 1e-6 * change) for s in (1, -1)]
+    np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2e-6, atol=1e-7)
 
 
 UNITS = np.array([1e-4, 1e-1, 1.0, 1e4])
@@ -163,7 +181,7 @@ def numbers(dtype):
     exact, y = Bayes(task.with_(noise_var=0.0)), X @ task.task_mean
     best = reg.optimum(reg.GDBeta, task, 10).model
     step = reg.GDBeta(best.beta, 0.9 * best.Gamma)
-    found = orders.rates(task, 10)
+    found = gaps.rates(task, 10)
     return {
         "minimal_risk": reg.optimum(reg.LTB, task, 10).risk,
         "gd_beta_excess": reg.excess(step, task, 10).preconditioner,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from icltheory.models import GPT2
-from icltheory.regression.prompts import PrefixPrompt
+from icltheory.regression.sources import PrefixPrompt
 from icltheory.training import prefix_errors
 from tests.weights import drawn
 

@@ -14,6 +14,7 @@ from icltheory._checks import check_shape, one_line
 from icltheory._core import OF_USER, Record, calculator, exact_products
 from icltheory._typing import Array, Float
 from icltheory.regression._linalg import as_floats, dot
+from icltheory.regression.drift import correlation, population_of
 
 
 class NoClosedForm(ValueError):
@@ -103,6 +104,10 @@ class LinearInLabels(LinearPredictor):
 
     .. math:: R(X) = |b + D \beta^*|_H^2 + \mathrm{tr}(H D \Psi D^\top)
         + \sigma^2\, \mathrm{tr}(H L L^\top) .
+
+    Where the tasks drift, with correlations :math:`1 - q_{ij}` of the examples and the
+    query, the middle term is less by :math:`\sum_{ij} q_{ij}\, L_i^\top H L_j\,
+    x_i^\top \Psi x_j - 2 \sum_i q_{i,N+1}\, x_i^\top \Psi H L_i`.
     """
 
     def response(self, X: Array) -> Array:
@@ -117,9 +122,14 @@ class LinearInLabels(LinearPredictor):
         start = self.weights(X, jnp.zeros_like(X[:, 0]))
         L = self.response(X)
         D = L @ X - jnp.eye(X.shape[1], dtype=X.dtype)
-        missed = start + D @ population.task_mean
-        spread = D @ population.task_cov @ D.T + population.noise_var * L @ L.T
-        return jnp.sum(population.input_cov * (spread + jnp.outer(missed, missed)))
+        p, a = population_of(population)
+        missed, X_Psi = start + D @ p.task_mean, X @ p.task_cov
+        spread = D @ p.task_cov @ D.T + p.noise_var * L @ L.T
+        if p is not population:
+            lost = 1 - correlation(a, len(X))
+            cross = L * lost[-1, :-1][None] @ X_Psi
+            spread += cross + cross.T - L @ (lost[:-1, :-1] * (X_Psi @ X.T)) @ L.T
+        return jnp.sum(p.input_cov * (spread + jnp.outer(missed, missed)))
 
     def risks_given(self, population: Any, X: Array) -> Array:
         """The same after every prefix of the inputs."""

@@ -21,8 +21,8 @@ from icltheory.regression._linalg import (
     posterior_path,
     pseudoinverse,
     quotient,
+    ridge_inverse,
     ridge_weights,
-    spectrum,
     symmetric_root,
     unexplained,
 )
@@ -145,22 +145,21 @@ class Ridge(LinearInLabels):
         return posterior_path(X, y, *prior, penalty)
 
     @exact_products
-    def risk_given(self, population: LinearPopulation, X: Array) -> Array:
-        r"""The risk given the inputs, in the singular basis of X.
+    def risk_given(self, population: Any, X: Array) -> Array:
+        r"""The risk given the inputs.
 
         .. math:: R(X) = \lambda^2\, \mathrm{tr}(H A M A)
             + \sigma^2\, \mathrm{tr}(H A X^\top X A), \quad
             A = (X^\top X + \lambda I)^{-1} , \quad M = \Psi + \beta^* \beta^{*\top} .
         """
-        if self.is_least_squares:
-            return LeastSquares().risk_given(population, X)
-        s, V = spectrum(X)
-        amount = jnp.asarray(self.penalty, s.dtype)
-        shrink = quotient(amount, s**2 + amount, 1)
-        gain = quotient(s, s**2 + amount, 0)
-        H, M = (V.T @ A @ V for A in (population.input_cov, population.second_moment))
-        noise = population.noise_var * jnp.sum(jnp.diagonal(H) * gain**2)
-        return shrink @ (H * M.T) @ shrink + noise
+        if self.is_least_squares or isinstance(population, DriftingTasks):
+            return super().risk_given(population, X)
+        amount = jnp.asarray(self.penalty, X.dtype)
+        A = ridge_inverse(X, amount)
+        gain = A @ X.T
+        H, M = population.input_cov, population.second_moment
+        spread = amount**2 * A @ M @ A + population.noise_var * gain @ gain.T
+        return jnp.sum(H * spread)
 
 
 class Bayes(LinearInLabels):
@@ -226,6 +225,7 @@ class Bayes(LinearInLabels):
         moved = least_squares_path(einsum("nd,de->ne", X, root), y - dot(X, mean[None]))
         return mean[None] + einsum("de,ne->nd", root, moved)
 
+    @exact_products
     def risk_given(self, population: Any, X: Array) -> Array:
         r"""The risk given the inputs; for its own population that of the posterior.
 
@@ -234,40 +234,28 @@ class Bayes(LinearInLabels):
 
         C the posterior covariance of the weight; for sigma = 0 its limit.
         """
-        if self.knows(population):
-            return self._posterior_risk(X)
-        return super().risk_given(population, X)
-
-    def risks_given(self, population: Any, X: Array) -> Array:
-        """The same after every prefix of the inputs, O(d^3) each."""
-        if self.knows(population):
-            return self._posterior_risks(X)
-        return super().risks_given(population, X)
-
-    def knows(self, population: Any) -> bool:
-        """Whether a population is known to be the one it assumes."""
-        ours, theirs = map(jax.tree.leaves, (self.population, population))
-        pairs = list(zip(ours, theirs, strict=False))
-        if len(ours) == len(theirs) and all(a is b for a, b in pairs):
-            return True  # also where both are traced
-        return not any(map(is_tracer, ours + theirs)) and self.population == population
-
-    @exact_products
-    def _posterior_risk(self, X: Array) -> Array:
+        if not self.knows(population):
+            return super().risk_given(population, X)
         if self.drifts:
-            return self._posterior_risks(jnp.pad(X, ((0, 1), (0, 0))))[-1]
+            return self.risks_given(population, jnp.pad(X, ((0, 1), (0, 0))))[-1]
         _, root, amount = self._prior(X)
-        left = unexplained(X @ root, amount)
+        if self.population.noiseless:
+            left = unexplained(X @ root)
+        else:
+            left = amount * ridge_inverse(X @ root, amount)
         return jnp.sum(left * (root @ self.population.input_cov @ root))
 
     @exact_products
-    def _posterior_risks(self, X: Array) -> Array:
+    def risks_given(self, population: Any, X: Array) -> Array:
+        """The same after every prefix of the inputs, O(d^3) each."""
+        if not self.knows(population):
+            return super().risks_given(population, X)
+        y = jnp.zeros_like(X[:, 0])
         if self.drifts:
-            H, y = self.population.population.input_cov, jnp.zeros_like(X[:, 0])
-            spread = lambda _, P: jnp.sum(H * P)  # noqa: E731
-            return filter_path(self.population, X, y, spread)
+            H = self.population.population.input_cov
+            return filter_path(self.population, X, y, lambda _, P: jnp.sum(H * P))
         _, root, amount = self._prior(X)
-        H, y = self.population.input_cov, jnp.zeros_like(X[:, 0])
+        H = self.population.input_cov
 
         def spread(_, S):
             return jnp.sum(S * (H @ S))
@@ -278,6 +266,14 @@ class Bayes(LinearInLabels):
         if self.population.noiseless:
             return least_squares_path(X @ root, y, unseen)
         return posterior_path(X, y, 0 * root[0], root, amount, spread)
+
+    def knows(self, population: Any) -> bool:
+        """Whether a population is known to be the one it assumes."""
+        ours, theirs = map(jax.tree.leaves, (self.population, population))
+        pairs = list(zip(ours, theirs, strict=False))
+        if len(ours) == len(theirs) and all(a is b for a, b in pairs):
+            return True  # also where both are traced
+        return not any(map(is_tracer, ours + theirs)) and self.population == population
 
     def _prior(self, X):
         values = self.population.task_mean, self.population.task_cov
