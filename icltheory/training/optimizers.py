@@ -20,6 +20,7 @@ from icltheory._checks import (
     checked,
     is_tracer,
     open_unit,
+    wrong,
 )
 from icltheory._core import Record
 from icltheory._typing import Array, Float, Int
@@ -85,6 +86,10 @@ class OptimizerConfig(Record):
             value = getattr(self, name)
             if value is not None:
                 setattr(self, name, checked(name, value, check))
+        decay = self.weight_decay
+        if self.name in ("adam", "sgd") and not is_tracer(decay) and decay != 0:
+            expected = f"0 with {self.name} (weights decay with adamw and muon)"
+            raise wrong("weight_decay", expected, decay)
 
 
 def learning_rate(

@@ -188,6 +188,19 @@ def test_a_label_that_melts_is_an_error_unless_the_profile_asks_for_it():
         fails(trailing("paper"), "example 0: the tokenizer merges the label", Melting())
 
 
+class Backwards(Letters):
+    """Every token depends on the whole text."""
+
+    def encode(self, text, special=True):
+        return super().encode(text, special)[::-1]
+
+
+def test_the_first_token_of_a_row_is_never_predicted():
+    with pytest.warns(UserWarning, match="the tokenizer merges the option"):
+        prompts = read(choice(6), Backwards())
+    assert set(prompts.starts) == {1}
+
+
 def test_long_prefixes_share_few_lengths():
     padded = [prefix_tokens([0] * size, 2048).ids.shape[1] for size in range(1, 2049)]
     assert all(

@@ -126,6 +126,7 @@ def test_adam_with_gargs_settings_equals_its_formula():
         ({"adam_learning_rate": -1.0}, "adam_learning_rate: expected a value > 0"),
         ({"eps": -1.0}, "eps: expected a value >= 0"),
         ({"decay_part": 0.0}, "decay_part: expected a share"),
+        ({"weight_decay": 0.1}, "weight_decay: expected 0 with adam"),
         ({"clip_norm": -1.0}, "clip_norm: expected a value >= 0"),
         ({"clip_norm": float("nan")}, "clip_norm: expected a value >= 0, got nan"),
         ({"b1": 2.0}, r"b1: expected a decay in \[0, 1\), got 2.0"),
