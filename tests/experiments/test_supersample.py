@@ -5,6 +5,7 @@ import json
 import jax
 import numpy as np
 import pytest
+from scipy.stats import kendalltau
 
 from experiments import supersample
 from experiments.shared.language import load
@@ -84,6 +85,7 @@ def test_tau_ranks_infinity_and_knows_no_order_of_equal_values():
     x, y = rng.integers(0, 5, 12).astype(float), rng.random(12)
     found = supersample.tau_of(x, y, 0.95)
     assert found["low"] <= found["tau"] <= found["high"]
+    assert found["tau"] == pytest.approx(kendalltau(x, y).statistic, rel=1e-12)
     x[x == 4] = np.inf
     assert supersample.tau_of(x, y, 0.95)["tau"] == found["tau"]
     assert np.isnan(supersample.tau_of(np.ones(12), y, 0.95)["tau"])
