@@ -26,7 +26,7 @@ SIZES = {
 }
 # What is smaller than in the preset.
 FEW = """
-    --tasks rte --layers 0 27 --examples 2 --search-examples 2 --test-examples 2
+    --tasks rte --layers 0 13 27 --examples 2 --search-examples 2 --test-examples 2
     --shots 1 --most-shots 1 --draws 1 --arms algorithm1 scale --modules mlp
     --update-queries 2 --update-shots 1 --batch-size 2
 """
@@ -84,7 +84,7 @@ def test_the_command_line_of_a_preset_runs_on_its_architecture(preset, tmp_path)
     assert config["rates"] == [0, 0.1, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995]
     assert config["dtype"] == "float16"
     assert result["passed"]
-    assert result["grid"]["mlp"]["layers"] == [0, 27]
+    assert result["grid"]["mlp"]["layers"] == [0, 13, 27]
     assert [row["arm"] for row in result["searches"]] == ["algorithm1", "scale"]
     assert len(result["searches"][0]["validation"]) == 8
 
