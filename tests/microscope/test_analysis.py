@@ -238,6 +238,7 @@ def drawn(seed, dim, N, count):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("as_for_a_user")  # checks of annotations take half the time
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_intervals_cover(setting):
     """Distances, their differences and weights, over 1,000 analyses.
