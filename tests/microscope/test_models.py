@@ -9,11 +9,14 @@ from icltheory import microscope as ms
 from icltheory import regression as reg
 
 POPULATION = reg.LinearPopulation.isotropic(2, 0.25)
-
-
-@pytest.fixture(scope="module")
-def prompt():
-    return POPULATION.sample(jax.random.key(0), 4, 6)
+SHAPES = (6, 4, 2), (6, 4), (6, 2), (6,), (6, 2)
+# Of NumPy, so that collecting the tests compiles nothing.
+PROMPT = reg.Prompt(
+    *(
+        jnp.asarray(np.random.default_rng(i).normal(size=s))
+        for i, s in enumerate(SHAPES)
+    )
+)
 
 
 def smooth(X, y, x, np=np):
@@ -40,9 +43,9 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_responses_are_the_derivatives(name, prompt):
-    found = ms.responses(MODELS[name], prompt, batch_size=4)
-    rows = [*zip(*map(np.asarray, (prompt.X, prompt.y, prompt.x_query)), strict=True)]
+def test_responses_are_the_derivatives(name):
+    found = ms.responses(MODELS[name], PROMPT, batch_size=4)
+    rows = [*zip(*map(np.asarray, (PROMPT.X, PROMPT.y, PROMPT.x_query)), strict=True)]
     close = {"rtol": 1e-7, "atol": 1e-8}  # of central differences, eps^(2/3)
     for s, (X, y, x) in enumerate(rows):
         by_y, by_x = derivatives(X, y, x)
@@ -53,7 +56,7 @@ def test_responses_are_the_derivatives(name, prompt):
         np.testing.assert_allclose(found.query_weights[s], by_x, **close)
 
 
-def test_torch_uses_its_own_gradient(prompt):
+def test_torch_uses_its_own_gradient():
     torch = pytest.importorskip("torch")
 
     def one(X, y, x):
@@ -63,12 +66,12 @@ def test_torch_uses_its_own_gradient(prompt):
         inner = torch.einsum("bn,bnd,bd->b", y, X, x)
         return torch.sin(inner) + (x**2).sum(1) * y[:, 0]
 
-    expected = ms.responses(MODELS["jax"], prompt)
+    expected = ms.responses(MODELS["jax"], PROMPT)
     for model in (ms.TorchModel(one), ms.TorchModel(batch, batched=True)):
-        found = ms.responses(model, prompt)
+        found = ms.responses(model, PROMPT)
         for ours, theirs in zip(*map(jax.tree.leaves, (expected, found)), strict=True):
             np.testing.assert_allclose(theirs, ours, rtol=1e-10, atol=1e-12)
-        ours, theirs = (reg.squared_errors(f, prompt) for f in (model, MODELS["jax"]))
+        ours, theirs = (reg.squared_errors(f, PROMPT) for f in (model, MODELS["jax"]))
         np.testing.assert_allclose(ours, theirs, rtol=1e-10)
 
 
@@ -91,21 +94,21 @@ def test_a_numpy_model_without_examples_has_no_label_weights():
     assert found.label_weights.shape == (3, 0)
 
 
-def test_models_with_other_parameters_share_a_program(prompt):
+def test_models_with_other_parameters_share_a_program():
     def function(w, X, y, x):
         return w * y.sum()
 
     first, second = (ms.WithParams(function, w) for w in (1.0, 2.0))
     assert jax.tree.structure(first) == jax.tree.structure(second)
-    assert float(second.predict(prompt.X[0], prompt.y[0], prompt.x_query[0])) == (
-        pytest.approx(2 * float(prompt.y[0].sum()))
+    assert float(second.predict(PROMPT.X[0], PROMPT.y[0], PROMPT.x_query[0])) == (
+        pytest.approx(2 * float(PROMPT.y[0].sum()))
     )
 
 
-def test_a_wrong_shape_is_refused(prompt):
+def test_a_wrong_shape_is_refused():
     model = ms.NumpyModel(lambda X, y, x: np.zeros(2))
     with pytest.raises(ValueError, match="expected one number per prompt"):
-        ms.responses(model, prompt)
+        ms.responses(model, PROMPT)
     # As a predictor it is called by JAX, whose own error would be many lines long.
     one = r"^what the model returns: expected one number per prompt, \(2,\), got .*$"
     for wrong in (model, ms.NumpyModel(lambda X, y, x: y[:1], batched=True)):
