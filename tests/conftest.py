@@ -20,6 +20,11 @@ gc.set_threshold(200_000, 50, 1000)
 # Figures are drawn without a screen, in tests and in the programs that they start.
 os.environ.setdefault("MPLBACKEND", "Agg")
 
+# Workers share the cores: threads of pools, of XLA and of OpenBLAS, only wait for each
+# other, and cost a third of the time of small programs.
+os.environ.setdefault("NPROC", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # Compilation is most of the suite's time, and tests run each program a few times only:
 # without optimisation, in one piece, and by the emitter that is twice as quick.
 XLA_FLAGS = "--xla_backend_optimization_level=0"

@@ -72,8 +72,8 @@ def test_the_readmes_examples_print_what_is_shown(name):
         if not file.is_file():
             pytest.skip("the language model is not on this machine")
         command.append(str(file))
-    # In a process of its own, in float32 and optimised as a user's is.
-    env = os.environ | {"XLA_FLAGS": ""}
+    # In a process of its own, in float32, optimised and with the threads of a user's.
+    env = os.environ | {"XLA_FLAGS": "", "NPROC": ""}
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=env)
     assert not done.returncode, done.stderr
     number, shown = re.compile(r"\d+(?:\.\d+)?"), EXAMPLES[SCRIPTS[name]]

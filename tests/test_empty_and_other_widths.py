@@ -81,16 +81,23 @@ def test_the_lasso_of_inputs_without_coordinates_is_zero():
 
 def reasoning(run, dim=3):
     """Runs a function of a model of some dimension and a prompt of dimension 4."""
-    task = cot.ReasoningTask(cot.faithful_transitions(1.0))
-    model = cot.ReasoningAttention.matching(dim)
-    return lambda: run(model, task.draw(KEY, 5))
+
+    def call():
+        task = cot.ReasoningTask(cot.faithful_transitions(1.0))
+        return run(cot.ReasoningAttention.matching(dim), task.draw(KEY, 5))
+
+    return call
 
 
 def pattern(run):
     """Runs a function of parameters for tokens of 16 and a task with tokens of 20."""
-    model, own = patterns.PatternTransformer(8), patterns.PatternTask(4, 4, 3.0)
-    other = patterns.PatternTask(5, 5, 3.0)
-    return lambda: run(model, model.init(own, key=KEY), other)
+
+    def call():
+        model, own = patterns.PatternTransformer(8), patterns.PatternTask(4, 4, 3.0)
+        other = patterns.PatternTask(5, 5, 3.0)
+        return run(model, model.init(own, key=KEY), other)
+
+    return call
 
 
 def sampled(task):

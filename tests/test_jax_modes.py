@@ -17,10 +17,18 @@ from icltheory.regression import LinearPopulation, flow
 from tests.bad_values import floats
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("as_for_a_user")]
+
+
+@contextlib.contextmanager
+def strict():
+    """All that raises and changes no number, in one mode: each mode compiles anew."""
+    ranks = jax.numpy_rank_promotion("raise")
+    with jax.numpy_dtype_promotion("strict"), ranks, jax.debug_nans(True):
+        yield
+
+
 MODES = {
-    "strict promotion": lambda: jax.numpy_dtype_promotion("strict"),
-    "rank promotion": lambda: jax.numpy_rank_promotion("raise"),
-    "no NaN": lambda: jax.debug_nans(True),
+    "strict promotion and ranks, no NaN": strict,
     "no jit": lambda: jax.disable_jit(),
     "float64 after import": lambda: jax.enable_x64(True),
     "rbg keys": lambda: jax.default_prng_impl("rbg"),

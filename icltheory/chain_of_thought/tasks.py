@@ -117,13 +117,8 @@ class PermutationTasks(_Source):
     def draw(self, key: PRNGKey, num_examples: int) -> ReasoningPrompt:
         """Draws one prompt."""
         check_key("key", key)
-        starts, steps = jax.random.split(key)
-        query, first = _starts(starts, self, num_examples)
-        paths = [jnp.append(first, query)]
-        for order in jax.random.uniform(steps, (self.num_steps, self.num_states)):
-            paths.append(jnp.argsort(order)[paths[-1]])
-        paths = jnp.stack(paths, axis=1)
-        return ReasoningPrompt(paths[:-1], paths[-1], self.alphabet)
+        check_positive_int("num_examples", num_examples)
+        return ReasoningPrompt(*_permuted(self, key, int(num_examples)), self.alphabet)
 
 
 class ReasoningTask(_Source):
@@ -169,15 +164,8 @@ class ReasoningTask(_Source):
     def draw(self, key: PRNGKey, num_examples: int) -> ReasoningPrompt:
         """Draws one prompt."""
         check_key("key", key)
-        starts, walk, _ = jax.random.split(key, 3)  # three, as in the stored results
-        query, first = _starts(starts, self, num_examples)
-        shape = (self.num_steps, num_examples)
-        uniform = jax.random.uniform(walk, shape, self.steps.dtype)
-        paths = [first]
-        for A, u in zip(self.steps, uniform, strict=True):
-            paths.append(_follow(A, paths[-1], u))
-        correct = self.stepwise_paths[query]
-        return ReasoningPrompt(jnp.stack(paths, axis=1), correct, self.alphabet)
+        check_positive_int("num_examples", num_examples)
+        return ReasoningPrompt(*_walked(self, key, int(num_examples)), self.alphabet)
 
     @property
     def composed_transition(self) -> Float[Array, "M M"]:
@@ -315,13 +303,37 @@ def _share(fraction: Any, num_states: int) -> Array:
 
 def _starts(key: Array, source: Any, num_examples: int) -> tuple[Array, Array]:
     """Draws the starts of the query and of the examples."""
-    check_positive_int("num_examples", num_examples)
     M, fraction = source.num_states, source.relevant_fraction
     of_query, of_others, alike = jax.random.split(key, 3)
     query = jax.random.randint(of_query, (), 0, M)
     shift = jax.random.randint(of_others, (num_examples,), 1, max(M, 2))
     same = jax.random.uniform(alike, (num_examples,)) < fraction
     return query, jnp.where(same, query, (query + shift) % M)
+
+
+@eqx.filter_jit
+def _permuted(source: Any, key: Array, num_examples: int) -> tuple[Array, Array]:
+    """Paths of the examples and the query by random permutations, one program."""
+    starts, steps = jax.random.split(key)
+    query, first = _starts(starts, source, num_examples)
+    paths = [jnp.append(first, query)]
+    for order in jax.random.uniform(steps, (source.num_steps, source.num_states)):
+        paths.append(jnp.argsort(order)[paths[-1]])
+    paths = jnp.stack(paths, axis=1)
+    return paths[:-1], paths[-1]
+
+
+@eqx.filter_jit
+def _walked(source: Any, key: Array, num_examples: int) -> tuple[Array, Array]:
+    """Paths of the examples by the matrices, and the query's correct one."""
+    starts, walk, _ = jax.random.split(key, 3)  # three, as in the stored results
+    query, first = _starts(starts, source, num_examples)
+    shape = (source.num_steps, num_examples)
+    uniform = jax.random.uniform(walk, shape, source.steps.dtype)
+    paths = [first]
+    for A, u in zip(source.steps, uniform, strict=True):
+        paths.append(_follow(A, paths[-1], u))
+    return jnp.stack(paths, axis=1), source.stepwise_paths[query]
 
 
 def _follow(A: Array, states: Array, uniform: Array) -> Array:

@@ -103,8 +103,8 @@ def _refined(residuals, losses, theta, loss):
     eye, indices = jnp.eye(width, dtype=theta.dtype), jnp.arange(counts)
 
     def linearised(theta, index):
-        r = residuals(theta, index)
-        J = jax.jacfwd(residuals)(theta, index)
+        r, push = jax.linearize(lambda at: residuals(at, index), theta)
+        J = jax.vmap(push)(eye).T
         return jnp.mean(r**2), J.T @ J / len(r), J.T @ r / len(r)
 
     def step(_, state):

@@ -91,12 +91,12 @@ class PatternTransformer:
         m, D, dtype = self.num_neurons, task.width, task.dtype
         first, second = jax.random.split(key)
         delta = jnp.asarray(attention_scale, dtype)
-        features = (jnp.arange(D) < task.dim).astype(dtype)
-        signs = jnp.where(jnp.arange(m) < m // 2, 1, -1).astype(dtype)
+        features = np.diag(np.arange(D) < task.dim).astype(dtype)
+        signs = np.where(np.arange(m) < m // 2, 1, -1).astype(dtype)
         return {
-            "W_Q": delta * jnp.diag(features),
-            "W_K": delta * jnp.diag(features),
-            "W_V": delta * jnp.eye(D, dtype=dtype),
+            "W_Q": delta * features,
+            "W_K": delta * features,
+            "W_V": delta * np.eye(D, dtype=dtype),
             "W_O": _gaussian(first, (m, D), neuron_scale, dtype),
             "a": jax.random.permutation(second, signs) / m,
         }

@@ -1,5 +1,6 @@
 """Out-of-domain patterns: orthogonal combinations with a given coefficient sum."""
 
+import functools
 from typing import Any
 
 import jax
@@ -129,6 +130,7 @@ def _coefficients(key, num_relevant, num_shifted, coefficient_sum, dtype):
     return common[None] + jnp.asarray(complement(n), dtype) @ W[:, : n - 1].T
 
 
+@functools.partial(jax.jit, static_argnums=(1, 2))
 def random_orthogonal(key: PRNGKey, size: int, dtype: Any) -> Float[Array, "n n"]:
     """Draws a matrix from the Haar measure on O(n): Stewart's product of reflections.
 

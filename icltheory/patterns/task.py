@@ -308,22 +308,28 @@ class PatternTask(Record):
         check_key("key", key)
         check_nonnegative_int("num_examples", num_examples)
         check_positive_int("num_prompts", num_prompts)
-        l, B, dtype = num_examples, num_prompts, self.dtype
-        keys = jax.random.split(key, 6)
-        chosen = jax.random.randint(keys[0], (B,), 0, len(self.tasks))
-        pair = jnp.asarray(self.tasks, jnp.int32)[chosen]
-        alpha = jnp.asarray(self.relevant_fraction, dtype)
-        pattern = _patterns(keys[1], pair, self.num_relevant, l, alpha)
-        coin = jax.random.rademacher(keys[2], (B, l), dtype)
-        a, b = pair[:, :1], pair[:, 1:]
-        y = jnp.where(pattern == a, 1, jnp.where(pattern == b, -1, coin)).astype(dtype)
-        z = jax.random.rademacher(keys[3], (B,), dtype)
-        query_pattern = jnp.where(z > 0, pair[:, 0], pair[:, 1])
-        P = _tokens(keys[4], self, pattern, y)
-        P_query = _tokens(keys[5], self, query_pattern, jnp.zeros(B, dtype))
-        feasible = jnp.broadcast_to(self.feasible, (B,))
-        known = y, z, pattern, query_pattern, pair, feasible
-        return PatternPrompt(P, P_query, *known, self.dim)
+        return _drawn(self, key, int(num_examples), int(num_prompts))
+
+
+@eqx.filter_jit
+def _drawn(task, key, l, B) -> PatternPrompt:
+    """Prompts by one program: operation by operation they were seventy."""
+    dtype = task.dtype
+    keys = jax.random.split(key, 6)
+    chosen = jax.random.randint(keys[0], (B,), 0, len(task.tasks))
+    pair = jnp.asarray(task.tasks, jnp.int32)[chosen]
+    alpha = jnp.asarray(task.relevant_fraction, dtype)
+    pattern = _patterns(keys[1], pair, task.num_relevant, l, alpha)
+    coin = jax.random.rademacher(keys[2], (B, l), dtype)
+    a, b = pair[:, :1], pair[:, 1:]
+    y = jnp.where(pattern == a, 1, jnp.where(pattern == b, -1, coin)).astype(dtype)
+    z = jax.random.rademacher(keys[3], (B,), dtype)
+    query_pattern = jnp.where(z > 0, pair[:, 0], pair[:, 1])
+    P = _tokens(keys[4], task, pattern, y)
+    P_query = _tokens(keys[5], task, query_pattern, jnp.zeros(B, dtype))
+    feasible = jnp.broadcast_to(task.feasible, (B,))
+    known = y, z, pattern, query_pattern, pair, feasible
+    return PatternPrompt(P, P_query, *known, task.dim)
 
 
 def _patterns(key, pair, num_relevant, num_examples, alpha):

@@ -120,7 +120,7 @@ def covariance_root(cov: Array) -> Array:
     """Root of a covariance; a (d,) diagonal if the matrix is known to be diagonal."""
     known = concrete(cov)
     if known is not None and not np.any(known - np.diag(np.diag(known))):
-        return jnp.sqrt(jnp.maximum(jnp.diagonal(cov), 0))
+        return jnp.asarray(np.sqrt(np.maximum(np.diag(known), 0)))
     return symmetric_root(cov)
 
 

@@ -98,8 +98,8 @@ class LinearPopulation(NoisyLinear):
         check_shape("input_cov", H, ("d", "d"))
         dim, kind = np.shape(H)[0], jnp.result_type(H)
         check_positive_int("dim", dim)
-        mean = jnp.zeros(dim, kind) if task_mean is None else task_mean
-        Psi = jnp.eye(dim, dtype=kind) if task_cov is None else task_cov
+        mean = np.zeros(dim, kind) if task_mean is None else task_mean
+        Psi = np.eye(dim, dtype=kind) if task_cov is None else task_cov
         mean, Psi = real("task_mean", mean), real("task_cov", Psi)
         check_shape("task_mean", mean, (dim,))
         check_shape("task_cov", Psi, (dim, dim))
@@ -127,8 +127,8 @@ class LinearPopulation(NoisyLinear):
         """Garg's x ~ N(0, I) and w ~ N(mean, I); ``None`` is mean 0, JAX's dtype."""
         check_positive_int("dim", dim)
         dtype = default_dtype(dtype)
-        eye = jnp.eye(dim, dtype=dtype)
-        mean = jnp.zeros(dim, dtype) if mean is None else real("mean", mean)
+        eye = jnp.asarray(np.eye(dim, dtype=dtype))
+        mean = np.zeros(dim, dtype) if mean is None else real("mean", mean)
         noise_var = jnp.asarray(real("noise_var", noise_var), dtype)
         return cls(eye, jnp.asarray(mean, dtype), eye, noise_var)
 

@@ -27,7 +27,7 @@ from icltheory.noise import noise_spectrum, noisy_trajectory, support_dims
 from icltheory.regression import LinearPopulation
 from icltheory.trajectory import implicit_gd
 
-STACK = gradient_descent(jnp.array([0.5]), d_in=2)
+STACK = gradient_descent(np.array([0.5]), d_in=2)
 
 
 def steps_of(H, stack=STACK, **options):
@@ -96,7 +96,7 @@ def test_two_prompts_have_a_standard_error():
     assert np.isnan(each[0].standard_error)
 
 
-TWO = gradient_descent(jnp.array([0.5, 0.4]), d_in=2)
+TWO = gradient_descent(np.array([0.5, 0.4]), d_in=2)
 
 
 def student(values, confidence):

@@ -71,6 +71,7 @@ def checkpoint(preset, folder, **changes):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("as_for_a_user")  # annotations are checked a million times
 @pytest.mark.parametrize("preset", SIZES)
 def test_the_command_line_of_a_preset_runs_on_its_architecture(preset, tmp_path):
     (tmp_path / "tasks" / "rte").mkdir(parents=True)

@@ -22,7 +22,9 @@ from tests.patterns.compiled import sample
 from tests.patterns.trained import MODEL, ensemble
 
 KEY = jax.random.key(13)
-TASK = PatternTask(6, 24, 2.0, relevant=np.zeros((6, 30)))  # for its M2
+SIZES = {"relevant": (6, 30), "irrelevant": (24, 30), "label_embedding": (30,)}
+# For its M2; without patterns, so that none are drawn.
+TASK = PatternTask(6, 24, 2.0, **{n: np.zeros(size) for n, size in SIZES.items()})
 RATES = np.array([0.0, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8])
 
 

@@ -242,7 +242,17 @@ SETTINGS = {
 }
 
 
+def drawn(seed, dim, N, count):
+    """Prompts with noise of variance 1/4, by NumPy, twenty times as fast."""
+    rng = np.random.default_rng(seed)
+    X, w = rng.normal(size=(count, N + 1, dim)), rng.normal(size=(count, dim))
+    y = np.einsum("snd,sd->sn", X, w) + 0.5 * rng.normal(size=(count, N + 1))
+    parts = X[:, :-1], y[:, :-1], X[:, -1], y[:, -1], w
+    return reg.Prompt(*map(jnp.asarray, parts))
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("as_for_a_user")  # checks of annotations take half the time
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_intervals_cover(setting):
     """Distances, their differences and weights, over 1,000 analyses.
@@ -252,7 +262,6 @@ def test_intervals_cover(setting):
     prompts, whose error is 7 % of that of an interval.
     """
     dim, N, other, even = SETTINGS[setting]
-    population = reg.LinearPopulation.isotropic(dim, 0.25)
     parts = reg.Ridge(1.0), other
 
     def model(X, y, x):
@@ -261,8 +270,7 @@ def test_intervals_cover(setting):
 
     batch = jax.jit(jax.vmap(model))
     rows = [fixed("ridge 1", parts[0]), fixed("other", other), ROWS["ridge"]]
-    draw = jax.jit(lambda key: population.sample(key, N, 2000))
-    large = population.sample(jax.random.key(7), N, LARGE)
+    large = drawn(7, dim, N, LARGE)
     X, y, x = map(np.asarray, (large.X, large.y, large.x_query))
     f = np.asarray(batch(X, y, x))
     errors = [np.mean((jax.vmap(part.answer)(X, y, x) - f) ** 2) for part in parts]
@@ -273,7 +281,7 @@ def test_intervals_cover(setting):
     products = np.einsum("sdk,sd->sk", V, moment) * np.einsum("sdk,sd->sk", V, x)
     hits = {"distance": 0, "farther": 0, "weight": 0}
     for seed in range(ANALYSES):
-        prompt = draw(jax.random.key(1000 + seed))
+        prompt = drawn(1000 + seed, dim, N, 2000)
         blank = np.zeros(2000)
         answers = batch(prompt.X, prompt.y, prompt.x_query)
         weights = np.zeros((2000, N)), np.zeros((2000, dim))

@@ -10,7 +10,7 @@ from icltheory import microscope as ms
 from icltheory import regression as reg
 from icltheory.layered import LayeredStack
 
-SIZES = jnp.array([0.3, 0.2, 0.4])
+SIZES = np.array([0.3, 0.2, 0.4])
 STACK = constructions.gradient_descent(SIZES, 3)
 MODEL = LayeredStack.of(STACK, scale=1 / 6)
 POPULATION = reg.LinearPopulation.isotropic(3, 0.25)

@@ -23,7 +23,7 @@ from icltheory.regression.position import label_weights
 from tests.regression.calls import answers
 
 KEY = jax.random.key(0)
-MEAN = LinearPopulation.isotropic(5, 0.25, mean=jnp.full(5, 1.3))
+MEAN = LinearPopulation.isotropic(5, 0.25, mean=np.full(5, 1.3))
 SKEWED = LinearPopulation(
     jnp.diag(jnp.array([1.5, 1.0, 0.7, 0.4])), jnp.zeros(4), jnp.eye(4), 0.25
 )
@@ -62,7 +62,7 @@ def test_exact_risks_agree_with_simulated_errors(name, num_examples):
     [
         predictors.Ridge(0.5),
         predictors.Bayes(MEAN),
-        predictors.Bayes(MEAN.with_(task_mean=jnp.zeros(5), noise_var=1.0)),
+        predictors.Bayes(MEAN.with_(task_mean=np.zeros(5), noise_var=1.0)),
         predictors.Steps([0.3, 0.4]),
         predictors.Newton(3),
     ],
