@@ -12,8 +12,8 @@ from tests.raising import raises
 from tests.weights import drawn
 
 RNG = np.random.default_rng(0)
-X, QUERIES = RNG.standard_normal((2, 2, 4, 3))
-Y = RNG.standard_normal((2, 4))
+X, QUERIES = map(jnp.asarray, RNG.standard_normal((2, 2, 4, 3)))
+Y = jnp.asarray(RNG.standard_normal((2, 4)))
 F64 = {"dtype": jnp.float64, "param_dtype": jnp.float64}
 
 
