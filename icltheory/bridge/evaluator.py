@@ -262,20 +262,20 @@ class Evaluator:
 
     def _add(self, run, part, base, method) -> None:
         """Adds a branch for each layer and module of a part."""
-        groups = [(place, ones) for place, ones in part.items() if place]
-        if len(groups) > 1:
+        if None in part:
+            run.add(None, 0)
+            return
+        if len(part) > 1:
             self._cutters.clear()
-        for place, ones in groups:
+        for place, ones in part.items():
             key = (text_of(base), method.name, *place)
             # The decompositions of a single module are kept: a search tests its choice.
-            if len(groups) == 1 and key not in self._cutters:
+            if len(part) == 1 and key not in self._cutters:
                 self._cutters.clear()
                 self._cutters[key] = {}
-            strengths = [one[-1].strength for one in ones]
+            strengths = [0 if one == base else one[-1].strength for one in ones]
             how = method, self.systems, self._cutters.get(key, {})
             run.add(place, place[0], *pruned_stacks(run.model, place, strengths, *how))
-        if None in part:
-            run.add(None, groups[-1][0][0] if groups else 0)
 
 
 def evaluate(
@@ -337,13 +337,19 @@ def text_of(composition: Composition) -> str:
 def _parts(model, base, models) -> Iterator[dict[Any, list[Composition]]]:
     """Models by layer and module, whose pruned matrices are held together, by depth.
 
-    The base itself has the place None, in the first part.
+    The base itself is one of those at the deepest place, whose programs it shares, with
+    the strength 0; alone it has the place None.
     """
     groups: dict[Any, list[Composition]] = {}
     for one in models:
-        place = None if one == base else (one[-1].layer, one[-1].module)
-        groups.setdefault(place, []).append(one)
-    part = {None: groups.pop(None)} if None in groups else {}
+        if one != base:
+            groups.setdefault((one[-1].layer, one[-1].module), []).append(one)
+    if not groups:
+        yield {None: [base]}
+        return
+    if base in models:
+        groups[max(groups)].append(base)
+    part: dict[Any, list[Composition]] = {}
     held = 0
     for place, ones in sorted(groups.items(), key=lambda item: item[0][0]):
         specs = module_matrices(model, *place)

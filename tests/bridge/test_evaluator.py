@@ -140,6 +140,7 @@ def test_one_program_for_all_rates_and_one_for_all_layers(traces):
     assert traced((2,), (0.25, 0.5, 0.75)) == 8
     assert traced((2,), (0.1, 0.2, 0.3)) == 0
     assert traced((0, 1, 2, 3), (0.1, 0.25, 0.6)) == 0
+    assert traced((2,), (0.0, 0.25, 0.5)) == 0  # the model itself is no other program
     # Another number of rates is another shape, but not a program for each.
     assert traced((2,), tuple(i / 20 for i in range(1, 16))) == 6
     # A last layer that is pruned is a program of its own.
@@ -229,8 +230,7 @@ def test_only_what_is_missing_is_computed(tmp_path, monkeypatch):
     assert calls[0] == (0, 5 * 7 - 5, "")
     assert calls[-1][:2] == (30, 30)
     assert {part for _, _, part in calls[1:]} == {
-        f"validation, {name}"
-        for name in ("unpruned", "mlp of layer 0", "mlp of layer 1")
+        f"validation, {name}" for name in ("mlp of layer 0", "mlp of layer 1")
     }
     monkeypatch.setattr(SplitEvaluator, "stream", None)
     third = Evaluator(model, task, answers=path)
